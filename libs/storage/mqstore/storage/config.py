@@ -1,0 +1,103 @@
+"""Store settings, under RocketMQ's own names (MessageStoreConfig), defaults of 4.9.7.
+
+A file or environment may use RocketMQ's camelCase names or ours in snake_case; older spellings are
+accepted as aliases. Sizes are bytes, times milliseconds unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+
+INT32_MAX = 2**31 - 1
+
+
+class FlushDiskType(str, Enum):
+    SYNC = "SYNC_FLUSH"
+    ASYNC = "ASYNC_FLUSH"
+
+
+def _aliases(*names: str) -> AliasChoices:
+    return AliasChoices(*names)
+
+
+class StoreConfig(BaseModel):
+    """Settings of one store. Immutable; sizes of an existing store come from its files."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    # files
+    mapped_file_size_commit_log: Annotated[
+        int,
+        Field(
+            ge=4096,
+            le=INT32_MAX,
+            validation_alias=_aliases("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
+        ),
+    ] = 1 << 30
+    mapped_file_size_consume_queue: Annotated[
+        int,
+        Field(
+            ge=QUEUE_ENTRY_SIZE,
+            le=INT32_MAX,
+            validation_alias=_aliases("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
+        ),
+    ] = 300_000 * QUEUE_ENTRY_SIZE
+    max_hash_slot_num: Annotated[int, Field(ge=1, le=INT32_MAX // 4)] = 5_000_000
+    max_index_num: Annotated[int, Field(ge=2, le=INT32_MAX // 20)] = 20_000_000
+    max_message_size: Annotated[int, Field(ge=1, le=INT32_MAX // 2)] = 4 << 20
+    message_index_enable: bool = True
+    enable_multi_dispatch: bool = False
+    enable_lmq: bool = False
+    max_lmq_consume_queue_num: Annotated[int, Field(ge=0)] = 20_000
+
+    # flush
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC
+    flush_interval_commit_log: Annotated[int, Field(ge=1)] = 500
+    flush_commit_log_least_pages: Annotated[int, Field(ge=0)] = 4
+    flush_commit_log_thorough_interval: Annotated[int, Field(ge=1)] = 10_000
+    flush_interval_consume_queue: Annotated[int, Field(ge=1)] = 1_000
+    flush_consume_queue_least_pages: Annotated[int, Field(ge=0)] = 2
+    flush_consume_queue_thorough_interval: Annotated[int, Field(ge=1)] = 60_000
+    sync_flush_timeout: Annotated[int, Field(ge=1)] = 5_000
+    os_page_cache_busy_time_out_mills: Annotated[int, Field(ge=1)] = 1_000
+
+    # retention
+    file_reserved_time: Annotated[int, Field(ge=0, description="hours")] = 72
+    destroy_maped_file_interval_forcibly: Annotated[
+        int,
+        Field(
+            ge=0,
+            validation_alias=_aliases(
+                "destroyMapedFileIntervalForcibly", "destroyMappedFileIntervalForcibly"
+            ),
+        ),
+    ] = 120_000
+    redelete_hanged_file_interval: Annotated[int, Field(ge=1)] = 120_000
+    delete_commit_log_files_interval: Annotated[
+        int,
+        Field(
+            ge=0,
+            validation_alias=_aliases("deleteCommitLogFilesInterval", "deletePhysicFilesInterval"),
+        ),
+    ] = 100
+    delete_file_batch_max: Annotated[int, Field(ge=1)] = 10
+
+    # delay
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+    # queries
+    max_msgs_num_batch: Annotated[int, Field(ge=1)] = 64
+
+    @property
+    def queue_file_size(self) -> int:
+        """ConsumeQueue file size: mappedFileSizeConsumeQueue rounded up to whole entries."""
+        entries = -(-self.mapped_file_size_consume_queue // QUEUE_ENTRY_SIZE)
+        return entries * QUEUE_ENTRY_SIZE

@@ -1,0 +1,225 @@
+"""Every error of the storage library.
+
+::
+
+    StorageError
+    ├── RecordError                a stretch of log that is no whole record; one class per defect
+    │   ├── RecordTruncated
+    │   ├── RecordMagicUnknown
+    │   ├── RecordSizeWrong
+    │   ├── RecordLengthsDisagree
+    │   ├── RecordMisplaced
+    │   ├── RecordHostInvalid
+    │   ├── RecordTopicInvalid
+    │   ├── RecordPropertiesMalformed
+    │   ├── RecordBodyCorrupt
+    │   └── RecordCrcMismatch      5.x ``__CRC32#``
+    ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
+    │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
+    │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed
+    ├── FlushTimeout               stored, but not known to be on disk in time
+    ├── StoreFailed                a failed sync or lost disk: this process must not go on
+    ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
+    ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
+    ├── OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown
+    └── DirectoryNotUsable
+
+Each message says what was wrong and what to do, lower case, without a final period.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StorageError(Exception):
+    """Base of all errors that the storage library raises on purpose."""
+
+
+class RecordError(StorageError):
+    """A stretch of the commit log that is not one whole record.
+
+    ``offset`` is the physical offset where the record begins (or the position in the buffer when
+    no physical offset is known).
+    """
+
+    defect: ClassVar[str] = "record"
+
+    def __init__(self, offset: int, why: str) -> None:
+        super().__init__(f"{self.defect} at offset {offset}: {why}")
+        self.offset = offset
+        self.why = why
+
+
+class RecordTruncated(RecordError):
+    """The buffer ends before the record does."""
+
+    defect = "record truncated"
+
+
+class RecordMagicUnknown(RecordError):
+    defect = "magic code unknown"
+
+
+class RecordSizeWrong(RecordError):
+    """TOTALSIZE is negative, too small for a header, or beyond what a segment can hold."""
+
+    defect = "total size wrong"
+
+
+class RecordLengthsDisagree(RecordError):
+    """TOTALSIZE is not the sum of the parts."""
+
+    defect = "lengths disagree"
+
+
+class RecordMisplaced(RecordError):
+    """PHYSICALOFFSET is not where the record stands."""
+
+    defect = "physical offset wrong"
+
+
+class RecordHostInvalid(RecordError):
+    defect = "host invalid"
+
+
+class RecordTopicInvalid(RecordError):
+    defect = "topic invalid"
+
+
+class RecordPropertiesMalformed(RecordError):
+    defect = "properties malformed"
+
+
+class RecordBodyCorrupt(RecordError):
+    """BODYCRC does not fit the body."""
+
+    defect = "body crc mismatch"
+
+
+class RecordCrcMismatch(RecordError):
+    """The 5.x whole-record CRC (property ``__CRC32#``) does not fit."""
+
+    defect = "record crc mismatch"
+
+
+class PutRefused(StorageError):
+    """Nothing was stored. ``status`` is RocketMQ's PutMessageStatus name for the same reason."""
+
+    status: ClassVar[str] = "UNKNOWN_ERROR"
+
+
+class MessageTooLarge(PutRefused):
+    """Body over maxMessageSize, or a record that no segment can hold."""
+
+    status = "MESSAGE_ILLEGAL"
+
+
+class MessageInvalid(PutRefused):
+    """A field that cannot be stored or read back as given."""
+
+    status = "MESSAGE_ILLEGAL"
+
+
+class TopicTooLong(PutRefused):
+    status = "MESSAGE_ILLEGAL"
+
+
+class PropertiesTooLong(PutRefused):
+    status = "PROPERTIES_SIZE_EXCEEDED"
+
+
+class PageCacheBusy(PutRefused):
+    """The put lock was held longer than osPageCacheBusyTimeOutMills."""
+
+    status = "OS_PAGECACHE_BUSY"
+
+
+class StoreNotWritable(PutRefused):
+    """Shutting down, read-only, disk full, or not yet recovered; ``reason`` says which."""
+
+    status = "SERVICE_NOT_AVAILABLE"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class SegmentCreationFailed(PutRefused):
+    status = "CREATE_MAPEDFILE_FAILED"
+
+
+class FlushTimeout(StorageError):
+    """Stored and readable, but not known to be on disk within syncFlushTimeout."""
+
+
+class StoreFailed(StorageError):
+    """A sync failed or the disk is lost: nothing is acknowledged any more by this process."""
+
+
+class StoreLocked(StorageError):
+    """Another process (ours or a real broker) holds the store's ``lock``."""
+
+
+class StoreOfAnother(StorageError):
+    """The volume belongs to another store or shard."""
+
+
+class StoreUnsupported(StorageError):
+    """A kind of store that we name and refuse (several commit log directories, RocksDB queues…)."""
+
+
+class StoreDamaged(StorageError):
+    """Damage that must not be repaired without a person; the store may still open read-only."""
+
+
+class StoreNotOpen(StorageError):
+    """No writer has prepared this directory, or it is recovering; ``state`` says which."""
+
+    def __init__(self, state: str, detail: str) -> None:
+        super().__init__(detail)
+        self.state = state
+
+
+class DirectoryNotUsable(StorageError):
+    """A directory that cannot be created, read or written."""
+
+
+class ConfigTableError(StorageError):
+    """A ``config/*.json`` table that can be read neither from its file nor from its ``.bak``."""
+
+
+class CheckpointError(StorageError):
+    """A ``checkpoint`` of the wrong size."""
+
+
+class MessageIdError(StorageError):
+    """Text that is no offset message id."""
+
+
+class TopicNameError(StorageError):
+    """A name that RocketMQ would refuse, or that is no safe file name."""
+
+
+class PropertyError(StorageError):
+    """A property that cannot be stored (separator or NUL inside, reserved name, bad encoding)."""
+
+
+class QueryError(StorageError):
+    """Base of what a look-up can answer other than records."""
+
+
+class TopicUnknown(QueryError):
+    pass
+
+
+class QueueUnknown(QueryError):
+    pass
+
+
+class OffsetOutOfRange(QueryError):
+    """Beyond the log's or the queue's end, or no record begins there."""
+
+
+class RecordExpired(QueryError):
+    """Below the log's minimum offset: retention deleted it."""

@@ -1,0 +1,109 @@
+"""Every number of the on-disk formats, in one place.
+
+Source of all facts here: store directories written by real RocketMQ 4.9.7 and 5.4.0
+(see docs/formats.md). All integers on disk are big-endian.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntFlag
+from typing import Final
+
+# Commit log records -------------------------------------------------------------------
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+BLANK_RECORD_SIZE: Final = 8
+"""Bytes written for a blank record; also the reserve that a record must leave in its segment."""
+
+RECORD_FIXED_SIZE: Final = 91
+"""Size of a V1 record with IPv4 hosts and no body, topic or properties."""
+RECORD_V2_EXTRA_SIZE: Final = 1
+RECORD_IPV6_EXTRA_SIZE: Final = 12
+"""Added once for each host (born, store) that is an IPv6 address."""
+
+TOPIC_LENGTH_MAX_V1: Final = 127
+"""UTF-8 bytes; RocketMQ reads the length as a signed byte."""
+TOPIC_LENGTH_MAX_V2: Final = 255
+PROPERTIES_LENGTH_MAX: Final = 32767
+BODY_CRC_MASK: Final = 0x7FFFFFFF
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+
+
+class SysFlag(IntFlag):
+    """SYSFLAG bits of a record."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC
+    """A two-bit field: mask with this to get the transaction type."""
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    INNER_BATCH = 0x40
+    NEED_UNWRAP_INNER_BATCH = 0x80
+    COMPRESSION_TYPE_MASK = 0x700
+
+
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_NONE: Final = 0x0
+
+# Files --------------------------------------------------------------------------------
+
+SEGMENT_NAME_DIGITS: Final = 20
+QUEUE_ENTRY_SIZE: Final = 20
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+"""SIZE of the filler entry (offset 0, tagsCode 0) before a queue's first real entry and in holes."""
+EXT_ADDRESS_MAX: Final = -2147483649
+"""A ConsumeQueue tagsCode at or below this is the address of a ConsumeQueueExt unit."""
+
+INDEX_HEADER_SIZE: Final = 40
+INDEX_SLOT_SIZE: Final = 4
+INDEX_ITEM_SIZE: Final = 20
+
+CHECKPOINT_SIZE: Final = 4096
+PAGE_SIZE: Final = 4096
+
+
+class StoreFormat(str, Enum):
+    """Which RocketMQ generation a store directory follows where the two differ."""
+
+    V4_9 = "4.9"
+    V5_X = "5.x"
+
+    @property
+    def trailing_property_separator(self) -> bool:
+        """5.x ends the properties with 0x02; 4.9 does not."""
+        return self is StoreFormat.V5_X
+
+    @property
+    def indexes_tags(self) -> bool:
+        """5.x adds an index entry ``topic#T#tags`` per tagged message."""
+        return self is StoreFormat.V5_X
+
+    @property
+    def writes_v2_records(self) -> bool:
+        """5.x writes a V2 record for a topic of more than 127 characters."""
+        return self is StoreFormat.V5_X
+
+
+# Property and topic names that the store itself acts on ----------------------------------
+
+PROPERTY_KEYS: Final = "KEYS"
+PROPERTY_TAGS: Final = "TAGS"
+PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+PROPERTY_DELAY: Final = "DELAY"
+PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
+PROPERTY_WAIT: Final = "WAIT"
+PROPERTY_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+PROPERTY_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+PROPERTY_CRC32: Final = "__CRC32#"
+KEY_SEPARATOR: Final = " "
+LMQ_PREFIX: Final = "%LMQ%"
+MULTI_DISPATCH_SEPARATOR: Final = ","
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"

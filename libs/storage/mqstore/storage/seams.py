@@ -1,0 +1,164 @@
+"""The four seams: file system, clock, scheduling, randomness.
+
+The engine imports none of them; it is handed a ``Seams``. Production, the copy-on-write overlay
+and the simulated disk are three implementations of ``FileSystem`` (``posix_files``,
+``overlay_files`` and ``simulation``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    size: int
+    modified_ms: int
+    """Last modification, milliseconds since the epoch."""
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of the volume that holds a path, as an unprivileged user may use them."""
+
+    total: int
+    used: int
+    free: int
+
+
+class MappedBytes(Protocol):
+    """A whole file mapped into memory.
+
+    ``view`` stays valid as long as anybody keeps it or a slice of it, also after ``unmap`` and
+    after the file was unlinked: memory is given back when the last slice goes.
+    """
+
+    @property
+    def view(self) -> memoryview: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """fdatasync: every byte stored before the call is on disk at return. OSError if not."""
+
+    def populate(self, offset: int, length: int) -> None:
+        """Fault pages in for writing, without the GIL. A hint: never raises."""
+
+    def unmap(self) -> None:
+        """Drop our own reference and close the descriptor. Idempotent."""
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Everything the engine does to files. All paths absolute; OSError on failure."""
+
+    def stat(self, path: Path) -> FileStat | None:
+        """None when it is not there."""
+
+    def list(self, directory: Path) -> list[str]:
+        """Names in a directory, sorted; empty when there is no such directory."""
+
+    def make_directories(self, path: Path) -> None:
+        """Create a directory and its parents; each new entry is synced into its parent."""
+
+    def read(self, path: Path) -> bytes: ...
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Create or replace a small file's content and sync the file; not atomic by itself."""
+
+    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+        """Make a new zero-filled file of exactly ``size`` bytes and sync it.
+
+        ``reserve`` bytes from its start (default: all) get disk blocks (posix_fallocate). On
+        failure, ENOSPC included, nothing is left behind. FileExistsError when it is there.
+        """
+
+    def reserve(self, path: Path, offset: int, length: int) -> None:
+        """Give disk blocks to a range of a file without changing its size."""
+
+    def extend(self, path: Path, size: int) -> None:
+        """Lengthen a file with zeros to ``size`` (never shortens: readers may map it) and sync."""
+
+    def copy(self, source: Path, target: Path, offset: int = 0, length: int | None = None) -> None:
+        """Copy a byte range into a new file and sync it."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomic replace; durable only after ``sync_directory`` of both parents."""
+
+    def unlink(self, path: Path) -> None: ...
+
+    def remove_directory(self, path: Path) -> None: ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+    def map(self, path: Path, *, writable: bool) -> MappedBytes: ...
+
+    def lock(self, path: Path) -> FileLock:
+        """Hold RocketMQ's ``lock`` (byte 0, F_OFD_SETLK; content ``lock``) or StoreLocked."""
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether some process (either implementation) holds the lock; takes nothing."""
+
+    def usage(self, path: Path) -> DiskUsage: ...
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch. May step either way."""
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back."""
+
+
+class Signal(Protocol):
+    """Somewhere to wait until something becomes true: a condition variable, or simulated steps."""
+
+    def notify(self) -> None:
+        """Wake every waiter so that it looks at its predicate again."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Block until ``predicate()`` or the time is up; returns the predicate's last value."""
+
+
+class BackgroundService(Protocol):
+    """A loop turned inside out: threads run it in production, a seeded loop in simulation."""
+
+    @property
+    def name(self) -> str: ...
+
+    def step(self, now: float) -> float:
+        """Do what is due at monotonic time ``now``; return when to be called next (math.inf: only
+        when woken). An exception ends the store: it is handed to the scheduler's ``on_failure``."""
+
+
+class ServiceHandle(Protocol):
+    def wake(self) -> None:
+        """Ask for a step soon; never blocks, callable from any thread."""
+
+    def stop(self) -> None:
+        """No step runs after this returns. Idempotent."""
+
+
+class Scheduler(Protocol):
+    def signal(self) -> Signal: ...
+
+    def start(
+        self, service: BackgroundService, on_failure: Callable[[BaseException], None]
+    ) -> ServiceHandle: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    files: FileSystem
+    clock: Clock
+    scheduler: Scheduler
+    random: random.Random
