@@ -1,0 +1,75 @@
+# mqstore: two commands do everything on a fresh machine: `make run` and `make test`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STORE ?= data/store
+ARGS ?=
+ROWS ?=
+
+PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt
+SETUP_INPUTS := requirements/constraints.txt requirements/build.txt libs/storage/setup.py \
+	$(addsuffix /pyproject.toml,$(PACKAGES))
+KERNEL := libs/storage/mqstore/storage/_kernel.pyx
+# Stamps stand for what is installed; they lie in the virtual environment and go with it.
+RUN_READY := $(VENV)/.ready-to-run
+TEST_READY := $(VENV)/.ready-to-test
+
+.PHONY: run test test-ci nightly setup bench lint fmt clean help
+
+run: $(RUN_READY) ## start store-writer and query over STORE (default data/store); Ctrl-C ends them
+	@exec $(BIN)/mqstore run --store "$(STORE)" --die-with-parent $(ARGS)
+
+test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly" $(ARGS)
+
+test-ci: $(TEST_READY) ## what takes longer: simulation, fuzz, random stores
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
+
+nightly: $(TEST_READY) ## the long runs: 50 random stores a version and direction, and more
+	@$(BIN)/python -m pytest -m "nightly" --timeout 0 $(ARGS)
+
+setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/mqstore
+
+bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append read" for some
+	@$(BIN)/python -m tests.bench $(ROWS)
+
+lint: $(TEST_READY) ## ruff, mypy --strict, and the direction of imports
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+fmt: $(TEST_READY) ## format the code and sort its imports
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+clean: ## remove everything that was built (never a store)
+	rm -rf $(VENV) build libs/storage/build libs/storage/mqstore/storage/_kernel.c libs/storage/mqstore/storage/*.so
+	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo "mqstore needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments; install python3-venv" >&2; exit 2; }
+	@echo "making a virtual environment in $(VENV)" >&2
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUN_READY): $(SETUP_INPUTS) $(KERNEL) | $(BIN)/python
+	@echo "installing the services (once; a minute or two)" >&2
+	@$(PIP_INSTALL) --requirement requirements/build.txt
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(PIP_INSTALL) ziglang
+	@$(PIP_INSTALL) --no-build-isolation $(addprefix --editable ,$(PACKAGES))
+	@touch $@
+
+$(TEST_READY): $(RUN_READY) requirements/test.txt
+	@echo "installing the test tools (once)" >&2
+	@$(PIP_INSTALL) --requirement requirements/test.txt
+	@touch $@

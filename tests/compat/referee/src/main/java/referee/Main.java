@@ -1,0 +1,118 @@
+package referee;
+
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/**
+ * The referee: drives the real DefaultMessageStore of one RocketMQ version.
+ *
+ * <pre>
+ * serve                          JSON commands on stdin, one a line; answers on stdout
+ * write   DIR SCRIPT             make a store: run a script (first line: config, then operations)
+ * append  DIR SCRIPT             open an existing store and run a script on it
+ * dump    DIR [CONFIG] [--queries]   recover DIR and print all that the store sees
+ * rebuild DIR [CONFIG]           build queues and index of DIR anew from its log
+ * </pre>
+ *
+ * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool}. Every answer
+ * is JSON lines closed by {"t":"end","ok":true} or {"t":"end","ok":false,"error":…}.
+ */
+public final class Main {
+    private Main() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream stdout = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+        System.setOut(System.err); // stdout carries answers only, whatever a library prints
+        Output out = new Output(stdout);
+        boolean ok = true;
+        if (args.length == 1 && args[0].equals("serve")) {
+            serve(out);
+        } else if (args.length >= 2) {
+            ok = answer(commandOf(args), out);
+        } else {
+            System.err.println("usage: serve | write DIR SCRIPT | append DIR SCRIPT"
+                + " | dump DIR [CONFIG] [--queries] | rebuild DIR [CONFIG]");
+            System.exit(2);
+        }
+        // RocketMQ leaves threads behind that are no daemons.
+        Runtime.getRuntime().halt(ok ? 0 : 1);
+    }
+
+    private static void serve(Output out) throws Exception {
+        BufferedReader in =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            answer(JsonParser.parseString(line).getAsJsonObject(), out);
+        }
+    }
+
+    private static JsonObject commandOf(String[] args) throws Exception {
+        JsonObject command = new JsonObject();
+        command.addProperty("cmd", args[0]);
+        command.addProperty("dir", args[1]);
+        for (int i = 2; i < args.length; i++) {
+            if (args[i].equals("--queries")) {
+                command.addProperty("queries", true);
+            } else if (args[0].equals("write") || args[0].equals("append")) {
+                command.addProperty("script", args[i]);
+            } else {
+                command.add("config", JsonParser.parseString(Files.readString(Path.of(args[i]))));
+            }
+        }
+        return command;
+    }
+
+    private static boolean answer(JsonObject command, Output out) {
+        JsonObject end = new JsonObject();
+        end.addProperty("t", "end");
+        try {
+            run(command, out);
+            end.addProperty("ok", true);
+        } catch (Throwable failure) {
+            StringWriter trace = new StringWriter();
+            failure.printStackTrace(new PrintWriter(trace));
+            end.addProperty("ok", false);
+            end.addProperty("error", trace.toString());
+        }
+        out.line(end);
+        out.flush();
+        return end.get("ok").getAsBoolean();
+    }
+
+    private static void run(JsonObject command, Output out) throws Exception {
+        Path dir = Path.of(command.get("dir").getAsString());
+        JsonObject config =
+            command.has("config") ? command.getAsJsonObject("config") : new JsonObject();
+        switch (command.get("cmd").getAsString()) {
+            case "write":
+                if (Files.exists(dir.resolve("commitlog"))) {
+                    throw new IllegalArgumentException(dir + " holds a store; use append");
+                }
+                Script.run(dir, Path.of(command.get("script").getAsString()), out);
+                break;
+            case "append":
+                Script.run(dir, Path.of(command.get("script").getAsString()), out);
+                break;
+            case "dump":
+                boolean queries = command.has("queries") && command.get("queries").getAsBoolean();
+                Dump.run(dir, config, queries, out);
+                break;
+            case "rebuild":
+                Rebuild.run(dir, config, out);
+                break;
+            default:
+                throw new IllegalArgumentException("unknown command " + command.get("cmd"));
+        }
+    }
+}

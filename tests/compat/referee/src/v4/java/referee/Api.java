@@ -1,0 +1,42 @@
+package referee;
+
+import java.lang.reflect.Field;
+import java.nio.ByteBuffer;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.rocketmq.store.CommitLog;
+import org.apache.rocketmq.store.ConsumeQueue;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.schedule.ScheduleMessageService;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/** What differs between the versions: RocketMQ 4.9. */
+final class Api {
+    private Api() {
+    }
+
+    static DefaultMessageStore newStore(Settings settings) throws Exception {
+        return new DefaultMessageStore(settings.store, new BrokerStatsManager("referee", false),
+            (topic, queueId, offset, tagsCode, time, bitMap, properties) -> { }, settings.broker);
+    }
+
+    /** The bare 4.9 store delivers delayed messages; told that this runs already, it does not. */
+    static void suppressDelivery(DefaultMessageStore store) throws ReflectiveOperationException {
+        Field started = ScheduleMessageService.class.getDeclaredField("started");
+        started.setAccessible(true);
+        ((AtomicBoolean) started.get(store.getScheduleMessageService())).set(true);
+    }
+
+    /** Nothing to do: the 4.9 store itself sends a message with a delay to SCHEDULE_TOPIC_XXXX. */
+    static void delay(DefaultMessageStore store, BrokerMessage message) {
+    }
+
+    static DispatchRequest check(CommitLog log, ByteBuffer record) {
+        return log.checkMessageAndReturnSize(record, false, true);
+    }
+
+    static Map<String, ? extends Map<Integer, ConsumeQueue>> queueTable(DefaultMessageStore store) {
+        return store.getConsumeQueueTable();
+    }
+}

@@ -1,0 +1,59 @@
+package referee;
+
+import java.nio.ByteBuffer;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
+import org.apache.rocketmq.common.topic.TopicValidator;
+import org.apache.rocketmq.store.CommitLog;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/** What differs between the versions: RocketMQ 5. */
+final class Api {
+    private Api() {
+    }
+
+    static DefaultMessageStore newStore(Settings settings) throws Exception {
+        return new DefaultMessageStore(settings.store, new BrokerStatsManager("referee", false),
+            (topic, queueId, offset, tagsCode, time, bitMap, properties) -> { }, settings.broker,
+            new ConcurrentHashMap<>());
+    }
+
+    /** Nothing to do: in 5.x the broker delivers, not the store. */
+    static void suppressDelivery(DefaultMessageStore store) {
+    }
+
+    /**
+     * In 5.x the broker, not the store, sends a message with a delay to SCHEDULE_TOPIC_XXXX: what
+     * HookUtils.handleScheduleMessage does before a put.
+     */
+    static void delay(DefaultMessageStore store, BrokerMessage message) {
+        int transaction = MessageSysFlag.getTransactionValue(message.getSysFlag());
+        if (message.getDelayTimeLevel() <= 0
+            || transaction == MessageSysFlag.TRANSACTION_PREPARED_TYPE
+            || transaction == MessageSysFlag.TRANSACTION_ROLLBACK_TYPE) {
+            return;
+        }
+        int level = Math.min(message.getDelayTimeLevel(), store.getMaxDelayLevel());
+        message.setDelayTimeLevel(level);
+        MessageAccessor.putProperty(message, MessageConst.PROPERTY_REAL_TOPIC, message.getTopic());
+        MessageAccessor.putProperty(message, MessageConst.PROPERTY_REAL_QUEUE_ID,
+            String.valueOf(message.getQueueId()));
+        message.setTopic(TopicValidator.RMQ_SYS_SCHEDULE_TOPIC);
+        message.setQueueId(level - 1);
+    }
+
+    static DispatchRequest check(CommitLog log, ByteBuffer record) {
+        return log.checkMessageAndReturnSize(record, false, false, true);
+    }
+
+    static Map<String, ? extends Map<Integer, ConsumeQueueInterface>> queueTable(
+        DefaultMessageStore store) {
+        return store.getConsumeQueueTable();
+    }
+}

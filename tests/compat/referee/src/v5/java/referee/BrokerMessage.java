@@ -1,0 +1,8 @@
+package referee;
+
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+
+/** 5.x's MessageExtBrokerInner, under a name that does not change with the version. */
+final class BrokerMessage extends MessageExtBrokerInner {
+    private static final long serialVersionUID = 1L;
+}

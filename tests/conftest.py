@@ -1,0 +1,36 @@
+"""Settings of every test: hypothesis profiles, and the list of what a run left out."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, in plain words, what was not tested and why."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[why.removeprefix("Skipped: ")] = reasons.get(why.removeprefix("Skipped: "), 0) + 1
+    if reasons:
+        terminalreporter.section("left out")
+        for why, count in sorted(reasons.items()):
+            terminalreporter.write_line(f"{count} test{'s' * (count > 1)}: {why}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped referee test is a failure: nobody would see it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("MQSTORE_REQUIRE_REFEREE") != "1" or reporter is None:
+        return
+    skipped = [r for r in reporter.stats.get("skipped", []) if "referee" in r.keywords]
+    if skipped:
+        reporter.write_line(f"{len(skipped)} referee tests were skipped, which CI does not allow")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
