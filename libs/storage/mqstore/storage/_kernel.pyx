@@ -1,2 +1,241 @@
-# cython: language_level=3
-"""Placeholder until the kernel lands (helper A replaces this file)."""
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""What runs per record: encode, check, decode, bulk dispatch, index chains, atomics, futex.
+
+Signatures and their promises are in ``_kernel.pyi``; tests/unit/storage/kernel_model.py says the
+same in slow, obvious Python. Every length that comes from a file is compared with the bytes that
+are there before it is used. Offsets inside one record fit 32 bits because TOTALSIZE does.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport (
+    INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp, memcpy
+
+from enum import IntEnum
+
+from mqstore.storage import layout
+
+cdef extern from "_kernel.h":
+    uint32_t get32(const uint8_t *p) noexcept nogil
+    uint64_t get64(const uint8_t *p) noexcept nogil
+    void put32(uint8_t *p, uint32_t v) noexcept nogil
+    void put64(uint8_t *p, uint64_t v) noexcept nogil
+    void acquire_fence() noexcept nogil
+    void release_fence() noexcept nogil
+    void mq_crc_prepare() noexcept nogil
+    uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
+    int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) noexcept nogil
+    uint64_t atomic_load64(const void *p) noexcept nogil
+    void atomic_store64(void *p, uint64_t v) noexcept nogil
+    uint32_t atomic_load32(const void *p) noexcept nogil
+    uint32_t atomic_add32(void *p, uint32_t v) noexcept nogil
+    long mq_futex(const void *word, int operation, uint32_t value, double timeout_s) noexcept nogil
+    int EINTR, EAGAIN, ETIMEDOUT
+
+mq_crc_prepare()
+
+
+class Stop(IntEnum):
+    END = 0
+    BLANK = 1
+    DEFECT = 2
+    QUEUE = 3
+    INDEX = 4
+    SPECIAL = 5
+    LIMIT = 6
+
+
+class Defect(IntEnum):
+    NONE = 0
+    BLANK = 1
+    TRUNCATED = 2
+    MAGIC_UNKNOWN = 3
+    SIZE_WRONG = 4
+    LENGTHS_DISAGREE = 5
+    MISPLACED = 6
+    HOST_INVALID = 7
+    TOPIC_INVALID = 8
+    PROPERTIES_MALFORMED = 9
+    BODY_CORRUPT = 10
+    CRC_MISMATCH = 11
+
+
+cdef enum:
+    STOP_NEED_QUEUE = -1
+    STOP_END = 0
+    STOP_BLANK = 1
+    STOP_DEFECT = 2
+    STOP_QUEUE = 3
+    STOP_INDEX = 4
+    STOP_SPECIAL = 5
+    STOP_LIMIT = 6
+
+    DEFECT_NONE = 0
+    DEFECT_BLANK = 1
+    DEFECT_TRUNCATED = 2
+    DEFECT_MAGIC_UNKNOWN = 3
+    DEFECT_SIZE_WRONG = 4
+    DEFECT_LENGTHS_DISAGREE = 5
+    DEFECT_MISPLACED = 6
+    DEFECT_HOST_INVALID = 7
+    DEFECT_TOPIC_INVALID = 8
+    DEFECT_PROPERTIES_MALFORMED = 9
+    DEFECT_BODY_CORRUPT = 10
+    DEFECT_CRC_MISMATCH = 11
+
+    KEYS_MAX = 64  # of one record; more go to Python
+    TORN_RUN = 512  # zeros in the properties that only a lost sector leaves
+    CRC_PROPERTY_SIZE = 20
+    RELEASE_GIL_FROM = 65536  # bytes; below, giving the GIL away costs more than it gains
+    FIND_CHUNK = 256
+    STARTS_CHUNK = 1024
+
+cdef tuple STOPS = tuple(Stop)
+cdef tuple DEFECTS = tuple(Defect)
+
+cdef uint32_t MAGIC_V1 = layout.MAGIC_V1
+cdef uint32_t MAGIC_V2 = layout.MAGIC_V2
+cdef uint32_t MAGIC_BLANK = layout.MAGIC_BLANK
+cdef uint32_t BLANK_SIZE = layout.BLANK_RECORD_SIZE
+cdef uint32_t FIXED_SIZE = layout.RECORD_FIXED_SIZE
+cdef uint32_t V6_EXTRA = layout.RECORD_IPV6_EXTRA_SIZE
+cdef uint32_t TOPIC_MAX_V1 = layout.TOPIC_LENGTH_MAX_V1
+cdef uint32_t TOPIC_MAX_V2 = layout.TOPIC_LENGTH_MAX_V2
+cdef uint32_t PROPERTIES_MAX = layout.PROPERTIES_LENGTH_MAX
+cdef uint32_t CRC_MASK = layout.BODY_CRC_MASK
+cdef uint32_t BORN_V6 = layout.SysFlag.BORN_HOST_V6
+cdef uint32_t STORE_V6 = layout.SysFlag.STORE_HOST_V6
+cdef uint32_t INNER_BATCH = layout.SysFlag.INNER_BATCH
+cdef uint32_t TRANSACTION = layout.TRANSACTION_MASK
+cdef uint32_t COMMITTED = layout.SysFlag.TRANSACTION_COMMIT
+cdef uint32_t ROLLED_BACK = layout.SysFlag.TRANSACTION_ROLLBACK
+cdef int64_t QUEUE_ENTRY = layout.QUEUE_ENTRY_SIZE
+cdef int64_t INDEX_HEADER = layout.INDEX_HEADER_SIZE
+cdef int64_t INDEX_SLOT = layout.INDEX_SLOT_SIZE
+cdef int64_t INDEX_ITEM = layout.INDEX_ITEM_SIZE
+
+# Module-level bytes, so that these pointers stay valid in loops without the GIL.
+cdef bytes _schedule_topic = layout.SCHEDULE_TOPIC.encode()
+cdef bytes _crc_property = layout.PROPERTY_CRC32.encode() + b"\x01"
+cdef bytes _keys_name = layout.PROPERTY_KEYS.encode()
+cdef bytes _tags_name = layout.PROPERTY_TAGS.encode()
+cdef bytes _uniq_name = layout.PROPERTY_UNIQ_KEY.encode()
+cdef bytes _multi_name = layout.PROPERTY_MULTI_DISPATCH.encode()
+
+
+cdef struct Text:
+    const uint8_t *at
+    uint32_t length
+
+
+cdef inline Text text_of(bytes value) noexcept:
+    cdef Text text
+    text.at = <const uint8_t *> PyBytes_AS_STRING(value)
+    text.length = <uint32_t> PyBytes_GET_SIZE(value)
+    return text
+
+cdef Text SCHEDULE_TOPIC = text_of(_schedule_topic)
+cdef Text CRC_PROPERTY = text_of(_crc_property)
+cdef Text KEYS_NAME = text_of(_keys_name)
+cdef Text TAGS_NAME = text_of(_tags_name)
+cdef Text UNIQ_NAME = text_of(_uniq_name)
+cdef Text MULTI_NAME = text_of(_multi_name)
+
+
+cdef inline bint same(Text a, Text b) noexcept nogil:
+    return a.length == b.length and memcmp(a.at, b.at, a.length) == 0
+
+
+cdef int check_range(int64_t position, int64_t end, int64_t length) except -1:
+    if not 0 <= position <= end <= length:
+        raise ValueError(f"range {position}..{end} is outside a view of {length} bytes")
+    return 0
+
+
+include "_kernel_read.pxi"
+include "_kernel_write.pxi"
+include "_kernel_index.pxi"
+include "_kernel_dispatch.pxi"
+
+
+# Checksums and hashes for Python -------------------------------------------------------------
+
+
+def crc32(const uint8_t[::1] data not None, uint32_t value=0):
+    return mq_crc(value, &data[0], data.shape[0], 1) if data.shape[0] else value
+
+
+def crc32_by_table(const uint8_t[::1] data not None, uint32_t value=0):
+    return mq_crc(value, &data[0], data.shape[0], 0) if data.shape[0] else value
+
+
+def utf16_hash(bytes units not None):
+    cdef const char *p = PyBytes_AS_STRING(units)
+    cdef uint32_t hash = 0
+    cdef uint16_t unit
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(units) // 2):
+        memcpy(&unit, p + 2 * i, 2)
+        hash = hash * 31 + unit
+    return <int32_t> hash
+
+
+def utf8_hash(bytes text not None):
+    cdef Text t = text_of(text)
+    cdef uint32_t hash = 0
+    return <int32_t> hash if mq_hash(t.at, t.length, &hash) else None
+
+
+# Words shared between processes ---------------------------------------------------------------
+
+
+cdef const void *word_at(const uint8_t[::1] view, int64_t offset, int width) except NULL:
+    if not 0 <= offset <= view.shape[0] - width:
+        raise ValueError(f"offset {offset} is outside a view of {view.shape[0]} bytes")
+    if <uint64_t> &view[offset] % width:
+        raise ValueError(f"offset {offset} is not aligned to {width} bytes")
+    return &view[offset]
+
+
+def load_u64(const uint8_t[::1] view not None, int64_t offset):
+    return atomic_load64(word_at(view, offset, 8))
+
+
+def store_u64(uint8_t[::1] view not None, int64_t offset, uint64_t value):
+    atomic_store64(<void *> word_at(view, offset, 8), value)
+
+
+def load_u32(const uint8_t[::1] view not None, int64_t offset):
+    return atomic_load32(word_at(view, offset, 4))
+
+
+def add_u32(uint8_t[::1] view not None, int64_t offset, uint32_t value):
+    return atomic_add32(<void *> word_at(view, offset, 4), value)
+
+
+def futex_wait(const uint8_t[::1] view not None, int64_t offset, uint32_t expected, timeout_s):
+    cdef const void *word = word_at(view, offset, 4)
+    cdef double limit = -1.0
+    cdef long result
+    if timeout_s is not None:
+        limit = min(max(float(timeout_s), 0.0), 1e9)
+    with nogil:
+        result = mq_futex(word, 0, expected, limit)
+    if result == -EINTR:
+        PyErr_CheckSignals()
+    elif result < 0 and result != -EAGAIN and result != -ETIMEDOUT:
+        raise OSError(-result, "futex wait failed")
+    return result != -ETIMEDOUT
+
+
+def futex_wake(const uint8_t[::1] view not None, int64_t offset):
+    cdef long result = mq_futex(word_at(view, offset, 4), 1, <uint32_t> INT32_MAX, -1.0)
+    if result < 0:
+        raise OSError(-result, "futex wake failed")
+    return result

@@ -16,12 +16,13 @@
     │   └── RecordCrcMismatch      5.x ``__CRC32#``
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
-    │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed
+    │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
     ├── FlushTimeout               stored, but not known to be on disk in time
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
-    ├── OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown
+    ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
+    │                              KeyUnknown, CursorError
     └── DirectoryNotUsable
 
 Each message says what was wrong and what to do, lower case, without a final period.
@@ -40,15 +41,17 @@ class RecordError(StorageError):
     """A stretch of the commit log that is not one whole record.
 
     ``offset`` is the physical offset where the record begins (or the position in the buffer when
-    no physical offset is known).
+    no physical offset is known). ``size`` is its TOTALSIZE where its parts add up to that, so that
+    reading can go on behind it; else 0.
     """
 
     defect: ClassVar[str] = "record"
 
-    def __init__(self, offset: int, why: str) -> None:
+    def __init__(self, offset: int, why: str, size: int = 0) -> None:
         super().__init__(f"{self.defect} at offset {offset}: {why}")
         self.offset = offset
         self.why = why
+        self.size = size
 
 
 class RecordTruncated(RecordError):
@@ -149,6 +152,12 @@ class SegmentCreationFailed(PutRefused):
     status = "CREATE_MAPEDFILE_FAILED"
 
 
+class LmqQueuesExceeded(PutRefused):
+    """A multi-dispatch record would make a light message queue beyond maxLmqConsumeQueueNum."""
+
+    status = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
+
+
 class FlushTimeout(StorageError):
     """Stored and readable, but not known to be on disk within syncFlushTimeout."""
 
@@ -223,3 +232,15 @@ class OffsetOutOfRange(QueryError):
 
 class RecordExpired(QueryError):
     """Below the log's minimum offset: retention deleted it."""
+
+
+class KeyUnknown(QueryError):
+    """No record has that unique key; ``complete`` says whether all of the log was looked at."""
+
+    def __init__(self, why: str, *, complete: bool) -> None:
+        super().__init__(why)
+        self.complete = complete
+
+
+class CursorError(QueryError):
+    """Text that is no cursor of this query."""

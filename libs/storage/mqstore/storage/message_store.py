@@ -6,71 +6,55 @@ hold a directory open this way (RocketMQ's own ``lock`` file); readers use ``sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import Final, cast
 
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.seams import Seams
+from mqstore.storage import manifest, topic_names
+from mqstore.storage.assembly import Assembly, Parts
+from mqstore.storage.atomic_file import remove_file, replace_file
+from mqstore.storage.commit_log import CommitLog, Placement
+from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.config_tables import TopicConfig, TopicTable
+from mqstore.storage.consume_queues import ConsumeQueues
+from mqstore.storage.dispatch import Dispatcher
+from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, TopicUnknown
+from mqstore.storage.flush import FlushService
+from mqstore.storage.hosts import Host
+from mqstore.storage.index_service import IndexService
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.manifest import LogState, Manifest
+from mqstore.storage.opening import Opened, open_directory
+from mqstore.storage.options import Durability, Progress, StoreOptions
+from mqstore.storage.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.record import Message
+from mqstore.storage.recovery import RecoveryReport
+from mqstore.storage.running_manifest import RunningManifestService, queue_states
+from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
+from mqstore.storage.state_page import Health, StatePage
 
-if TYPE_CHECKING:
-    from mqstore.storage.commit_log import Placement
-    from mqstore.storage.config_tables import TopicConfig
-    from mqstore.storage.flush import FlushService
-    from mqstore.storage.hosts import Host
-    from mqstore.storage.lookups import Lookups
-    from mqstore.storage.record import Message
-    from mqstore.storage.recovery.report import RecoveryReport
+__all__ = [
+    "Durability",
+    "MessageStore",
+    "Progress",
+    "SegmentInfo",
+    "StoreOptions",
+    "StoreStatus",
+]
 
+QUEUES_MAX: Final = 65_536
+"""Most queues of one topic."""
 
-class Durability(str, Enum):
-    """What an acknowledgement promises."""
-
-    SYNC = "sync"
-    """On disk before the reply (group commit)."""
-    ASYNC = "async"
-    """In the page cache: survives the process, not the machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far recovery is: bytes of log scanned, of how many."""
-
-    stage: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """How a directory is opened: what is no setting of RocketMQ's MessageStoreConfig."""
-
-    store_host: str = "127.0.0.1:10911"
-    """``address:port`` written into every record as STOREHOST; stable and unique per shard."""
-    shard: str = "0"
-    store_id: str | None = None
-    """Refuse the directory unless it is this store's (StoreOfAnother)."""
-    store_path_commit_log: str | None = None
-    """storePathCommitLog: another directory for the log; several are refused."""
-    format: StoreFormat | None = None
-    """Format of a store that is made new; an existing one keeps its own."""
-    create: bool = True
-    """Make the store when the directory is empty or missing; else DirectoryNotUsable."""
-    services: bool = True
-    """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
-    adopt_sizes: bool = True
-    """Take file sizes from the files of an existing store instead of from ``config``."""
-    on_progress: Callable[[Progress], None] | None = None
-    on_failure: Callable[[BaseException], None] | None = None
-    """Called once, from any thread, when the store fails (StoreFailed): end the process."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """A moment's picture of an open store; offsets are physical, in bytes."""
+    """A moment's picture of an open store; offsets are physical, sizes and offsets in bytes."""
 
     store_id: str
     shard: str
@@ -89,6 +73,9 @@ class StoreStatus:
     queues: int
     index_files: int
     index_complete: bool
+    index_offset: int
+    damaged_stretches: int
+    """Met by dispatch since this opening; see the log and the recovery report."""
     disk_total: int
     disk_used: int
     disk_free: int
@@ -110,33 +97,69 @@ class MessageStore:
     """An open store. Every method may be called from any thread.
 
     ``put`` and ``put_batch`` block until the asked-for durability; a caller with an event loop
-    calls ``append`` (which never waits for the disk) and then ``flush.request(end)``, where
-    ``end`` is ``placement.physical_offset + placement.size``.
+    calls ``append`` (which never waits for a sync) and then ``flush.request(placement.end)``.
     """
-
-    config: StoreConfig
-    """As opened: sizes are those of the files."""
-    format: StoreFormat
-    store_id: str
-    shard: str
-    epoch: int
-    host: Host
-    """STOREHOST of what is put; a Message's ``store_host`` should be this."""
-    recovery: RecoveryReport
-    lookups: Lookups
-    flush: FlushService
 
     @classmethod
     def open(
         cls, root: Path, config: StoreConfig, seams: Seams, options: StoreOptions | None = None
     ) -> MessageStore:
-        """Lock, check, recover and start.
+        """Lock, check, recover and start. ``root`` is absolute.
 
-        Raises StoreLocked, DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged
-        (nothing could be opened at all; a store that may only be read opens with
-        ``read_only_reason`` set), OSError.
+        A store that may only be read (damage that needs a person) opens with ``read_only_reason``
+        set. Raises StoreLocked, DirectoryNotUsable, StoreOfAnother, StoreUnsupported,
+        StoreDamaged, ConfigTableError.
         """
-        raise NotImplementedError
+        options = options or StoreOptions()
+        if not options.in_place:
+            seams = replace(seams, files=_overlay(seams))
+        opened = open_directory(root, config, seams, options)
+        try:
+            return cls(opened, seams, options)
+        except OSError as error:
+            opened.lock.release()
+            raise DirectoryNotUsable(
+                f"{root} cannot be recovered ({error}); make room on its disk or repair it"
+            ) from error
+        except BaseException:
+            opened.lock.release()
+            raise
+
+    def __init__(self, opened: Opened, seams: Seams, options: StoreOptions) -> None:
+        """Use ``open``."""
+        self._seams = seams
+        self._options = options
+        self._opened = opened
+        self._services: list[ServiceHandle] = []
+        self._dispatch_handle: ServiceHandle | None = None
+        self._failure: BaseException | None = None
+        self._closing = Lock()
+        self._closed = False
+        self.config: StoreConfig = opened.config
+        """As opened: sizes are those of the files."""
+        self.paths: StorePaths = opened.paths
+        self.format = opened.format.rocketmq_format
+        self.store_id = opened.format.store_id
+        self.shard = opened.format.shard
+        self.epoch = opened.format.epoch
+        self.host = parse_host(options.store_host)
+        """STOREHOST of what is put; a Message's ``store_host`` should be this."""
+        self._topics = TopicTable.load(opened.paths, self.format, seams)
+        self._parts: Parts = Assembly(opened, seams, options, self._fail).run()
+        self.log: CommitLog = self._parts.log
+        self.queues: ConsumeQueues = self._parts.queues
+        self.index: IndexService = self._parts.index
+        self.dispatcher: Dispatcher = self._parts.dispatcher
+        self.state: StatePage = opened.state
+        self.flush: FlushService = self.log.flush
+        self.recovery: RecoveryReport = self._parts.report
+        self.lookups = Lookups(self.log, self.queues, self.index, self.state)
+        self._running = RunningManifestService(
+            opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
+        )
+        self._begin()
+
+    # putting ------------------------------------------------------------------------------
 
     def put(self, message: Message, durability: Durability | None = None) -> Placement:
         """Append one message and wait; default durability follows flushDiskType.
@@ -144,58 +167,270 @@ class MessageStore:
         Raises PutRefused (nothing stored), FlushTimeout (stored, not known to be on disk),
         StoreFailed.
         """
-        raise NotImplementedError
+        placement = self.append(message)
+        self._wait(placement.end, durability)
+        return placement
 
     def put_batch(
         self, messages: Sequence[Message], durability: Durability | None = None
     ) -> list[Placement]:
         """As ``put``, for messages of one topic and queue: contiguous, all or none."""
-        raise NotImplementedError
+        placements = self.append_batch(messages)
+        self._wait(placements[-1].end, durability)
+        return placements
 
     def append(self, message: Message) -> Placement:
-        """Append without waiting for the disk; dispatched (readable) before it returns when the
-        dispatcher is caught up."""
-        raise NotImplementedError
+        """Append without waiting for the disk; readable before it returns when dispatch is caught
+        up, else soon after. Raises PutRefused, StoreFailed."""
+        placement = self.log.append(message)
+        self._dispatch(placement.end)
+        return placement
 
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        raise NotImplementedError
+        """As ``append``, for messages of one topic and queue: contiguous, all or none."""
+        placements = self.log.append_batch(messages)
+        self._dispatch(placements[-1].end)
+        return placements
+
+    def _dispatch(self, end: int) -> None:
+        if not self.dispatcher.run_inline(end) and self._dispatch_handle is not None:
+            self._dispatch_handle.wake()
+
+    def _wait(self, end: int, durability: Durability | None) -> None:
+        if durability is None:
+            is_sync = self.config.flush_disk_type is FlushDiskType.SYNC
+        else:
+            is_sync = durability is Durability.SYNC
+        if is_sync:
+            self.flush.wait(self.flush.request(end))
+
+    # topics -------------------------------------------------------------------------------
 
     def topics(self) -> list[TopicConfig]:
-        raise NotImplementedError
+        """Every topic of topics.json, and those that only have queues, by name."""
+        known = {topic.name: topic for topic in self._topics.all()}
+        for name in self.queues.topics():
+            if name not in known:
+                known[name] = self._from_queues(name)
+        return [topic for _, topic in sorted(known.items())]
 
     def topic(self, name: str) -> TopicConfig:
         """Raises TopicUnknown."""
-        raise NotImplementedError
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        if name in self.queues.topics():
+            return self._from_queues(name)
+        raise TopicUnknown(f"there is no topic {name}; create it first")
 
     def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
-        """Create, or change the queue count of, a topic; durable in config/topics.json.
+        """Create, or change, a topic; durable in config/topics.json at return.
 
-        Raises TopicNameError.
+        Raises TopicNameError, ValueError, StoreNotWritable, OSError.
         """
-        raise NotImplementedError
+        topic_names.check_new_topic(name, self.format)
+        if not 1 <= queues <= QUEUES_MAX:
+            raise ValueError(f"{queues} queues: a topic has between 1 and {QUEUES_MAX}")
+        if perm not in range(8):
+            raise ValueError(f"perm {perm}: 4 (read) + 2 (write) + 1 (inherit)")
+        known = self._topics.get(name) or TopicConfig(name)
+        topic = replace(known, read_queues=queues, write_queues=queues, perm=perm)
+        self._topics.put(topic)
+        self._topics.save()
+        return topic
 
-    def status(self) -> StoreStatus:
-        raise NotImplementedError
+    def _from_queues(self, name: str) -> TopicConfig:
+        last = max((q.queue_id for q in self.queues.all() if q.topic == name), default=0)
+        return TopicConfig(name, read_queues=last + 1, write_queues=last + 1)
 
-    def segments(self) -> list[SegmentInfo]:
-        raise NotImplementedError
+    # telling ------------------------------------------------------------------------------
 
     @property
     def read_only_reason(self) -> str | None:
         """Why nothing may be put, or None."""
-        raise NotImplementedError
+        if self._failure is not None:
+            return str(self._failure)
+        if not self._options.services:
+            return "opened to look at it only"
+        return self._parts.plan.read_only
 
-    def wait_for_index(self, timeout_s: float | None = None) -> bool:
-        """Wait until the index covers the log again (dump does); False when the time is up."""
-        raise NotImplementedError
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended this store: nothing is acknowledged any more."""
+        return self._failure
+
+    def status(self) -> StoreStatus:
+        """Raises OSError when the volume cannot be asked for its room."""
+        usage = self._seams.files.usage(self.paths.commit_log)
+        return StoreStatus(
+            store_id=self.store_id,
+            shard=self.shard,
+            epoch=self.epoch,
+            format=self.format.value,
+            health=self.state.health.name.lower(),
+            root=str(self.paths.root),
+            commit_log=str(self.paths.commit_log),
+            min_offset=self.log.min_offset,
+            max_offset=self.log.max_offset,
+            flushed_offset=self.log.flushed_offset,
+            dispatched_offset=self.dispatcher.position,
+            segments=len(self.log.files.files),
+            segment_size=self.config.mapped_file_size_commit_log,
+            topics=len(self.topics()),
+            queues=len(self.queues.all()),
+            index_files=len(self.index.files),
+            index_complete=self.dispatcher.index_complete,
+            index_offset=self.dispatcher.index_position,
+            damaged_stretches=self.dispatcher.counts.defects,
+            disk_total=usage.total,
+            disk_used=usage.used,
+            disk_free=usage.free,
+            read_only_reason=self.read_only_reason,
+        )
+
+    def segments(self) -> list[SegmentInfo]:
+        """The log's files, oldest first."""
+        found = []
+        for file in self.log.files.files:
+            stat = self._seams.files.stat(file.path)
+            if stat is not None:
+                name, offset, used = file.path.name, file.base_offset, file.wrote_position
+                found.append(SegmentInfo(name, offset, file.size, used, stat.modified_ms))
+        return found
+
+    def wait_for_index(self) -> None:
+        """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
+        self.dispatcher.run_to_end()
+
+    # life ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        read_only = self._parts.plan.read_only
+        if read_only is not None:
+            self.log.refuse_puts("read-only", read_only)
+        elif not self._options.services:
+            self.log.refuse_puts("read-only", "the store was opened to look at it only")
+        else:
+            self._start_services()
+        text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
+        replace_file(self._seams.files, self.paths.recovery_report, text.encode())
+        self.state.set_health(Health.READY if read_only is None else Health.READ_ONLY)
+
+    def _start_services(self) -> None:
+        self.flush.start()
+        self._parts.allocation.start(self._fail)
+        self._dispatch_handle = self._start(self.dispatcher)
+        self._start(self._parts.queue_flush)
+        self._start(self._running)
+
+    def _start(self, service: BackgroundService) -> ServiceHandle:
+        handle = self._seams.scheduler.start(service, self._fail)
+        self._services.append(handle)
+        return handle
+
+    def _fail(self, error: BaseException) -> None:
+        """A sync failed, or a service ended: from here on nothing is acknowledged."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        log.critical("the store failed: %s", error)
+        self.log.refuse_puts("failed", f"the store failed: {error}")
+        self.state.set_health(Health.FAILED)
+        if self._options.on_failure is not None:
+            self._options.on_failure(error)
 
     def close(self) -> None:
-        """Stop services, sync everything, write checkpoint and clean-close manifest, remove
-        ``abort``, release the lock. Idempotent."""
-        raise NotImplementedError
+        """Stop services, bring everything to the disk, write the checkpoint and the clean-close
+        manifest, remove ``abort``, release the lock. Idempotent.
+
+        Raises StoreFailed when the disk refuses; ``abort`` then stays.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self.log.refuse_puts("closing", "the store is closing")
+            try:
+                self._stop_services()
+                if self._failure is None and self._parts.plan.read_only is None:
+                    self._close_cleanly()
+            except OSError as error:
+                raise StoreFailed(f"the store could not be closed cleanly: {error}") from error
+            finally:
+                self._release()
+
+    def _stop_services(self) -> None:
+        for handle in self._services:
+            handle.stop()
+        self._parts.allocation.close()
+        if self._failure is None:
+            self.flush.stop()
+
+    def _close_cleanly(self) -> None:
+        dispatcher = self.dispatcher
+        while dispatcher.behind:
+            before = dispatcher.position
+            dispatcher.step(self._seams.clock.monotonic())
+            if dispatcher.position == before:
+                log.error("closing with %d bytes not dispatched", dispatcher.behind)
+                break
+        newest = self.log.last_store_timestamp_ms
+        if newest:
+            self._parts.checkpoint.physic_ms = max(self._parts.checkpoint.physic_ms, newest)
+        self._parts.queue_flush.flush_all(closing=True)
+        if dispatcher.behind:
+            return  # as in RocketMQ, `abort` stays
+        manifest.save(self._seams.files, self.paths.manifest, self._clean_manifest())
+        remove_file(self._seams.files, self.paths.abort)
+        self.state.set_health(Health.CLOSED)
+        self.state.sync()
+
+    def _clean_manifest(self) -> Manifest:
+        names = self._seams.files.list(self.paths.index)
+        return Manifest(
+            store_id=self.store_id,
+            epoch=self.epoch,
+            lock_modified_ms=self._opened.format.lock_modified_ms,
+            derived_offset=self.log.max_offset,
+            queues=queue_states(self.queues),
+            log=LogState(
+                min_offset=self.log.min_offset,
+                max_offset=self.log.max_offset,
+                segments=tuple(file.path.name for file in self.log.files.files),
+                last_store_timestamp_ms=self.log.last_store_timestamp_ms,
+                checkpoint_crc32c=manifest.checkpoint_checksum(
+                    self._seams.files, self.paths.checkpoint
+                ),
+                index_files=tuple(name for name in names if name.isdigit()),
+            ),
+        )
+
+    def _release(self) -> None:
+        self.log.files.close()
+        self.queues.close()
+        self.index.close()
+        self._parts.checkpoint.close()
+        self.state.close()
+        self._opened.lock.release()
 
     def __enter__(self) -> MessageStore:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def parse_host(text: str) -> Host:
+    """``address:port``, the address IPv4 or IPv6 (in brackets). ValueError for anything else."""
+    address, separator, port = text.rpartition(":")
+    if not separator or not (port.isascii() and port.isdigit()):
+        raise ValueError(f"store host {text!r} is no address:port; write e.g. 127.0.0.1:10911")
+    return Host.parse(address.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _overlay(seams: Seams) -> OverlayFileSystem:
+    if not hasattr(seams.files, "map_private"):
+        raise TypeError(
+            f"{type(seams.files).__name__} cannot be laid over: it maps nothing privately"
+        )
+    return OverlayFileSystem(cast(PrivateBase, seams.files))

@@ -84,6 +84,11 @@ class StorePaths:
         return self.ours / "clean-close.json"
 
     @property
+    def running(self) -> Path:
+        """How far the queues are complete and durable, written from time to time."""
+        return self.ours / "running.json"
+
+    @property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

@@ -22,7 +22,7 @@ final class Rebuild {
         if (!Files.exists(dir.resolve("abort"))) {
             Files.createFile(dir.resolve("abort"));
         }
-        Store store = Store.open(dir, config);
+        Store store = Store.open(dir, config, true);
         JsonObject line = new JsonObject();
         line.addProperty("t", "rebuilt");
         line.addProperty("minPhyOffset", store.real.getMinPhyOffset());

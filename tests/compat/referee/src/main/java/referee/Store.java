@@ -20,11 +20,19 @@ final class Store {
     }
 
     static Store open(Path dir, JsonObject config) throws Exception {
+        return open(dir, config, false);
+    }
+
+    /** With knowsDelays, 4.9 has read its delay levels before it recovers, which it forgets to. */
+    static Store open(Path dir, JsonObject config, boolean knowsDelays) throws Exception {
         Settings settings = new Settings(dir, config);
         Files.createDirectories(dir);
         boolean abnormal = Files.exists(dir.resolve("abort"));
         DefaultMessageStore real = Api.newStore(settings);
         keepIndexNamesApart(real, dir.resolve("index").toFile());
+        if (knowsDelays) {
+            Api.readDelayLevels(real);
+        }
         if (!real.load()) {
             throw new IOException("RocketMQ refuses this store: load() is false for " + dir);
         }

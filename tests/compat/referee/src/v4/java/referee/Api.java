@@ -8,12 +8,16 @@ import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.ConsumeQueue;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.schedule.ScheduleMessageService;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** What differs between the versions: RocketMQ 4.9. */
 final class Api {
     private Api() {
+    }
+
+    static void defaults(MessageStoreConfig config) {
     }
 
     static DefaultMessageStore newStore(Settings settings) throws Exception {
@@ -30,6 +34,14 @@ final class Api {
 
     /** Nothing to do: the 4.9 store itself sends a message with a delay to SCHEDULE_TOPIC_XXXX. */
     static void delay(DefaultMessageStore store, BrokerMessage message) {
+    }
+
+    /**
+     * load() recovers before ScheduleMessageService.load() reads messageDelayLevel, so entries that
+     * a recovery makes for delayed messages get no delivery time. Read first, they do.
+     */
+    static void readDelayLevels(DefaultMessageStore store) {
+        store.getScheduleMessageService().parseDelayLevel();
     }
 
     static DispatchRequest check(CommitLog log, ByteBuffer record) {

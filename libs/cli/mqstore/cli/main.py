@@ -1,0 +1,19 @@
+"""The ``mqstore`` command. Each command is a module of its own, registered here."""
+
+from __future__ import annotations
+
+import typer
+
+from mqstore.cli import run, store
+
+app = typer.Typer(
+    name="mqstore",
+    help="RocketMQ's message store: run it, look into it, look after it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.add_typer(store.app, name="store")
+
+if __name__ == "__main__":
+    app()

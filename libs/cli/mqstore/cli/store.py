@@ -1,0 +1,15 @@
+"""``mqstore store …``: commands that work on a store directory itself."""
+
+from __future__ import annotations
+
+import typer
+
+from mqstore.cli import dump
+
+app = typer.Typer(help="Look into a store directory.", no_args_is_help=True)
+app.command("dump")(dump.dump)
+
+
+@app.callback()
+def _store() -> None:
+    """A store directory, ours or a RocketMQ broker's."""

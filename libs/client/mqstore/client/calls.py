@@ -1,0 +1,170 @@
+"""Every request of the REST API as a value: where it goes, and what its answer becomes.
+
+Both clients send these; nothing here does input or output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from mqstore.client.models import (
+    Durability,
+    Health,
+    KeyAnswer,
+    Message,
+    NewMessage,
+    Produced,
+    Pull,
+    QueueOffset,
+    Queues,
+    Recovery,
+    Segments,
+    Store,
+    Topic,
+    Topics,
+)
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+ROCKETMQ_BATCH: Final = "application/x-rocketmq-batch"
+
+
+class Target(Enum):
+    """Which service a call goes to."""
+
+    WRITER = "writer"
+    QUERY = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer]):
+    """One request. ``wait_s`` is how long the service may take on purpose."""
+
+    target: Target
+    method: str
+    path: str
+    answer: type[Answer]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    json: Mapping[str, Any] | None = None
+    content: bytes | None = None
+    content_type: str | None = None
+    wait_s: float = 0.0
+    errors_are_answers: bool = False
+
+
+def produce(
+    topic: str, messages: Sequence[NewMessage], *, durability: Durability | None = None
+) -> Call[Produced]:
+    """Store messages: several are one contiguous append to one queue, all or none."""
+    body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
+    if durability is not None:
+        body["durability"] = durability
+    return Call(Target.WRITER, "POST", f"{_topic(topic)}/messages", Produced, json=body)
+
+
+def produce_batch(
+    topic: str,
+    batch: bytes,
+    *,
+    queue_id: int | None = None,
+    durability: Durability | None = None,
+) -> Call[Produced]:
+    """Store a batch as RocketMQ's clients encode it."""
+    return Call(
+        Target.WRITER,
+        "POST",
+        f"{_topic(topic)}/messages",
+        Produced,
+        params=_given(queueId=queue_id, durability=durability),
+        content=batch,
+        content_type=ROCKETMQ_BATCH,
+    )
+
+
+def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
+    """Create a topic, or change its queues."""
+    body = {"queues": queues, "perm": perm}
+    return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=body)
+
+
+def topic(name: str) -> Call[Topic]:
+    return Call(Target.WRITER, "GET", _topic(name), Topic)
+
+
+def topics() -> Call[Topics]:
+    return Call(Target.WRITER, "GET", "/v1/topics", Topics)
+
+
+def store() -> Call[Store]:
+    return Call(Target.WRITER, "GET", "/v1/store", Store)
+
+
+def recovery() -> Call[Recovery]:
+    """What recovery found and did when the store was opened."""
+    return Call(Target.WRITER, "GET", "/v1/store/recovery", Recovery)
+
+
+def segments() -> Call[Segments]:
+    return Call(Target.WRITER, "GET", "/v1/segments", Segments)
+
+
+def message(message_id: str, *, topic: str | None = None) -> Call[Message]:
+    """By offset message id; with a topic, by unique key."""
+    path = f"/v1/messages/{quote(message_id, safe='')}"
+    return Call(Target.QUERY, "GET", path, Message, params=_given(topic=topic))
+
+
+def messages_by_key(
+    topic: str,
+    key: str,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[KeyAnswer]:
+    """Newest first; times are store timestamps, both ends included."""
+    params = _given(key=key, to=to_ms, limit=limit, cursor=cursor) | _given(**{"from": from_ms})
+    return Call(Target.QUERY, "GET", f"{_topic(topic)}/messages", KeyAnswer, params=params)
+
+
+def queues(topic: str) -> Call[Queues]:
+    return Call(Target.QUERY, "GET", f"{_topic(topic)}/queues", Queues)
+
+
+def pull(
+    topic: str,
+    queue_id: int,
+    offset: int = 0,
+    *,
+    max_messages: int | None = None,
+    wait_s: float = 0.0,
+) -> Call[Pull]:
+    """Messages of a queue from an offset; at its end, waits up to ``wait_s`` for arrivals."""
+    params = _given(offset=offset, max=max_messages, wait=wait_s or None)
+    path = f"{_topic(topic)}/queues/{queue_id}/messages"
+    return Call(Target.QUERY, "GET", path, Pull, params=params, wait_s=wait_s)
+
+
+def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOffset]:
+    path = f"{_topic(topic)}/queues/{queue_id}/offset"
+    return Call(Target.QUERY, "GET", path, QueueOffset, params={"timestamp": timestamp_ms})
+
+
+def health(target: Target, probe: str = "ready") -> Call[Health]:
+    """live, ready or startup; a 503 is an answer here, not an error."""
+    return Call(target, "GET", f"/healthz/{probe}", Health, errors_are_answers=True)
+
+
+def _topic(name: str) -> str:
+    return f"/v1/topics/{quote(name, safe='')}"
+
+
+def _given(**params: Any) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}

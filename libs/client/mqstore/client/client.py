@@ -1,0 +1,177 @@
+"""The blocking and the asyncio client: one set of calls, two ways to send them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from mqstore.client import calls
+from mqstore.client.calls import Call, Target
+from mqstore.client.errors import ClientError, ProblemError, Unreachable
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer", bound=BaseModel)
+
+WRITER_URL: Final = "http://127.0.0.1:8081"
+QUERY_URL: Final = "http://127.0.0.1:8082"
+TIMEOUT_S: Final = 10.0
+
+
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+
+
+class _Base(Generic[Http]):
+    """Addresses and headers: what both clients do with a request."""
+
+    _http_type: type[Http]
+
+    def __init__(
+        self,
+        writer_url: str = WRITER_URL,
+        query_url: str = QUERY_URL,
+        *,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._urls = {Target.WRITER: writer_url.rstrip("/"), Target.QUERY: query_url.rstrip("/")}
+        self._timeout_s = timeout_s
+        self._http: Http = self._http_type()
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+
+    def _request(self, call: Call[Any]) -> dict[str, Any]:
+        headers = dict(self._headers)
+        if call.content_type is not None:
+            headers["content-type"] = call.content_type
+        return {
+            "method": call.method,
+            "url": self._urls[call.target] + call.path,
+            "params": dict(call.params),
+            "json": call.json,
+            "content": call.content,
+            "headers": headers,
+            "timeout": self._timeout_s + call.wait_s,
+        }
+
+
+def _blocking(
+    build: Callable[P, Call[Answer]],
+) -> Callable[Concatenate[Client, P], Answer]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        return self.send(build(*args, **kwargs))
+
+    method.__doc__ = build.__doc__
+    return method
+
+
+def _asynchronous(
+    build: Callable[P, Call[Answer]],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]:
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        return await self.send(build(*args, **kwargs))
+
+    method.__doc__ = build.__doc__
+    return method
+
+
+class Client(_Base[httpx.Client]):
+    """Calls store-writer and query, blocking. Safe from any thread.
+
+    Methods raise ProblemError for what a service answers as an error, Unreachable without a whole
+    answer.
+    """
+
+    _http_type = httpx.Client
+
+    def send(self, call: Call[Answer]) -> Answer:
+        try:
+            response = self._http.request(**self._request(call))
+        except httpx.HTTPError as error:
+            raise _unreachable(call, error) from error
+        return _answer(call, response)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    produce = _blocking(calls.produce)
+    produce_batch = _blocking(calls.produce_batch)
+    create_topic = _blocking(calls.create_topic)
+    topic = _blocking(calls.topic)
+    topics = _blocking(calls.topics)
+    store = _blocking(calls.store)
+    recovery = _blocking(calls.recovery)
+    segments = _blocking(calls.segments)
+    message = _blocking(calls.message)
+    messages_by_key = _blocking(calls.messages_by_key)
+    queues = _blocking(calls.queues)
+    pull = _blocking(calls.pull)
+    offset_by_time = _blocking(calls.offset_by_time)
+    health = _blocking(calls.health)
+
+
+class AsyncClient(_Base[httpx.AsyncClient]):
+    """As ``Client``, for asyncio."""
+
+    _http_type = httpx.AsyncClient
+
+    async def send(self, call: Call[Answer]) -> Answer:
+        try:
+            response = await self._http.request(**self._request(call))
+        except httpx.HTTPError as error:
+            raise _unreachable(call, error) from error
+        return _answer(call, response)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    produce = _asynchronous(calls.produce)
+    produce_batch = _asynchronous(calls.produce_batch)
+    create_topic = _asynchronous(calls.create_topic)
+    topic = _asynchronous(calls.topic)
+    topics = _asynchronous(calls.topics)
+    store = _asynchronous(calls.store)
+    recovery = _asynchronous(calls.recovery)
+    segments = _asynchronous(calls.segments)
+    message = _asynchronous(calls.message)
+    messages_by_key = _asynchronous(calls.messages_by_key)
+    queues = _asynchronous(calls.queues)
+    pull = _asynchronous(calls.pull)
+    offset_by_time = _asynchronous(calls.offset_by_time)
+    health = _asynchronous(calls.health)
+
+
+def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
+    if response.is_success or (call.errors_are_answers and response.status_code == 503):
+        try:
+            return call.answer.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ClientError(f"{call.path} answered what this client does not know") from error
+    raise ProblemError(response.status_code, _problem(response))
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict):
+        return problem
+    return {"detail": response.text[:200]}
+
+
+def _unreachable(call: Call[Any], error: httpx.HTTPError) -> Unreachable:
+    return Unreachable(f"{call.target.value} at {call.path}: {error or type(error).__name__}")

@@ -1,0 +1,33 @@
+"""What can go wrong when a service is called.
+
+::
+
+    ClientError
+    ├── Unreachable     no answer: refused, timed out, broken off; the request may have been done
+    └── ProblemError    the service answered an error (RFC 9457)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PREFIX = "urn:mqstore:problem:"
+
+
+class ClientError(Exception):
+    """Base of all errors of this client."""
+
+
+class Unreachable(ClientError):
+    """No whole answer came. A produce may have been stored all the same."""
+
+
+class ProblemError(ClientError):
+    """A service's problem details."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        self.status = status
+        self.problem = problem
+        self.type = str(problem.get("type", "about:blank")).removeprefix(_PREFIX)
+        self.detail = str(problem.get("detail", ""))
+        super().__init__(f"{self.type} ({status}): {self.detail}")

@@ -1,0 +1,227 @@
+"""What the services answer, as the client gives it. Unknown fields are kept out of the way."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+Durability = Literal["sync", "async"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class NewMessage(BaseModel):
+    """A message to store. ``body`` is bytes or text (stored as UTF-8)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    body: bytes | str = b""
+    tags: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = Field(default_factory=dict)
+    queue_id: int | None = None
+    flag: int = 0
+    uniq_key: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """The request's form; what was not given is left out."""
+        if isinstance(self.body, str):
+            members: dict[str, object] = {"body": self.body}
+        else:
+            members = {"bodyBase64": base64.b64encode(self.body).decode()}
+        optional = {
+            "tags": self.tags,
+            "keys": list(self.keys),
+            "properties": self.properties,
+            "queueId": self.queue_id,
+            "flag": self.flag,
+            "uniqKey": self.uniq_key,
+        }
+        return members | {k: v for k, v in optional.items() if v or v == 0}
+
+
+class Placed(_Model):
+    """Where a message was stored. Offsets are physical or of the queue, as their names say."""
+
+    offset_msg_id: str
+    uniq_key: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    shard: int
+
+
+class Produced(_Model):
+    messages: tuple[Placed, ...]
+
+
+class Message(_Model):
+    """A message as stored."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    offset_msg_id: str
+    uniq_key: str | None
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    flag: int
+    sys_flag: int
+    sys_flag_names: tuple[str, ...]
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    shard: int
+    body: str | None = None
+    body_base64: str | None = None
+
+    @property
+    def body_bytes(self) -> bytes:
+        """The body as stored."""
+        if self.body_base64 is not None:
+            return base64.b64decode(self.body_base64)
+        return (self.body or "").encode()
+
+
+class Unreadable(_Model):
+    """A message that is there, and is damaged."""
+
+    physical_offset: int
+    type: str
+    detail: str
+    queue_offset: int | None = None
+
+
+class Pull(_Model):
+    """Messages of one queue, ascending; go on at ``next``."""
+
+    messages: tuple[Message, ...]
+    unreadable: tuple[Unreadable, ...]
+    next: int
+    min_offset: int
+    max_offset: int
+    status: str
+    shard: int
+
+
+class Scanned(_Model):
+    from_ms: int = Field(alias="from")
+    to_ms: int = Field(alias="to")
+    candidates: int
+    min_offset: int
+    max_offset: int
+
+
+class KeyAnswer(_Model):
+    """Messages under a key, newest first; ``next`` is the cursor to go on with."""
+
+    messages: tuple[Message, ...]
+    unreadable: tuple[Unreadable, ...]
+    next: str | None
+    complete: bool
+    scanned: Scanned
+
+
+class Queue(_Model):
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    shard: int
+
+
+class Queues(_Model):
+    topic: str
+    queues: tuple[Queue, ...]
+
+
+class QueueOffset(_Model):
+    """The first queue offset stored at or after ``timestamp``; ``max_offset`` without one."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    offset: int
+    min_offset: int
+    max_offset: int
+    shard: int
+
+
+class Topic(_Model):
+    topic: str
+    queues: int
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+
+
+class Topics(_Model):
+    topics: tuple[Topic, ...]
+
+
+class Store(_Model):
+    """A moment's picture of a store; offsets are physical, in bytes."""
+
+    store_id: str
+    shard: str
+    epoch: int
+    format: str
+    health: str
+    root: str
+    commit_log: str
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    segments: int
+    segment_size: int
+    topics: int
+    queues: int
+    index_files: int
+    index_complete: bool
+    disk_total: int
+    disk_used: int
+    disk_free: int
+    read_only_reason: str | None
+
+
+class Recovery(BaseModel):
+    """The recovery report; its fields are those of the service's OpenAPI document."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    plan: dict[str, Any]
+
+
+class Segment(_Model):
+    name: str
+    offset: int
+    size: int
+    used: int
+    modified_ms: int
+
+
+class Segments(_Model):
+    segments: tuple[Segment, ...]
+
+
+class Health(BaseModel):
+    """What a probe answers, also with 503."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    status: str
+    detail: str = ""

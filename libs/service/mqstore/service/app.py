@@ -1,0 +1,220 @@
+"""The FastAPI application that every service has: errors, health, metrics and API pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
+from mqstore.service import logs, problems
+from mqstore.service.auth import Authenticator, Role
+from mqstore.service.health import Health
+from mqstore.service.http import BodyLimits, Front, HotRoute, internal_problem, problem_of
+from mqstore.service.metrics import HttpMetrics
+from mqstore.service.problems import Problem, ProblemType
+from mqstore.service.settings import Settings
+from mqstore.storage.errors import StorageError
+
+VERSION = "0.1.0"
+BEARER = "bearer"
+_SCHEMA_REF = "#/components/schemas/{name}"
+
+
+class Api:
+    """One service's HTTP interface under construction: FastAPI routes, hot routes, schemas."""
+
+    def __init__(self, settings: Settings, health: Health, *, title: str, description: str) -> None:
+        self.settings = settings
+        self.health = health
+        self.metrics = HttpMetrics()
+        self.auth = Authenticator(settings.tokens())
+        self.app: FastAPI = FastAPIOffline(
+            docs_url="/docs",
+            redoc_url=None,
+            title=title,
+            version=VERSION,
+            description=description + _ERRORS_TEXT,
+            responses=problems.responses(problems.INTERNAL),
+            separate_input_output_schemas=False,
+        )
+        self._hot: list[HotRoute] = []
+        self._structs: list[type[msgspec.Struct]] = []
+        self._add_error_handlers()
+        self._add_operations()
+        self.app.openapi = self._openapi  # type: ignore[method-assign]  # FastAPI's documented way
+
+    def add_hot(self, route: HotRoute) -> None:
+        self._hot.append(route)
+
+    def add_schemas(self, *structs: type[msgspec.Struct]) -> None:
+        """Put msgspec structs among the OpenAPI schemas, under their own names."""
+        self._structs.extend(structs)
+
+    def requires(self, role: Role) -> Any:
+        """A FastAPI dependency: the request's token must allow ``role``."""
+        auth = self.auth
+
+        def check(request: Request) -> None:
+            auth.check(request.scope["headers"], role)
+
+        return Depends(check)
+
+    def front(self) -> Front:
+        settings = self.settings
+        limits = BodyLimits(
+            settings.max_request_size, settings.max_pending_bytes, settings.receive_timeout_s
+        )
+        return Front(self.app, self._hot, auth=self.auth, limits=limits, metrics=self.metrics)
+
+    def _add_error_handlers(self) -> None:
+        handlers: dict[Any, Callable[[Request, Any], Response]] = {
+            Problem: _answer,
+            StorageError: lambda request, error: _answer(request, problem_of(error)),
+            RequestValidationError: lambda request, error: _answer(request, _validation(error)),
+            HTTPException: lambda request, error: _answer(request, _http_problem(request, error)),
+            Exception: lambda request, _: _answer(request, internal_problem()),
+        }
+        for kind, handler in handlers.items():
+            self.app.add_exception_handler(kind, handler)
+
+    def _add_operations(self) -> None:
+        health = self.health
+
+        def probe(question: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
+            def answer() -> Response:
+                good, report = question()
+                return json_response(report, 200 if good else 503)
+
+            return answer
+
+        for path, question, text in (
+            ("live", health.is_live, "The process works; 503 asks for a restart."),
+            ("ready", health.is_ready, "Requests can be served; 503 says why not."),
+            ("startup", health.is_started, "Starting (recovery included) is over."),
+        ):
+            self.app.add_api_route(
+                f"/healthz/{path}",
+                probe(question),
+                methods=["GET"],
+                summary=text,
+                tags=["operations"],
+                operation_id=f"health_{path}",
+                responses={503: {"description": "Not so."}},
+            )
+        self.app.add_api_route(
+            "/metrics", self._metrics, tags=["operations"], summary="Prometheus metrics."
+        )
+
+    def _metrics(self) -> Response:
+        return Response(self.metrics.render(), media_type=self.metrics.content_type)
+
+    def _openapi(self) -> dict[str, Any]:
+        if self.app.openapi_schema is None:
+            self.app.openapi_schema = self._build_openapi()
+        return self.app.openapi_schema
+
+    def _build_openapi(self) -> dict[str, Any]:
+        document = FastAPI.openapi(self.app)
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        schemas["Problem"] = problems.schema()
+        _, structs = msgspec.json.schema_components(self._structs, ref_template=_SCHEMA_REF)
+        schemas.update(structs)
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for route in self._hot:
+            document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
+        _replace_validation_errors(document)
+        if self.auth.enabled:
+            components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{BEARER: []}]
+        return document
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def json_content(schema: str, example: Any = None) -> dict[str, Any]:
+    """An OpenAPI ``content`` object for one of our schemas."""
+    media: dict[str, Any] = {"schema": {"$ref": _SCHEMA_REF.format(name=schema)}}
+    if example is not None:
+        media["example"] = example
+    return {"application/json": media}
+
+
+def documented(
+    schema: str, example: Any = None, *kinds: ProblemType, status: int = 200, text: str = "Done."
+) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses of a route: its answer and the problems it may answer instead."""
+    answer = {"description": text, "content": json_content(schema, example)}
+    return {status: answer, **problems.responses(*kinds)}
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    return Response(
+        problem.body(logs.request_id.get()),
+        problem.kind.status,
+        headers=problem.headers,
+        media_type=problems.CONTENT_TYPE,
+    )
+
+
+def _validation(error: RequestValidationError) -> Problem:
+    """400 for what stands in the address, 422 for what stands in the body."""
+    items = error.errors()
+    in_body = any(item["loc"][:1] == ("body",) for item in items)
+    if any(item["type"] == "json_invalid" for item in items):
+        return Problem(problems.BAD_JSON, "the request's body is no JSON")
+    detail = "; ".join(f"{_place(item['loc'])}: {_lower(item['msg'])}" for item in items[:10])
+    return Problem(problems.BODY_INVALID if in_body else problems.BAD_PARAMETER, detail)
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location[1:]) or str(location[0])
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _http_problem(request: Request, error: HTTPException) -> Problem:
+    """What FastAPI and Starlette themselves refuse."""
+    path = request.scope["path"][:200]
+    texts = {
+        404: (problems.NOT_FOUND, f"no such path: {path}"),
+        405: (problems.METHOD_NOT_ALLOWED, f"{request.method[:20]} is not offered at {path}"),
+        400: (problems.BAD_JSON, "the request's body cannot be read"),
+    }
+    kind, detail = texts.get(error.status_code, (problems.INTERNAL, str(error.detail)))
+    return Problem(kind, detail, headers=dict(error.headers or {}))
+
+
+def _replace_validation_errors(document: dict[str, Any]) -> None:
+    """FastAPI documents its own 422 for parameters; ours are problems."""
+    bad = problems.responses(problems.BAD_PARAMETER)
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            responses = operation.get("responses", {})
+            content = responses.get("422", {}).get("content", {})
+            if "application/json" in content:
+                del responses["422"]
+                if "requestBody" in operation:
+                    responses.update(
+                        {str(k): v for k, v in problems.responses(problems.BODY_INVALID).items()}
+                    )
+                responses.setdefault("400", bad[400])
+
+
+_ERRORS_TEXT = """
+
+**Errors** are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem details \
+(`application/problem+json`); `type` is stable, `detail` says what was wrong, and `requestId` is \
+also in `X-Request-Id` and in the service's log. 64-bit integers are JSON numbers. \
+Where tokens are configured, send `Authorization: Bearer TOKEN`.
+"""

@@ -1,0 +1,118 @@
+"""Bearer tokens with roles. Loopback needs none; a service bound to a network refuses to start
+without them."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+from mqstore.service.refusal import Refused
+
+
+class Role(StrEnum):
+    """What a token may do."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    ADMIN = "admin"
+    """Topics and settings, and all that produce and consume may."""
+    SYSTEM = "system"
+    """Other services of mqstore: everything."""
+
+
+_GRANTED: Final = {
+    Role.PRODUCE: frozenset({Role.PRODUCE}),
+    Role.CONSUME: frozenset({Role.CONSUME}),
+    Role.ADMIN: frozenset({Role.PRODUCE, Role.CONSUME, Role.ADMIN}),
+    Role.SYSTEM: frozenset(Role),
+}
+_SCHEME: Final = b"bearer "
+
+
+class Authenticator:
+    """Decides whether a request's headers allow a role. Immutable; safe from any thread."""
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self._tokens = [(Role(role), token.encode()) for role, token in tokens.items()]
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self._tokens)
+
+    def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:
+        """Raises Problem (401, 403, 421) when the headers do not allow ``needed``."""
+        if not self._tokens:
+            _check_host(headers)
+            return
+        roles = self._roles(_header(headers, b"authorization"))
+        if not roles:
+            raise Problem(
+                problems.UNAUTHENTICATED,
+                "this service needs a token: send `Authorization: Bearer TOKEN`",
+                headers={"www-authenticate": "Bearer"},
+            )
+        if not any(needed in _GRANTED[role] for role in roles):
+            held = ", ".join(sorted(role.value for role in roles))
+            raise Problem(
+                problems.FORBIDDEN, f"this needs the role {needed.value}; the token has {held}"
+            )
+
+    def _roles(self, authorization: bytes) -> set[Role]:
+        if authorization[: len(_SCHEME)].lower() != _SCHEME:
+            return set()
+        given = authorization[len(_SCHEME) :].strip()
+        return {role for role, token in self._tokens if hmac.compare_digest(token, given)}
+
+
+def check_binding(host: str, tokens: dict[str, str]) -> None:
+    """Raises Refused when a service would be reachable over a network without any token."""
+    if tokens or is_loopback(host):
+        return
+    raise Refused(
+        f"listening on {host} needs tokens: set MQSTORE_TOKENS_DIR or MQSTORE_TOKEN_ADMIN "
+        "(and _PRODUCE, _CONSUME, _SYSTEM), or listen on 127.0.0.1"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host(headers: list[tuple[bytes, bytes]]) -> None:
+    """Refuse names that a web page could have pointed at loopback (DNS rebinding)."""
+    host = _header(headers, b"host")
+    if not _names_an_address(host):
+        shown = host.decode("latin-1")[:100]
+        raise Problem(
+            problems.MISDIRECTED,
+            f"without tokens only localhost and addresses are answered, not host {shown!r}",
+        )
+
+
+@lru_cache(maxsize=256)
+def _names_an_address(host: bytes) -> bool:
+    name = host[1:].partition(b"]")[0] if host[:1] == b"[" else host.partition(b":")[0]
+    if name in (b"", b"localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.decode("latin-1"))
+    except ValueError:
+        return False
+    return True
+
+
+def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> bytes:
+    for key, value in headers:
+        if key == name:
+            return value
+    return b""

@@ -1,0 +1,329 @@
+"""The outermost ASGI application: request ids, limits, metrics, problems, and the hot routes.
+
+Everything but the hot routes goes on to FastAPI. A hot route is a plain coroutine over bytes; its
+OpenAPI operation stands beside it, so that it is documented like the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mqstore.service import logs, problems
+from mqstore.service.auth import Authenticator, Role
+from mqstore.service.metrics import HttpMetrics
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import StorageError
+
+log = logs.get(__name__)
+
+CONTROL_BODY_SIZE_MAX: Final = 64 << 10
+"""Bytes of a request body outside the hot routes."""
+QUERY_PARAMETERS_MAX: Final = 100
+BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class ClientGone(Exception):
+    """The connection ended before the request did: there is nobody to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a hot route answers."""
+
+    body: bytes
+    status: int = 200
+    content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class BodyLimits:
+    """Bounds on what request bodies may hold in memory, together and each."""
+
+    max_request: int
+    max_pending: int
+    timeout_s: float
+    pending: int = 0
+
+    async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
+        """The whole body. Raises Problem (408, 413, 503) or ClientGone."""
+        limit = self.max_request if maximum is None else min(maximum, self.max_request)
+        declared = _content_length(scope)
+        if declared > limit:
+            raise too_large(limit)
+        message = await receive()
+        if not message.get("more_body", False):
+            body: bytes = message.get("body", b"")
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            if len(body) > limit:
+                raise too_large(limit)
+            return body
+        return await self._read_chunks(message, receive, limit)
+
+    async def _read_chunks(self, message: Message, receive: Receive, limit: int) -> bytes:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                while True:
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    chunk = message.get("body", b"")
+                    self._hold(len(chunk))
+                    body += chunk
+                    if len(body) > limit:
+                        raise too_large(limit)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+                    message = await receive()
+        except TimeoutError:
+            raise Problem(
+                problems.REQUEST_TIMEOUT,
+                f"the body was not there after {self.timeout_s:g} s",
+                headers={"connection": "close"},
+            ) from None
+        finally:
+            self.pending -= len(body)
+
+    def _hold(self, size: int) -> None:
+        if self.pending + size > self.max_pending:
+            raise Problem(problems.OVERLOADED, "too many request bodies are being received")
+        self.pending += size
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(
+        problems.BODY_TOO_LARGE,
+        f"the request's body is larger than {limit} bytes; send fewer or smaller messages",
+        extra={"limit": limit},
+    )
+
+
+class HotRequest:
+    """One request of a hot route."""
+
+    __slots__ = ("_limits", "_receive", "params", "scope")
+
+    def __init__(
+        self, scope: Scope, receive: Receive, params: Mapping[str, str], limits: BodyLimits
+    ) -> None:
+        self.scope = scope
+        self.params = params
+        self._receive = receive
+        self._limits = limits
+
+    def header(self, name: bytes) -> bytes:
+        for key, value in self.scope["headers"]:
+            if key == name:
+                found: bytes = value
+                return found
+        return b""
+
+    @property
+    def media_type(self) -> bytes:
+        return self.header(b"content-type").partition(b";")[0].strip().lower()
+
+    @property
+    def client_address(self) -> tuple[str, int]:
+        client = self.scope.get("client") or ("127.0.0.1", 0)
+        return client[0], client[1]
+
+    def query(self) -> dict[str, str]:
+        """The query's parameters, the last of equal names. Raises Problem (400)."""
+        raw: bytes = self.scope["query_string"]
+        if not raw:
+            return {}
+        try:
+            pairs = parse_qsl(
+                raw.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=QUERY_PARAMETERS_MAX,
+            )
+        except ValueError as error:
+            raise Problem(problems.BAD_PARAMETER, f"the query cannot be read: {error}") from None
+        return dict(pairs)
+
+    async def body(self) -> bytes:
+        return await self._limits.read(self.scope, self._receive)
+
+
+Handler = Callable[[HotRequest], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class HotRoute:
+    """A route outside FastAPI. ``template`` is an OpenAPI path such as ``/v1/topics/{topic}``."""
+
+    method: str
+    template: str
+    role: Role
+    handler: Handler
+    operation: dict[str, Any]
+    """Its OpenAPI operation object."""
+    pattern: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        expression = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", self.template)
+        object.__setattr__(self, "pattern", re.compile(expression))
+
+
+class Front:
+    """The ASGI application that uvicorn calls."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        hot_routes: Iterable[HotRoute],
+        *,
+        auth: Authenticator,
+        limits: BodyLimits,
+        metrics: HttpMetrics,
+    ) -> None:
+        self._app = app
+        self._hot = tuple(hot_routes)
+        self._auth = auth
+        self._limits = limits
+        self._metrics = metrics
+        self._id_prefix = secrets.token_hex(4)
+        self._ids = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = _Exchange(send, self._request_id(scope))
+        logs.request_id.set(exchange.request_id)
+        started = time.perf_counter()
+        self._metrics.in_flight += 1
+        route = "unmatched"
+        try:
+            route = await self._answer(scope, receive, exchange)
+        except Problem as problem:
+            await exchange.send_problem(problem)
+        except StorageError as error:
+            await exchange.send_problem(problem_of(error))
+        except ClientGone:
+            pass
+        except asyncio.CancelledError:
+            await exchange.send_problem(Problem(problems.STORE_NOT_READY, "the service is ending"))
+        except Exception:
+            log.exception("request failed", path=scope["path"][:200])
+            await exchange.send_problem(internal_problem())
+        finally:
+            self._metrics.in_flight -= 1
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            route = _template(scope, route)
+            self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
+        for route in self._hot:
+            if scope["method"] == route.method:
+                match = route.pattern.fullmatch(scope["path"])
+                if match is not None:
+                    scope["mqstore.route"] = route.template
+                    self._auth.check(scope["headers"], route.role)
+                    request = HotRequest(scope, receive, match.groupdict(), self._limits)
+                    await exchange.send_reply(await route.handler(request))
+                    return route.template
+        if scope["method"] in BODY_METHODS:
+            receive = await self._buffered(scope, receive)
+        await self._app(scope, receive, exchange.send)
+        return "unmatched"
+
+    async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
+        body = await self._limits.read(scope, receive, CONTROL_BODY_SIZE_MAX)
+        messages = iter(({"type": "http.request", "body": body, "more_body": False},))
+
+        async def replay() -> Message:
+            return next(messages, None) or await receive()
+
+        return replay
+
+    def _request_id(self, scope: Scope) -> str:
+        for key, value in scope["headers"]:
+            if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+                return str(value, "ascii")
+        return f"{self._id_prefix}-{next(self._ids):x}"
+
+
+class _Exchange:
+    """One answer: adds the request's id, remembers the status."""
+
+    __slots__ = ("_send", "request_id", "started", "status")
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.status = 499
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message["headers"] = [
+                *message.get("headers", ()),
+                (b"x-request-id", self.request_id.encode()),
+            ]
+        await self._send(message)
+
+    async def send_reply(self, reply: Reply) -> None:
+        headers = [
+            (b"content-type", reply.content_type),
+            (b"content-length", b"%d" % len(reply.body)),
+            *reply.headers,
+        ]
+        await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": reply.body})
+
+    async def send_problem(self, problem: Problem) -> None:
+        if self.started:
+            return
+        headers = tuple((k.encode(), v.encode("latin-1")) for k, v in problem.headers.items())
+        await self.send_reply(
+            Reply(
+                problem.body(self.request_id),
+                problem.kind.status,
+                problems.CONTENT_TYPE.encode(),
+                headers,
+            )
+        )
+
+
+def problem_of(error: StorageError) -> Problem:
+    problem = problems.from_storage(error)
+    if problem is None:
+        log.error("storage error without a problem type", error=repr(error))
+        return internal_problem()
+    return problem
+
+
+def internal_problem() -> Problem:
+    return Problem(problems.INTERNAL, "a defect of ours; the service's log has it under requestId")
+
+
+def _content_length(scope: Scope) -> int:
+    for key, value in scope["headers"]:
+        if key == b"content-length":
+            return int(value) if value.isdigit() else 0
+    return 0
+
+
+def _template(scope: Scope, known: str) -> str:
+    hot: str | None = scope.get("mqstore.route")
+    if hot is not None:
+        return hot
+    route = scope.get("route")
+    return getattr(route, "path", known)

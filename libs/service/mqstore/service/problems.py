@@ -1,0 +1,249 @@
+"""Problem details (RFC 9457): every error a service answers, in one table.
+
+``type`` is ``urn:mqstore:problem:NAME``: stable, and the same in every service. ``detail`` says
+what was wrong with this request; ``requestId`` is also in the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.storage import errors
+
+CONTENT_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:mqstore:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """One kind of error: its stable name, HTTP status, and when it is answered."""
+
+    name: str
+    status: int
+    title: str
+    when: str
+    retry_after_s: int | None = None
+    """Sent as Retry-After: the same request may succeed later."""
+
+    @property
+    def urn(self) -> str:
+        return TYPE_PREFIX + self.name
+
+
+REGISTRY: dict[str, ProblemType] = {}
+
+
+def _register(
+    name: str, status: int, title: str, when: str, retry_after_s: int | None = None
+) -> ProblemType:
+    problem = ProblemType(name, status, title, when, retry_after_s)
+    REGISTRY[name] = problem
+    return problem
+
+
+BAD_JSON = _register("bad-json", 400, "The body is no JSON", "The body cannot be parsed.")
+BAD_PARAMETER = _register(
+    "bad-parameter", 400, "A parameter is wrong", "A path or query parameter is missing or wrong."
+)
+BAD_CURSOR = _register(
+    "bad-cursor", 400, "The cursor is wrong", "A cursor of another query, or changed on its way."
+)
+BAD_MESSAGE_ID = _register(
+    "bad-message-id",
+    400,
+    "The id is wrong",
+    "Neither an offset message id (32 or 56 hex characters) nor a unique key with its topic.",
+)
+UNAUTHENTICATED = _register(
+    "unauthenticated", 401, "No valid token", "Send `Authorization: Bearer TOKEN`."
+)
+FORBIDDEN = _register("forbidden", 403, "The token's role does not allow this", "As it says.")
+NOT_FOUND = _register("not-found", 404, "There is nothing here", "No such path.")
+TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was never created.")
+QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
+MESSAGE_UNKNOWN = _register(
+    "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
+)
+METHOD_NOT_ALLOWED = _register(
+    "method-not-allowed", 405, "The path has no such method", "`Allow` lists what it has."
+)
+REQUEST_TIMEOUT = _register(
+    "request-timeout", 408, "The request came too slowly", "Its body was not there in time."
+)
+TOPIC_NOT_WRITABLE = _register(
+    "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
+)
+MESSAGE_EXPIRED = _register(
+    "message-expired", 410, "The message has expired", "Retention deleted it."
+)
+BODY_TOO_LARGE = _register(
+    "body-too-large", 413, "The request is too large", "Body, batch or message over its limit."
+)
+UNSUPPORTED_MEDIA_TYPE = _register(
+    "unsupported-media-type", 415, "The content type is not read here", "`detail` lists what is."
+)
+MISDIRECTED = _register(
+    "misdirected",
+    421,
+    "The request was meant for another host",
+    "Without tokens, only loopback names.",
+)
+BODY_INVALID = _register(
+    "body-invalid", 422, "The body does not fit the schema", "A field is missing or wrong."
+)
+TOPIC_INVALID = _register(
+    "topic-invalid", 422, "The topic's name is not allowed", "Reserved, too long, or no file name."
+)
+PROPERTY_INVALID = _register(
+    "property-invalid", 422, "A property is not allowed", "Reserved, or with a separator inside."
+)
+MESSAGE_INVALID = _register(
+    "message-invalid", 422, "The message cannot be stored", "A field that no record can hold."
+)
+HEADERS_TOO_LARGE = _register(
+    "headers-too-large", 431, "The headers are too large", "Over maxHeaderSize."
+)
+INTERNAL = _register("internal", 500, "A defect of ours", "The logs hold it under requestId.")
+MESSAGE_DAMAGED = _register(
+    "message-damaged", 500, "The stored message is damaged", "`detail` names the defect and place."
+)
+OVERLOADED = _register(
+    "overloaded", 503, "Too much at one time", "Try again a little later.", retry_after_s=1
+)
+STORE_NOT_READY = _register(
+    "store-not-ready", 503, "The store is not ready", "Starting, recovering or ending.", 1
+)
+STORE_NOT_WRITABLE = _register(
+    "store-not-writable", 503, "The store takes no messages", "`detail` says why.", 5
+)
+STORE_FAILED = _register(
+    "store-failed", 503, "The disk failed", "Nothing is acknowledged; the process ends.", 5
+)
+PAGE_CACHE_BUSY = _register(
+    "page-cache-busy", 503, "The page cache is busy", "As RocketMQ's OS_PAGECACHE_BUSY.", 1
+)
+FLUSH_TIMEOUT = _register(
+    "flush-timeout", 504, "Stored, but not known to be on disk", "The messages can be read."
+)
+DISK_FULL = _register("disk-full", 507, "The disk is full", "No room for messages.", 30)
+
+
+class Problem(Exception):
+    """Raise to answer an error. ``extra`` members stand beside the standard ones."""
+
+    def __init__(
+        self,
+        kind: ProblemType,
+        detail: str,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.extra = dict(extra or {})
+        self.headers = dict(headers or {})
+        if kind.retry_after_s is not None:
+            self.headers.setdefault("retry-after", str(kind.retry_after_s))
+
+    def body(self, request_id: str) -> bytes:
+        members = {
+            "type": self.kind.urn,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+            "requestId": request_id,
+        }
+        return msgspec.json.encode(members | self.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    error: type[BaseException]
+    kind: ProblemType
+    extra: tuple[str, ...] = field(default=())
+
+
+_RULES: Final = (
+    _Rule(errors.MessageTooLarge, BODY_TOO_LARGE, ("status",)),
+    _Rule(errors.PropertiesTooLong, PROPERTY_INVALID, ("status",)),
+    _Rule(errors.TopicTooLong, TOPIC_INVALID, ("status",)),
+    _Rule(errors.MessageInvalid, MESSAGE_INVALID, ("status",)),
+    _Rule(errors.PageCacheBusy, PAGE_CACHE_BUSY, ("status",)),
+    _Rule(errors.SegmentCreationFailed, DISK_FULL, ("status",)),
+    _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
+    _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
+    _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),
+    _Rule(errors.StoreFailed, STORE_FAILED),
+    _Rule(errors.StoreNotOpen, STORE_NOT_READY, ("state",)),
+    _Rule(errors.StoreLocked, STORE_NOT_READY),
+    _Rule(errors.TopicNameError, TOPIC_INVALID),
+    _Rule(errors.PropertyError, PROPERTY_INVALID),
+    _Rule(errors.MessageIdError, BAD_MESSAGE_ID),
+    _Rule(errors.CursorError, BAD_CURSOR),
+    _Rule(errors.KeyUnknown, MESSAGE_UNKNOWN, ("complete",)),
+    _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
+    _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
+    _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
+    _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
+    _Rule(errors.QueryError, BAD_PARAMETER),
+    _Rule(errors.RecordError, MESSAGE_DAMAGED),
+)
+DISK_FULL_REASONS: Final = frozenset({"disk-full", "disk full", "disk_full"})
+
+
+def from_storage(error: errors.StorageError) -> Problem | None:
+    """The problem that an error of the storage library is answered with; None for a defect."""
+    for rule in _RULES:
+        if isinstance(error, rule.error):
+            extra = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
+            kind = rule.kind
+            if extra.get("reason") in DISK_FULL_REASONS:
+                kind = DISK_FULL
+            return Problem(kind, str(error), extra=extra)
+    return None
+
+
+_EXTRA_NAMES: Final = {"status": "putStatus"}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a problem, for OpenAPI."""
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "RFC 9457 problem details.",
+        "required": ["type", "title", "status", "detail", "requestId"],
+        "properties": {
+            "type": {"type": "string", "enum": [kind.urn for kind in REGISTRY.values()]},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string", "description": "What was wrong with this request."},
+            "requestId": {"type": "string", "description": "Also in the logs and X-Request-Id."},
+            "putStatus": {"type": "string", "description": "RocketMQ's PutMessageStatus."},
+            "reason": {"type": "string"},
+            "state": {"type": "string"},
+            "complete": {"type": "boolean", "description": "Whether everything was looked at."},
+        },
+    }
+
+
+def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI response objects for these problems, those of one status joined."""
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        text = f"`{kind.name}`: {kind.title}. {kind.when}"
+        known = by_status.get(kind.status)
+        if known is not None:
+            known["description"] += "\n\n" + text
+            continue
+        by_status[kind.status] = {
+            "description": text,
+            "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    return by_status

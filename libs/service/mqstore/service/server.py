@@ -1,0 +1,167 @@
+"""Runs one service: socket, signals, start, serving, end.
+
+uvicorn skips the lifespan's shutdown on a second SIGINT and waits for open polls on the first, so
+signals are handled here: the first begins an orderly end, more change nothing, and a deadline
+stands behind all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, Final, NoReturn, Protocol
+
+import uvicorn
+import uvloop
+
+from mqstore.service import auth, logs
+from mqstore.service.health import Health
+from mqstore.service.http import Front
+from mqstore.service.process import end_with_parent
+from mqstore.service.protocol import bounded_protocol
+from mqstore.service.refusal import Refused
+from mqstore.service.settings import Settings, load
+from mqstore.service.sockets import address_of, listen
+from mqstore.storage.errors import StorageError
+
+log = logs.get(__name__)
+
+EXIT_FINE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 2
+KEEP_ALIVE_S: Final = 75
+FAILURE_GRACE_S: Final = 2.0
+"""Time for open requests to be told of a failed store before the process ends."""
+
+
+class Service(Protocol):
+    """What a service gives to be run. Its methods are called on the event loop."""
+
+    name: str
+    health: Health
+    front: Front
+    failure: asyncio.Future[BaseException]
+    """Set (on the loop) when the process must not go on."""
+
+    async def start(self) -> None:
+        """Open what is needed; requests are answered 503 meanwhile."""
+
+    def interrupt(self) -> None:
+        """Let waiting requests answer at once: the service is ending."""
+
+    async def stop(self) -> None:
+        """Close everything. Called once, after the last answer, also when start failed."""
+
+
+def main(
+    build: Callable[[Settings], Service], name: str, port: Callable[[Settings], int]
+) -> NoReturn:
+    """The whole life of a service's process; exits 0, 1 (failed) or 2 (refused)."""
+    try:
+        settings = load()
+        logs.configure(name, settings.log_level, settings.log_format)
+        if settings.parent_pid is not None:
+            end_with_parent(settings.parent_pid)
+        auth.check_binding(settings.host, settings.tokens())
+        listener = listen(settings.listen_fd, settings.host, port(settings))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(_live(settings, build, listener))
+    except Refused as refusal:
+        sys.stderr.write(f"mqstore {name}: {refusal}\n")
+        code = EXIT_REFUSED
+    sys.exit(code)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """None: ``_live`` handles them."""
+        yield
+
+
+def _uvicorn(front: Front, settings: Settings) -> _Server:
+    protocol = bounded_protocol(
+        max_header_size=settings.max_header_size,
+        max_request_size=settings.max_request_size,
+        head_timeout_s=settings.receive_timeout_s,
+    )
+    return _Server(
+        uvicorn.Config(
+            front,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s / 3)),
+        )
+    )
+
+
+async def _live(
+    settings: Settings, build: Callable[[Settings], Service], listener: socket.socket
+) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stopping.set)
+    service = build(settings)
+    server = _uvicorn(service.front, settings)
+    serving = loop.create_task(server.serve(sockets=[listener]))
+    starting = loop.create_task(service.start())
+    signalled = loop.create_task(stopping.wait())
+    try:
+        ends: set[asyncio.Future[Any]] = {signalled, serving, service.failure}
+        await asyncio.wait(ends | {starting}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and starting.exception() is None:
+            service.health.ready()
+            log.info("ready", address=address_of(listener))
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        deadline = loop.call_later(settings.shutdown_timeout_s, _give_up)
+        code = await _end(service, server, serving, starting)
+        deadline.cancel()
+        return code
+    finally:
+        signalled.cancel()
+
+
+async def _end(
+    service: Service, server: _Server, serving: asyncio.Task[None], starting: asyncio.Task[None]
+) -> int:
+    if service.failure.done():
+        service.health.failed(str(service.failure.result()))
+        asyncio.get_running_loop().call_later(FAILURE_GRACE_S, os._exit, EXIT_FAILED)
+    service.health.stopping()
+    service.interrupt()
+    server.should_exit = True
+    await asyncio.wait({serving})
+    await asyncio.wait({starting})
+    if service.failure.done():
+        log.critical("the store failed", error=str(service.failure.result()))
+        os._exit(EXIT_FAILED)
+    await service.stop()
+    return _exit_code(service, starting)
+
+
+def _exit_code(service: Service, starting: asyncio.Task[None]) -> int:
+    error = starting.exception()
+    if error is None:
+        log.info("stopped")
+        return EXIT_FINE
+    if isinstance(error, (Refused, StorageError)):
+        raise Refused(str(error))
+    log.error("start failed", exc_info=error)
+    return EXIT_FAILED
+
+
+def _give_up() -> None:
+    log.critical("the shutdown took too long; ending without a clean close")
+    os._exit(EXIT_FAILED)

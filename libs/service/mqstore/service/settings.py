@@ -1,0 +1,229 @@
+"""Settings of the services: environment (``MQSTORE_…``) over a file over defaults.
+
+Names are RocketMQ's own where it has one. In the environment and in the file, case and underscores
+do not matter: ``MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG``, ``MQSTORE_mappedFileSizeCommitLog`` and,
+in a file, ``mappedFileSizeCommitLog`` are one setting. The file has RocketMQ's ``broker.conf``
+form: ``name = value`` lines and ``#`` comments; ``MQSTORE_CONFIG_FILE`` names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mqstore.service.refusal import Refused
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.layout import StoreFormat
+
+ENV_PREFIX = "MQSTORE_"
+CONFIG_FILE_VARIABLE = "MQSTORE_CONFIG_FILE"
+CONFIG_FILE_SIZE_MAX = 1 << 20
+
+
+class Settings(BaseSettings):
+    """What the services read; one file may serve them all. Sizes are bytes."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    store: Annotated[Path, Field(validation_alias=AliasChoices("store", "storePathRootDir"))] = (
+        Path("data/store")
+    )
+    """The store directory."""
+    host: str = "127.0.0.1"
+    """Address to listen on; another than loopback needs tokens."""
+    shard: Annotated[int, Field(ge=0)] = 0
+    """Ordinal of this shard."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """auto: console on a terminal, JSON lines elsewhere."""
+
+    token_admin: SecretStr | None = None
+    token_produce: SecretStr | None = None
+    token_consume: SecretStr | None = None
+    token_system: SecretStr | None = None
+    tokens_dir: Path | None = None
+    """A directory with one file per role (admin, produce, consume, system) holding its token."""
+
+    max_request_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
+    """Bytes of one request's body."""
+    max_pending_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
+    """Bytes of all request bodies held at one time."""
+    max_header_size: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
+    """Bytes of one request's line and headers."""
+    receive_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    """A client that has not sent its whole request by then is dropped."""
+    shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
+    """From the first signal to the end of the process, at most."""
+
+    listen_fd: int | None = None
+    """A listening socket inherited from the parent, instead of binding one."""
+    parent_pid: int | None = None
+    """End with this process (``mqstore run``)."""
+
+    store_config: StoreConfig = StoreConfig()
+    """RocketMQ's MessageStoreConfig; its names stand beside the others, not below this one."""
+
+    # store-writer
+    writer_port: Annotated[int, Field(ge=0, le=65535)] = 8081
+    store_host: str = "127.0.0.1:10911"
+    """``address:port`` in every record and offset message id; stable and unique per shard."""
+    store_id: str | None = None
+    """Refuse the directory unless it is this store's."""
+    store_path_commit_log: str | None = None
+    store_format: StoreFormat | None = None
+    """Format of a store that is made new: 4.9 or 5.x."""
+    max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    """Messages in one request."""
+
+    # query
+    query_port: Annotated[int, Field(ge=0, le=65535)] = 8082
+    query_threads: Annotated[int, Field(ge=1, le=256)] = 8
+    """Look-ups that may wait for the disk at one time."""
+    max_pending_queries: Annotated[int, Field(ge=1)] = 512
+    """Look-ups running or waiting for a thread; more are answered 503."""
+    max_open_polls: Annotated[int, Field(ge=1)] = 10_000
+    """Long polls waiting for arrivals; more are answered 503."""
+    max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
+    """Bytes of records in one answer, beyond the first."""
+
+    def tokens(self) -> dict[str, str]:
+        """The configured bearer tokens by role. Raises Refused for one that cannot be used."""
+        given = {
+            "admin": self.token_admin,
+            "produce": self.token_produce,
+            "consume": self.token_consume,
+            "system": self.token_system,
+        }
+        tokens = {role: secret.get_secret_value() for role, secret in given.items() if secret}
+        for role in given:
+            text = _token_file(self.tokens_dir, role)
+            if text is not None:
+                tokens[role] = text
+        for role, token in tokens.items():
+            if len(token) < TOKEN_LENGTH_MIN:
+                raise Refused(
+                    f"the {role} token is shorter than {TOKEN_LENGTH_MIN} characters; "
+                    "make one with `openssl rand -hex 32`"
+                )
+        return tokens
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, _NamedSource(settings_cls))
+
+
+TOKEN_LENGTH_MIN = 16
+
+
+def load(**overrides: Any) -> Settings:
+    """Read the settings. Raises Refused, naming every wrong one."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise Refused("; ".join(_explain(error))) from None
+
+
+class _NamedSource(PydanticBaseSettingsSource):
+    """Environment over file, matched to fields of the settings or of StoreConfig by folded name."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        own = _folded_names(self.settings_cls.model_fields)
+        store = _folded_names(StoreConfig.model_fields)
+        values: dict[str, Any] = {}
+        store_values: dict[str, Any] = {}
+        for name, value, strict in _given():
+            folded = fold(name)
+            if folded in own:
+                values[own[folded]] = value
+            elif folded in store:
+                store_values[store[folded]] = value
+            elif strict:
+                raise Refused(
+                    f"unknown setting {name!r} in the file that {CONFIG_FILE_VARIABLE} names"
+                )
+        if store_values:
+            values["store_config"] = store_values
+        return values
+
+
+def fold(name: str) -> str:
+    """The form in which names are compared: no case, no underscores."""
+    return name.replace("_", "").lower()
+
+
+def _given() -> Iterator[tuple[str, str, bool]]:
+    """Every (name, value, must be known), later ones win."""
+    path = os.environ.get(CONFIG_FILE_VARIABLE)
+    if path:
+        for name, value in read_properties(Path(path)).items():
+            yield name, value, True
+    for name, value in os.environ.items():
+        # Kubernetes injects MQSTORE_PORT=tcp://… for a Service called mqstore.
+        if name.upper().startswith(ENV_PREFIX) and not value.startswith("tcp://"):
+            yield name[len(ENV_PREFIX) :], value, False
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read ``name = value`` lines. Raises Refused for a file or line that cannot be read."""
+    try:
+        if path.stat().st_size > CONFIG_FILE_SIZE_MAX:
+            raise Refused(f"settings file {path} is larger than {CONFIG_FILE_SIZE_MAX} bytes")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"settings file {path} cannot be read: {error}") from None
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise Refused(f"settings file {path}, line {number}: expected `name = value`")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def _folded_names(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for name, field in fields.items():
+        if name == "store_config":
+            continue
+        names[fold(name)] = name
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        names.update({fold(choice): name for choice in choices if isinstance(choice, str)})
+    return names
+
+
+def _token_file(directory: Path | None, role: str) -> str | None:
+    if directory is None:
+        return None
+    try:
+        return (directory / role).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"token file {directory / role} cannot be read: {error}") from None
+
+
+def _explain(error: ValidationError) -> Iterator[str]:
+    for item in error.errors(include_url=False):
+        place = ".".join(str(part) for part in item["loc"] if part != "store_config")
+        message = item["msg"]
+        yield f"setting {place}: {message[0].lower()}{message[1:]}"

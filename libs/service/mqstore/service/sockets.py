@@ -1,0 +1,52 @@
+"""Listening sockets: bound before anything else, or inherited from the parent process."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from mqstore.service.refusal import Refused
+
+BACKLOG: Final = 2048
+
+
+def listen(inherited: int | None, host: str, port: int) -> socket.socket:
+    """The socket to serve on. Raises Refused."""
+    if inherited is None:
+        return bind(host, port)
+    try:
+        return socket.socket(fileno=inherited)
+    except OSError as error:
+        raise Refused(f"descriptor {inherited} is no socket: {error}") from None
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Listen on an address; port 0 takes a free one. Raises Refused."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return _bound(found[0][0], found[0][4])
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Refused(
+                f"port {port} on {host} is in use by another process; stop it, or choose another"
+            ) from None
+        raise Refused(f"cannot listen on {host} port {port}: {error.strerror}") from None
+
+
+def address_of(listener: socket.socket) -> str:
+    """``address:port``, IPv6 in brackets."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener

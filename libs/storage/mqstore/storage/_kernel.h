@@ -1,0 +1,204 @@
+/* The kernel's plain C: big-endian fields, CRC-32, String.hashCode, words shared by processes.
+
+   Included once, by _kernel.pyx. */
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+/* big-endian fields ------------------------------------------------------------------- */
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define MQ_LITTLE 0
+#define mq_swap32(v) (v)
+#define mq_swap64(v) (v)
+#else
+#define MQ_LITTLE 1
+#define mq_swap32 __builtin_bswap32
+#define mq_swap64 __builtin_bswap64
+#endif
+
+static inline uint32_t get32(const uint8_t *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return mq_swap32(v);
+}
+static inline uint64_t get64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return mq_swap64(v);
+}
+static inline void put32(uint8_t *p, uint32_t v) {
+    v = mq_swap32(v);
+    memcpy(p, &v, sizeof v);
+}
+static inline void put64(uint8_t *p, uint64_t v) {
+    v = mq_swap64(v);
+    memcpy(p, &v, sizeof v);
+}
+static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+
+/* CRC-32 ------------------------------------------------------------------------------
+   Bits are reflected: bit 31 of a state is x^0. mq_power(n) is x^n mod P in that form.
+   Table k of eight advances a byte that is followed by k more bytes. */
+
+#define MQ_POLYNOMIAL 0xEDB88320u
+static uint32_t mq_table[8][256];
+
+static uint32_t mq_power(unsigned n) {
+    uint32_t v = 0x80000000u;
+    while (n--) v = (v >> 1) ^ ((v & 1) ? MQ_POLYNOMIAL : 0);
+    return v;
+}
+
+static uint32_t mq_crc_by_table(uint32_t state, const uint8_t *p, size_t n) {
+    for (; MQ_LITTLE && n >= 8; p += 8, n -= 8) {
+        uint32_t a, b;
+        memcpy(&a, p, 4);
+        memcpy(&b, p + 4, 4);
+        a ^= state;
+        state = mq_table[7][a & 255] ^ mq_table[6][a >> 8 & 255]
+              ^ mq_table[5][a >> 16 & 255] ^ mq_table[4][a >> 24]
+              ^ mq_table[3][b & 255] ^ mq_table[2][b >> 8 & 255]
+              ^ mq_table[1][b >> 16 & 255] ^ mq_table[0][b >> 24];
+    }
+    while (n--) state = state >> 8 ^ mq_table[0][(state ^ *p++) & 255];
+    return state;
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#define MQ_CLMUL __attribute__((target("pclmul,sse4.1")))
+static int mq_has_clmul;
+static uint64_t mq_fold_512[2], mq_fold_128[2];
+
+/* Moving a 16-byte block D bits towards the end multiplies its first half by x^(D+64) and its
+   second by x^D. A carry-less product of reflected halves comes out multiplied by x, hence
+   the powers one less; 32-bit residues sit in the upper half of a reflected 64-bit word. */
+static void mq_fold_constants(uint64_t fold[2], unsigned distance) {
+    fold[0] = (uint64_t)mq_power(distance + 63) << 32;
+    fold[1] = (uint64_t)mq_power(distance - 1) << 32;
+}
+
+MQ_CLMUL static inline __m128i mq_fold(__m128i block, __m128i k, __m128i next) {
+    return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(block, k, 0x00),
+                                             _mm_clmulepi64_si128(block, k, 0x11)));
+}
+
+#define MQ_LOAD(i) _mm_loadu_si128((const __m128i *)(p) + (i))
+MQ_CLMUL static uint32_t mq_crc_by_clmul(uint32_t state, const uint8_t *p, size_t n) {
+    __m128i far = _mm_loadu_si128((const __m128i *)mq_fold_512);
+    __m128i near = _mm_loadu_si128((const __m128i *)mq_fold_128);
+    __m128i a = _mm_xor_si128(MQ_LOAD(0), _mm_cvtsi32_si128((int)state));
+    __m128i b = MQ_LOAD(1), c = MQ_LOAD(2), d = MQ_LOAD(3);
+    uint8_t rest[16];
+    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
+        a = mq_fold(a, far, MQ_LOAD(0));
+        b = mq_fold(b, far, MQ_LOAD(1));
+        c = mq_fold(c, far, MQ_LOAD(2));
+        d = mq_fold(d, far, MQ_LOAD(3));
+    }
+    a = mq_fold(mq_fold(mq_fold(a, near, b), near, c), near, d);
+    for (; n >= 16; p += 16, n -= 16) a = mq_fold(a, near, MQ_LOAD(0));
+    _mm_storeu_si128((__m128i *)rest, a);
+    return mq_crc_by_table(mq_crc_by_table(0, rest, 16), p, n);
+}
+#endif
+
+static void mq_crc_prepare(void) {
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint32_t v = byte;
+        for (int bit = 0; bit < 8; bit++) v = (v >> 1) ^ ((v & 1) ? MQ_POLYNOMIAL : 0);
+        mq_table[0][byte] = v;
+    }
+    for (unsigned k = 1; k < 8; k++)
+        for (unsigned byte = 0; byte < 256; byte++)
+            mq_table[k][byte] =
+                mq_table[k - 1][byte] >> 8 ^ mq_table[0][mq_table[k - 1][byte] & 255];
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    mq_has_clmul = __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 1) && (c & 1u << 19);
+    mq_fold_constants(mq_fold_512, 512);
+    mq_fold_constants(mq_fold_128, 128);
+#endif
+}
+
+static uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
+#if defined(__x86_64__)
+    if (hardware && mq_has_clmul && n >= 64) return ~mq_crc_by_clmul(~crc, p, n);
+#endif
+    return ~mq_crc_by_table(~crc, p, n);
+}
+
+/* String.hashCode over the UTF-16 units of well-formed UTF-8; 0 when it is malformed -------- */
+
+static int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) {
+    const uint8_t *end = p + n;
+    uint32_t h = *hash;
+    while (p < end) {
+        uint32_t c, word;
+        for (; end - p >= 4; p += 4) {
+            memcpy(&word, p, 4);
+            if (word & 0x80808080u) break;
+            h = h * 923521u + p[0] * 29791u + p[1] * 961u + p[2] * 31u + p[3];
+        }
+        if (p == end) break;
+        c = *p++;
+        if (c >= 0x80) {
+            unsigned more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
+            if (c < 0xC2 || c > 0xF4 || (size_t)(end - p) < more) return 0;
+            c &= 0x3Fu >> more;
+            for (unsigned i = more; i--; c = c << 6 | (*p++ & 0x3F))
+                if ((*p & 0xC0) != 0x80) return 0;
+            if (more == 2 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) return 0;
+            if (more == 3 && (c < 0x10000 || c > 0x10FFFF)) return 0;
+        }
+        if (c >= 0x10000) {
+            h = h * 31 + (0xD7C0 + (c >> 10));
+            c = 0xDC00 + (c & 0x3FF);
+        }
+        h = h * 31 + c;
+    }
+    *hash = h;
+    return 1;
+}
+
+/* words shared between processes --------------------------------------------------------- */
+
+static inline uint64_t atomic_load64(const void *p) {
+    return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
+}
+static inline void atomic_store64(void *p, uint64_t v) {
+    __atomic_store_n((uint64_t *)p, v, __ATOMIC_RELEASE);
+}
+static inline uint32_t atomic_load32(const void *p) {
+    return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE);
+}
+static inline uint32_t atomic_add32(void *p, uint32_t v) {
+    return __atomic_add_fetch((uint32_t *)p, v, __ATOMIC_ACQ_REL);
+}
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+/* 0 FUTEX_WAIT and 1 FUTEX_WAKE, without FUTEX_PRIVATE_FLAG: waiters are in other processes */
+static long mq_futex(const void *word, int operation, uint32_t value, double timeout_s) {
+    struct timespec limit, *timeout = NULL;
+    long result;
+    if (timeout_s >= 0) {
+        limit.tv_sec = (time_t)timeout_s;
+        limit.tv_nsec = (long)((timeout_s - (double)limit.tv_sec) * 1e9);
+        timeout = &limit;
+    }
+    result = syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    return result < 0 ? -(long)errno : result;
+}
+#else
+static long mq_futex(const void *word, int operation, uint32_t value, double timeout_s) {
+    return -(long)ENOSYS;
+}
+#endif

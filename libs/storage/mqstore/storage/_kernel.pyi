@@ -1,0 +1,255 @@
+from array import array
+from collections.abc import Sequence
+from enum import IntEnum
+
+from mqstore.storage.record import Message
+
+class Stop(IntEnum):
+    """Why ``dispatch_run`` came back."""
+
+    END = 0
+    """``position`` is ``end``: nothing is left."""
+    BLANK = 1
+    """A blank record: the rest of the segment is unused."""
+    DEFECT = 2
+    """No whole record stands here; ``record.decode`` says what is wrong."""
+    QUEUE = 3
+    """Its queue is unknown, its window full, or its queue offset is not the next one."""
+    INDEX = 4
+    """The index window is full, or lacks room for all keys of this record, or has no file."""
+    SPECIAL = 5
+    """For Python alone: delay, multi-dispatch, inner batch, malformed UTF-8, over 64 keys."""
+    LIMIT = 6
+    """``max_records`` were handled."""
+
+class Defect(IntEnum):
+    """What ``check_record`` found; every value from TRUNCATED on is one class of RecordError."""
+
+    NONE = 0
+    BLANK = 1
+    """No defect: a blank record."""
+    TRUNCATED = 2
+    MAGIC_UNKNOWN = 3
+    SIZE_WRONG = 4
+    LENGTHS_DISAGREE = 5
+    MISPLACED = 6
+    HOST_INVALID = 7
+    TOPIC_INVALID = 8
+    PROPERTIES_MALFORMED = 9
+    BODY_CORRUPT = 10
+    CRC_MISMATCH = 11
+
+class QueueWindow:
+    """Cursor over one topic-queue's current ConsumeQueue file. For one dispatching thread."""
+
+    next_index: int
+    """The entry to be written next, counted from the queue's beginning."""
+
+    def __init__(self) -> None: ...
+    def attach(self, view: memoryview | None, first_index: int, entries: int) -> None:
+        """Point at a file of ``entries`` 20-byte entries, the first being ``first_index``.
+
+        None detaches: every record of this queue then stops a run. ValueError when the view is
+        too short. Leaves ``next_index`` alone.
+        """
+    @property
+    def first_index(self) -> int: ...
+    @property
+    def entries(self) -> int: ...
+
+class IndexWindow:
+    """Cursor over the current IndexFile; counts and times live in the file's own header."""
+
+    def __init__(self) -> None: ...
+    def attach(self, view: memoryview | None, slots: int, index_num: int) -> None:
+        """Point at an index file; None detaches. ValueError when the view is too short."""
+
+def dispatch_run(
+    view: memoryview,
+    position: int,
+    end: int,
+    base: int,
+    queues: dict[bytes, QueueWindow] | None,
+    index: IndexWindow | None,
+    *,
+    index_tags: bool,
+    skip_index_below: int,
+    max_records: int,
+    touched: set[bytes] | None,
+) -> tuple[Stop, int, int, int]:
+    """Write queue and index entries of the records in ``view[position:end]``.
+
+    ``base`` is the physical offset of ``view[0]``. ``queues`` is keyed by topic bytes + 4-byte
+    big-endian queue id; None leaves the queues alone (an index rebuild). ``index`` None leaves the
+    index alone; records whose physical offset is below ``skip_index_below`` are not indexed. A
+    record whose very entry already stands in its window is not written again.
+
+    Returns (stop, position, records, last store timestamp in ms or 0): ``position`` is that of the
+    first record not handled, of which nothing was written. Keys of the queues that grew are added
+    to ``touched``. Body CRCs are not judged. Releases the GIL over long stretches; one caller at a
+    time per window.
+    """
+
+def check_record(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    verify_body: bool,
+) -> tuple[Defect, int]:
+    """Every strict check of one record: (defect, size).
+
+    ``physical_offset`` -1: any. ``size`` is TOTALSIZE where the parts add up to it (or for a blank
+    record as it stands there), else 0.
+    """
+
+def check_run(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    base: int,
+    *,
+    verify_body: bool,
+    max_records: int,
+    starts: array[int] | None = None,
+) -> tuple[Defect, int, int, int]:
+    """Walk whole records without decoding them; the GIL is released.
+
+    Returns (defect, position, records, last store timestamp in ms or 0) at the first stretch that
+    is no whole record, at a blank one (BLANK), at ``end`` or after ``max_records`` (NONE).
+    ``starts``, an array of typecode ``q``, gets each record's position.
+    """
+
+def find_record(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    base: int,
+    verify_body: bool,
+) -> int:
+    """First position at or after ``position`` where a whole record stands that says so itself.
+
+    Its PHYSICALOFFSET equals base + position. -1 when there is none. Releases the GIL.
+    """
+
+def decode_record(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    verify_body: bool,
+    with_body: bool,
+) -> (
+    tuple[
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        bytes,
+        int,
+        bytes,
+        int,
+        int,
+        bytes,
+        bytes,
+        bytes,
+    ]
+    | tuple[Defect, int]
+):
+    """The fields of one record in Record's order, hosts packed; or what ``check_record`` says."""
+
+def encode_record(
+    view: memoryview | bytearray,
+    position: int,
+    message: Message,
+    version: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> int:
+    """Write one record and return its size; ValueError when it does not fit or cannot be stored.
+
+    TOTALSIZE and MAGICCODE are stored last, so that a killed writer leaves no half record there.
+    """
+
+def encode_batch(
+    view: memoryview | bytearray,
+    position: int,
+    messages: Sequence[Message],
+    versions: Sequence[int],
+    queue_offsets: Sequence[int],
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> list[int]:
+    """Write messages one after another from ``position`` on; their sizes. Errors as above."""
+
+def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
+    """The 8 bytes of a blank record that stands for ``size`` bytes."""
+
+def crc32(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """The CRC-32 of the GIL-free loops; equals zlib.crc32."""
+
+def crc32_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """As ``crc32`` on a machine without carry-less multiplication."""
+
+def utf16_hash(units: bytes) -> int:
+    """String.hashCode over UTF-16 units in the machine's byte order, as a signed 32-bit number."""
+
+def utf8_hash(text: bytes) -> int | None:
+    """String.hashCode of UTF-8 text; None where it is malformed."""
+
+def index_put(
+    view: memoryview | bytearray,
+    slots: int,
+    index_num: int,
+    key_hash: int,
+    physical_offset: int,
+    store_timestamp: int,
+) -> bool:
+    """Insert one entry and update the header as IndexFile.putKey does; False when full.
+
+    ``key_hash`` is ``java_text.index_hash``'s. ValueError when the view is too short for the file.
+    """
+
+def index_find(
+    view: memoryview | bytes | bytearray,
+    slots: int,
+    index_num: int,
+    key_hash: int,
+    begin_ms: int,
+    end_ms: int,
+    limit: int,
+) -> list[int]:
+    """Physical offsets whose entries have this hash and time, newest first, at most ``limit``.
+
+    Times are the entries' own (begin of the file + whole seconds), both ends included; the walk
+    ends at the first entry older than ``begin_ms``, as IndexFile.selectPhyOffset's does. Links
+    that do not lead to an older entry end it too, so damage cannot make it loop.
+    """
+
+def load_u64(view: memoryview, offset: int) -> int:
+    """Atomic load (acquire), the machine's byte order; ValueError unless 8-aligned and inside."""
+
+def store_u64(view: memoryview, offset: int, value: int) -> None:
+    """Atomic store (release), the machine's byte order; ValueError unless 8-aligned and inside."""
+
+def add_u32(view: memoryview, offset: int, value: int) -> int:
+    """Atomic add to a 32-bit word (a futex's), wrapping; the new value."""
+
+def load_u32(view: memoryview, offset: int) -> int:
+    """Atomic load (acquire) of a 4-aligned word."""
+
+def futex_wait(view: memoryview, offset: int, expected: int, timeout_s: float | None) -> bool:
+    """Sleep while the 32-bit word equals ``expected``; False only when the time is up.
+
+    True may be a false alarm: look at the word again. Works on a read-only mapping, across
+    processes that map the same file. The GIL is released. OSError where there is no futex.
+    """
+
+def futex_wake(view: memoryview, offset: int) -> int:
+    """Wake everyone who waits on the word, in any process; how many were woken."""

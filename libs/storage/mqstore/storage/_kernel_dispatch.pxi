@@ -1,0 +1,389 @@
+# Dispatch ----------------------------------------------------------------------------------------
+
+
+cdef struct QueueState:
+    uint8_t *base  # NULL while detached
+    int64_t first_index
+    int64_t entries
+    int64_t next_index
+    bint busy
+
+
+cdef struct IndexState:
+    uint8_t *base
+    int64_t slots
+    int64_t index_num
+    bint busy
+
+
+cdef class QueueWindow:
+    cdef QueueState state
+    cdef uint8_t[::1] view
+
+    @property
+    def next_index(self):
+        return self.state.next_index
+
+    @next_index.setter
+    def next_index(self, int64_t value):
+        self.state.next_index = value
+
+    @property
+    def first_index(self):
+        return self.state.first_index
+
+    @property
+    def entries(self):
+        return self.state.entries
+
+    def attach(self, uint8_t[::1] view, int64_t first_index, int64_t entries):
+        if self.state.busy:
+            raise RuntimeError("a dispatch run is using this window")
+        if view is None:
+            self.state.base = NULL
+        elif first_index < 0 or entries <= 0 or entries > view.shape[0] // QUEUE_ENTRY:
+            raise ValueError(f"{entries} entries do not fit a view of {view.shape[0]} bytes")
+        else:
+            self.state.base = &view[0]
+        self.view = view
+        self.state.first_index = first_index
+        self.state.entries = entries
+
+
+cdef class IndexWindow:
+    cdef IndexState state
+    cdef uint8_t[::1] view
+
+    def attach(self, uint8_t[::1] view, int64_t slots, int64_t index_num):
+        if self.state.busy:
+            raise RuntimeError("a dispatch run is using this window")
+        if view is None:
+            self.state.base = NULL
+        else:
+            check_index(view.shape[0], slots, index_num)
+            self.state.base = &view[0]
+        self.view = view
+        self.state.slots = slots
+        self.state.index_num = index_num
+
+
+cdef struct Seat:
+    # A queue met in this run; the topic's bytes are those of its first record in the log.
+    Text topic
+    uint32_t queue_id
+    QueueState *queue
+    bint touched
+
+
+cdef struct Run:
+    const uint8_t *log
+    int64_t position
+    int64_t end
+    int64_t base
+    int64_t left
+    int64_t records
+    int64_t store_time
+    int64_t skip_index_below
+    bint with_queues
+    bint index_tags
+    IndexState *index
+    Seat *seats  # open addressing; ``mask`` + 1 of them, at most half in use
+    uint64_t mask
+    Text need_topic
+    uint32_t need_queue_id
+
+
+cdef struct Facts:
+    # What dispatch takes from a record's properties.
+    Text tags
+    Text keys
+    Text uniq_key
+    bint multi_dispatch
+
+
+cdef void read_facts(Text properties, Facts *f) noexcept nogil:
+    """As MessageDecoder.string2messageProperties: the last of equal names counts."""
+    cdef const uint8_t *p = properties.at
+    cdef const uint8_t *end = p + properties.length
+    cdef const uint8_t *stop
+    cdef const uint8_t *equals
+    cdef Text name, value
+    f.tags.at = f.keys.at = f.uniq_key.at = p
+    f.tags.length = f.keys.length = f.uniq_key.length = 0
+    f.multi_dispatch = False
+    while p < end:
+        stop = <const uint8_t *> memchr(p, 2, end - p)
+        if stop == NULL:
+            stop = end
+        equals = <const uint8_t *> memchr(p, 1, stop - p)
+        if equals != NULL and equals > p and equals + 1 < stop:
+            name.at, name.length = p, <uint32_t> (equals - p)
+            value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
+            if same(name, TAGS_NAME):
+                f.tags = value
+            elif same(name, KEYS_NAME):
+                f.keys = value
+            elif same(name, UNIQ_NAME):
+                f.uniq_key = value
+            elif same(name, MULTI_NAME):
+                f.multi_dispatch = True
+        p = stop + 1
+
+
+cdef struct Hashes:
+    uint32_t at[KEYS_MAX]
+    int count
+
+
+cdef bint add_hash(Hashes *hashes, uint32_t prefix, Text key) noexcept nogil:
+    """IndexFile's hash of prefix + key; False when Python must do it."""
+    cdef uint32_t hash = prefix
+    if hashes.count == KEYS_MAX or not mq_hash(key.at, key.length, &hash):
+        return False
+    if hash > <uint32_t> INT32_MAX:
+        hash = -hash & <uint32_t> INT32_MAX  # the absolute value; that of -2**31 becomes 0
+    hashes.at[hashes.count] = hash
+    hashes.count += 1
+    return True
+
+
+cdef bint hash_keys(Run *run, Facts *f, uint32_t topic_hash, Hashes *hashes) noexcept nogil:
+    """UNIQ_KEY, KEYS at single spaces, in 5.x stores TAGS; False when Python must do it."""
+    cdef uint32_t prefix = topic_hash * 31 + c'#'
+    cdef Text key
+    cdef const uint8_t *p = f.keys.at
+    cdef const uint8_t *end = p + f.keys.length
+    cdef const uint8_t *stop
+    hashes.count = 0
+    if f.uniq_key.length and not add_hash(hashes, prefix, f.uniq_key):
+        return False
+    while f.keys.length and p < end:
+        stop = <const uint8_t *> memchr(p, c' ', end - p)
+        if stop == NULL:
+            stop = end
+        key.at, key.length = p, <uint32_t> (stop - p)
+        if key.length and not add_hash(hashes, prefix, key):
+            return False
+        p = stop + 1
+    if run.index_tags and f.tags.length:
+        return add_hash(hashes, (prefix * 31 + c'T') * 31 + c'#', f.tags)
+    return True
+
+
+cdef inline Seat *seat_of(
+    Run *run, uint32_t topic_hash, Text topic, uint32_t queue_id
+) noexcept nogil:
+    """The seat of a queue, or the free one that it would take."""
+    cdef uint64_t at = (topic_hash + queue_id * <uint64_t> 0x9E3779B97F4A7C15) >> 7
+    cdef Seat *seat = &run.seats[at & run.mask]
+    while seat.queue != NULL and not (seat.queue_id == queue_id and same(seat.topic, topic)):
+        at += 1
+        seat = &run.seats[at & run.mask]
+    return seat
+
+
+cdef bint entry_stands(
+    QueueState *queue, int64_t index, int64_t physical, uint32_t size
+) noexcept nogil:
+    cdef const uint8_t *entry
+    if queue.base == NULL or index < queue.first_index or index >= queue.next_index:
+        return False
+    if index - queue.first_index >= queue.entries:
+        return False
+    entry = queue.base + (index - queue.first_index) * QUEUE_ENTRY
+    return <int64_t> get64(entry) == physical and get32(entry + 8) == size
+
+
+cdef inline bint has_room(QueueState *queue, int64_t index) noexcept nogil:
+    return (
+        queue.base != NULL
+        and index == queue.next_index
+        and index >= queue.first_index
+        and index - queue.first_index < queue.entries
+    )
+
+
+cdef void put_entry(Seat *seat, int64_t physical, uint32_t size, uint32_t tags_hash) noexcept nogil:
+    cdef QueueState *queue = seat.queue
+    cdef uint8_t *entry = queue.base + (queue.next_index - queue.first_index) * QUEUE_ENTRY
+    put64(entry, <uint64_t> physical)
+    put32(entry + 8, size)
+    put64(entry + 12, <uint64_t> <int64_t> <int32_t> tags_hash)
+    queue.next_index += 1
+    seat.touched = True
+
+
+cdef int dispatch_one(Run *run) noexcept nogil:
+    """The record at ``run.position``: everything is decided before anything is written."""
+    cdef const uint8_t *p = run.log + run.position
+    cdef int64_t physical = run.base + run.position, queue_offset, store_time
+    cdef uint32_t topic_hash = 0, tags_hash = 0, transaction
+    cdef Layout r
+    cdef Facts f
+    cdef Hashes hashes
+    cdef Seat *seat = NULL
+    cdef int i, defect = parse(p, run.end - run.position, physical, &r)
+    if defect != DEFECT_NONE:
+        return STOP_BLANK if defect == DEFECT_BLANK else STOP_DEFECT
+    transaction = r.sys_flag & TRANSACTION
+    read_facts(r.properties, &f)
+    if f.multi_dispatch or r.sys_flag & INNER_BATCH or same(r.topic, SCHEDULE_TOPIC):
+        return STOP_SPECIAL
+    if not mq_hash(r.topic.at, r.topic.length, &topic_hash):
+        return STOP_SPECIAL
+    if not mq_hash(f.tags.at, f.tags.length, &tags_hash):
+        return STOP_SPECIAL
+
+    hashes.count = 0
+    if run.index != NULL and physical >= run.skip_index_below:
+        if run.index.base == NULL or index_count(run.index.base) >= run.index.index_num:
+            return STOP_INDEX
+        if transaction != ROLLED_BACK:
+            if not hash_keys(run, &f, topic_hash, &hashes):
+                return STOP_SPECIAL
+            if index_count(run.index.base) + hashes.count > run.index.index_num:
+                return STOP_INDEX
+    if run.with_queues and (transaction == 0 or transaction == COMMITTED):
+        queue_offset = <int64_t> get64(p + 20)
+        seat = seat_of(run, topic_hash, r.topic, get32(p + 12))
+        if seat.queue == NULL:
+            run.need_topic = r.topic
+            run.need_queue_id = get32(p + 12)
+            return STOP_NEED_QUEUE
+        if entry_stands(seat.queue, queue_offset, physical, r.size):
+            seat = NULL
+        elif not has_room(seat.queue, queue_offset):
+            return STOP_QUEUE
+
+    store_time = <int64_t> get64(p + r.store_time_at)
+    if seat != NULL:
+        put_entry(seat, physical, r.size, tags_hash)
+    for i in range(hashes.count):
+        insert(
+            run.index.base, run.index.slots, run.index.index_num,
+            hashes.at[i], physical, store_time,
+        )
+    run.position += r.size
+    run.records += 1
+    run.left -= 1
+    run.store_time = store_time
+    return STOP_END
+
+
+cdef int dispatch_all(Run *run) noexcept nogil:
+    cdef int stop = STOP_END
+    while stop == STOP_END and run.position < run.end:
+        if run.left <= 0:
+            return STOP_LIMIT
+        stop = dispatch_one(run)
+    return stop
+
+
+cdef class Seats:
+    """The queues of one run: a C table for the loop, and what keeps its pointers alive."""
+    cdef Seat *table
+    cdef uint64_t mask
+    cdef list taken  # (key, window, seat number)
+
+    def __cinit__(self, int64_t queues):
+        cdef uint64_t size = 4
+        while size < 2 * <uint64_t> queues:
+            size *= 2
+        self.taken = []
+        self.mask = size - 1
+        self.table = <Seat *> calloc(size, sizeof(Seat))
+        if self.table == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.table)
+
+    cdef int take(self, Run *run, bytes key, QueueWindow window) except -1:
+        cdef uint32_t hash = 0
+        cdef Seat *seat
+        if window.state.busy:
+            raise RuntimeError("another dispatch run is using a queue's window")
+        mq_hash(run.need_topic.at, run.need_topic.length, &hash)
+        seat = seat_of(run, hash, run.need_topic, run.need_queue_id)
+        seat.topic = run.need_topic
+        seat.queue_id = run.need_queue_id
+        seat.queue = &window.state
+        window.state.busy = True
+        self.taken.append((key, window, seat - self.table))
+        return 0
+
+    cdef void leave(self, set touched):
+        cdef QueueWindow window
+        cdef int64_t at
+        for key, window, at in self.taken:
+            window.state.busy = False
+            if touched is not None and self.table[at].touched:
+                touched.add(key)
+
+
+cdef int run_to_stop(Run *run, Seats seats, dict queues) except -2:
+    """The loop, back under the GIL only to look up queues that it has not met before."""
+    cdef int stop = STOP_NEED_QUEUE
+    cdef bytes key
+    cdef object window
+    cdef char tail[4]
+    cdef int64_t room = (seats.mask + 1) // 2
+    while True:
+        if run.end - run.position >= RELEASE_GIL_FROM:
+            with nogil:
+                stop = dispatch_all(run)
+        else:
+            stop = dispatch_all(run)
+        if stop != STOP_NEED_QUEUE:
+            return stop
+        put32(<uint8_t *> tail, run.need_queue_id)
+        key = copy(run.need_topic.at, run.need_topic.length) + tail[:4]
+        window = queues.get(key)
+        if window is None:
+            return STOP_QUEUE
+        if len(seats.taken) >= room:
+            return STOP_LIMIT  # the dict grew meanwhile
+        seats.take(run, key, window)
+
+
+def dispatch_run(
+    const uint8_t[::1] view not None,
+    int64_t position,
+    int64_t end,
+    int64_t base,
+    dict queues,
+    IndexWindow index,
+    *,
+    bint index_tags,
+    int64_t skip_index_below,
+    int64_t max_records,
+    set touched,
+):
+    cdef Run run
+    cdef Seats seats
+    cdef int stop
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return (STOPS[STOP_END], position, 0, 0)
+    seats = Seats(min(len(queues), (end - position) // FIXED_SIZE + 1) if queues else 0)
+    run.log, run.base = &view[0], base
+    run.position, run.end = position, end
+    run.left, run.records, run.store_time = max_records, 0, 0
+    run.skip_index_below = skip_index_below
+    run.with_queues = queues is not None
+    run.index_tags = index_tags
+    run.index = NULL
+    run.seats = seats.table
+    run.mask = seats.mask
+    if index is not None:
+        if index.state.busy:
+            raise RuntimeError("another dispatch run is using the index window")
+        run.index = &index.state
+        index.state.busy = True
+    try:
+        stop = run_to_stop(&run, seats, queues)
+    finally:
+        seats.leave(touched)
+        if index is not None:
+            index.state.busy = False
+    return (STOPS[stop], run.position, run.records, run.store_time)

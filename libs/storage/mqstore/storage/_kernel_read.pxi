@@ -1,0 +1,287 @@
+# Reading one record -------------------------------------------------------------------------
+
+
+cdef struct Layout:
+    uint32_t size  # TOTALSIZE once the parts add up to it, before that 0
+    int32_t blank_size
+    int version
+    uint32_t sys_flag
+    uint32_t born_host_size
+    uint32_t store_time_at
+    uint32_t store_host_size
+    uint32_t body_at
+    uint32_t body_size
+    Text topic
+    Text properties
+
+
+cdef int parse(
+    const uint8_t *p, int64_t available, int64_t expected, Layout *r
+) noexcept nogil:
+    """Structure of the record at ``p``: first defect, or NONE with every part inside its size."""
+    cdef uint32_t magic, width, tail
+    cdef int32_t total
+    cdef int64_t left
+    r.size = 0
+    if available < BLANK_SIZE:
+        return DEFECT_TRUNCATED
+    total = <int32_t> get32(p)
+    magic = get32(p + 4)
+    if magic == MAGIC_BLANK:
+        r.blank_size = total
+        return DEFECT_BLANK
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return DEFECT_MAGIC_UNKNOWN
+    width = 1 if magic == MAGIC_V1 else 2
+    if total < <int32_t> (FIXED_SIZE + width - 1):
+        return DEFECT_SIZE_WRONG
+    if total > available:
+        return DEFECT_TRUNCATED
+    r.version = width
+    r.sys_flag = get32(p + 36)
+    r.born_host_size = 8 + (V6_EXTRA if r.sys_flag & BORN_V6 else 0)
+    r.store_host_size = 8 + (V6_EXTRA if r.sys_flag & STORE_V6 else 0)
+    r.store_time_at = 48 + r.born_host_size
+    r.body_at = r.store_time_at + 8 + r.store_host_size + 16
+    left = <int64_t> total - r.body_at - width - 2
+    if left < 0:
+        return DEFECT_SIZE_WRONG
+    r.body_size = get32(p + r.body_at - 4)
+    if r.body_size > left:
+        return DEFECT_LENGTHS_DISAGREE
+    left -= r.body_size
+    r.topic.at = p + r.body_at + r.body_size + width
+    r.topic.length = (r.topic.at - 1)[0]
+    if width == 2:
+        r.topic.length |= <uint32_t> (r.topic.at - 2)[0] << 8
+    if r.topic.length > left:
+        return DEFECT_LENGTHS_DISAGREE
+    left -= r.topic.length
+    r.properties.at = r.topic.at + r.topic.length + 2
+    r.properties.length = <uint32_t> (r.properties.at - 2)[0] << 8 | (r.properties.at - 1)[0]
+    if r.properties.length != left:
+        return DEFECT_LENGTHS_DISAGREE
+    r.size = total
+    if expected >= 0 and <int64_t> get64(p + 28) != expected:
+        return DEFECT_MISPLACED
+    if get32(p + r.store_time_at - 4) > 65535 or get32(p + r.body_at - 20) > 65535:
+        return DEFECT_HOST_INVALID
+    if not topic_is_whole(r):
+        return DEFECT_TOPIC_INVALID
+    if r.properties.length and not properties_are_whole(r.properties):
+        return DEFECT_PROPERTIES_MALFORMED
+    return DEFECT_NONE
+
+
+cdef bint topic_is_whole(const Layout *r) noexcept nogil:
+    cdef uint32_t limit = TOPIC_MAX_V1 if r.version == 1 else TOPIC_MAX_V2
+    if r.topic.length == 0 or r.topic.length > limit:
+        return False
+    return memchr(r.topic.at, 0, r.topic.length) == NULL
+
+
+cdef bint properties_are_whole(Text text) noexcept nogil:
+    """False for what no writer leaves but a torn write does; NULs inside a value are let be."""
+    cdef uint32_t i, zeros = 0
+    if text.length > PROPERTIES_MAX or text.at[0] == 0 or text.at[text.length - 1] == 0:
+        return False
+    if memchr(text.at, 1, text.length) == NULL:
+        return False
+    if text.length > TORN_RUN:
+        for i in range(text.length):
+            zeros = 0 if text.at[i] else zeros + 1
+            if zeros == TORN_RUN:
+                return False
+    return True
+
+
+cdef int verify(const uint8_t *p, const Layout *r) noexcept nogil:
+    """Compare the checksums; a body of no bytes is not compared, as RocketMQ does not."""
+    cdef const uint8_t *mark
+    cdef uint32_t crc
+    cdef uint64_t stored = 0
+    cdef int i
+    if r.body_size:
+        crc = mq_crc(0, p + r.body_at, r.body_size, 1)
+        if crc & CRC_MASK != get32(p + 8):
+            return DEFECT_BODY_CORRUPT
+    if r.properties.length < CRC_PROPERTY_SIZE:
+        return DEFECT_NONE
+    mark = p + r.size - CRC_PROPERTY_SIZE
+    if mark[19] != 2 or memcmp(mark, CRC_PROPERTY.at, CRC_PROPERTY.length) != 0:
+        return DEFECT_NONE
+    for i in range(18, 8, -1):
+        if not c'0' <= mark[i] <= c'9':
+            return DEFECT_CRC_MISMATCH
+        stored = stored * 10 + (mark[i] - c'0')
+    crc = mq_crc(0, p, r.size - CRC_PROPERTY_SIZE, 1)
+    return DEFECT_NONE if stored == (crc & CRC_MASK) else DEFECT_CRC_MISMATCH
+
+
+cdef inline int inspect(
+    const uint8_t *p, int64_t available, int64_t expected, bint verify_body, Layout *r
+) noexcept nogil:
+    cdef int defect = parse(p, available, expected, r)
+    if defect == DEFECT_NONE and verify_body:
+        defect = verify(p, r)
+    return defect
+
+
+cdef inline tuple defect_of(int defect, const Layout *r):
+    return (DEFECTS[defect], r.blank_size if defect == DEFECT_BLANK else <int64_t> r.size)
+
+
+def check_record(
+    const uint8_t[::1] view not None,
+    int64_t position,
+    int64_t end,
+    int64_t physical_offset,
+    bint verify_body,
+):
+    cdef Layout r
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return (DEFECTS[DEFECT_TRUNCATED], 0)
+    return defect_of(
+        inspect(&view[position], end - position, physical_offset, verify_body, &r), &r
+    )
+
+
+def decode_record(
+    const uint8_t[::1] view not None,
+    int64_t position,
+    int64_t end,
+    int64_t physical_offset,
+    bint verify_body,
+    bint with_body,
+):
+    cdef Layout r
+    cdef const uint8_t *p
+    cdef int defect
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return (DEFECTS[DEFECT_TRUNCATED], 0)
+    p = &view[position]
+    defect = inspect(p, end - position, physical_offset, verify_body, &r)
+    if defect != DEFECT_NONE:
+        return defect_of(defect, &r)
+    return (
+        r.size,
+        r.version,
+        <int32_t> get32(p + 8),
+        <int32_t> get32(p + 12),
+        <int32_t> get32(p + 16),
+        <int64_t> get64(p + 20),
+        <int64_t> get64(p + 28),
+        <int32_t> r.sys_flag,
+        <int64_t> get64(p + 40),
+        copy(p + 48, r.born_host_size),
+        <int64_t> get64(p + r.store_time_at),
+        copy(p + r.store_time_at + 8, r.store_host_size),
+        <int32_t> get32(p + r.body_at - 16),
+        <int64_t> get64(p + r.body_at - 12),
+        copy(p + r.body_at, r.body_size) if with_body else b"",
+        copy(r.topic.at, r.topic.length),
+        copy(r.properties.at, r.properties.length),
+    )
+
+
+cdef inline bytes copy(const uint8_t *p, uint32_t size):
+    return PyBytes_FromStringAndSize(<const char *> p, size)
+
+
+# Walking many records -------------------------------------------------------------------------
+
+
+cdef struct Walk:
+    const uint8_t *log
+    int64_t position
+    int64_t end
+    int64_t base
+    int64_t left  # records
+    int64_t store_time
+    bint verify_body
+    int64_t starts[STARTS_CHUNK]
+
+
+cdef int walk(Walk *w, int64_t *filled) noexcept nogil:
+    """Up to STARTS_CHUNK records; NONE where the chunk, the records or the bytes run out."""
+    cdef Layout r
+    cdef int defect
+    filled[0] = 0
+    while w.left > 0 and w.position < w.end and filled[0] < STARTS_CHUNK:
+        defect = inspect(
+            w.log + w.position, w.end - w.position, w.base + w.position, w.verify_body, &r
+        )
+        if defect != DEFECT_NONE:
+            return defect
+        w.store_time = <int64_t> get64(w.log + w.position + r.store_time_at)
+        w.starts[filled[0]] = w.position
+        filled[0] += 1
+        w.position += r.size
+        w.left -= 1
+    return DEFECT_NONE
+
+
+def check_run(
+    const uint8_t[::1] view not None,
+    int64_t position,
+    int64_t end,
+    int64_t base,
+    *,
+    bint verify_body,
+    int64_t max_records,
+    starts=None,
+):
+    cdef Walk w
+    cdef int64_t filled, records = 0, i
+    cdef int defect = DEFECT_NONE
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return (DEFECTS[DEFECT_NONE], position, 0, 0)
+    w.log, w.base = &view[0], base
+    w.position, w.end = position, end
+    w.left, w.store_time, w.verify_body = max_records, 0, verify_body
+    while defect == DEFECT_NONE and w.left > 0 and w.position < w.end:
+        with nogil:
+            defect = walk(&w, &filled)
+        records += filled
+        if starts is not None:
+            for i in range(filled):
+                starts.append(w.starts[i])
+    return (DEFECTS[defect], w.position, records, w.store_time)
+
+
+cdef int64_t search(
+    const uint8_t *log, int64_t position, int64_t end, int64_t base, bint verify_body
+) noexcept nogil:
+    cdef Layout r
+    cdef const uint8_t *found
+    cdef int64_t at = position
+    while at + 8 <= end:
+        found = <const uint8_t *> memchr(log + at + 4, MAGIC_V1 >> 24, end - at - 7)
+        if found == NULL:
+            return -1
+        at = found - log - 4
+        if inspect(log + at, end - at, base + at, verify_body, &r) == DEFECT_NONE:
+            return at
+        at += 1
+    return -1
+
+
+def find_record(
+    const uint8_t[::1] view not None,
+    int64_t position,
+    int64_t end,
+    int64_t base,
+    bint verify_body,
+):
+    cdef int64_t found
+    cdef const uint8_t *log
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return -1
+    log = &view[0]
+    with nogil:
+        found = search(log, position, end, base, verify_body)
+    return found

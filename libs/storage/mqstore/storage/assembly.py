@@ -1,0 +1,335 @@
+"""The second half of opening a store: recover it, and put its parts together.
+
+The plan is made and logged before anything changes; the log is made whole and durable before the
+queues are touched; the queues are complete before the next queue offsets are given out; the index
+may catch up afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.storage import opening
+from mqstore.storage._kernel import check_run, find_record
+from mqstore.storage.allocation import AllocationService
+from mqstore.storage.checkpoint import Checkpoint
+from mqstore.storage.commit_log import CommitLog
+from mqstore.storage.consume_queue import ConsumeQueue
+from mqstore.storage.consume_queues import ConsumeQueues
+from mqstore.storage.dispatch import Dispatcher
+from mqstore.storage.errors import CheckpointError, StorageError
+from mqstore.storage.index_service import IndexService
+from mqstore.storage.layout import CHECKPOINT_SIZE
+from mqstore.storage.mapped_file_queue import MappedFileQueue
+from mqstore.storage.opening import Opened
+from mqstore.storage.options import Progress, StoreOptions
+from mqstore.storage.quarantine import Quarantine
+from mqstore.storage.queue_flush import QueueFlushService
+from mqstore.storage.queue_offsets import QueueOffsets
+from mqstore.storage.recovery import Applier, RecoveryPlan, RecoveryReport, clean_plan, plan
+from mqstore.storage.seams import Seams
+
+RUN_RECORDS: Final = 100_000
+"""Records walked in one call of the kernel."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Parts:
+    """A recovered store's parts; nothing runs in the background yet."""
+
+    opened: Opened
+    plan: RecoveryPlan
+    report: RecoveryReport
+    log: CommitLog
+    queues: ConsumeQueues
+    index: IndexService
+    checkpoint: Checkpoint
+    dispatcher: Dispatcher
+    queue_flush: QueueFlushService
+    allocation: AllocationService
+    quarantine: Quarantine
+
+
+class Assembly:
+    """Recovers one opened directory. Used once."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        seams: Seams,
+        options: StoreOptions,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._opened = opened
+        self._seams = seams
+        self._options = options
+        self._on_failure = on_failure
+        self._began = seams.clock.monotonic()
+        self._quarantined: list[str] = []
+        self._strays: list[str] = []
+        paths = opened.paths
+        self._quarantine = Quarantine(seams.files, seams.clock, paths.quarantine, paths.root)
+
+    def run(self) -> Parts:
+        """Raises OSError and StorageError when the disk refuses: the store must not open then."""
+        found = self._plan()
+        applier = Applier(
+            self._seams.files,
+            self._opened.paths,
+            self._opened.config,
+            self._quarantine,
+            durable=self._options.in_place,
+        )
+        self._apply_to_log(found, applier)
+        files = self._log_files(found)
+        checkpoint = self._checkpoint()
+        index, dropped = self._index(found, checkpoint)
+        queues = self._queues(found, applier)
+        offsets, allocation = QueueOffsets(), AllocationService(self._seams)
+        newest = _newest_store_time(found, files, queues, index, checkpoint)
+        commit_log = self._commit_log(files, newest, offsets, allocation, checkpoint)
+        dispatcher = self._dispatch(found, commit_log, queues, index)
+        offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
+        flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
+        report = self._report(found, dispatcher, dropped)
+        return Parts(
+            self._opened,
+            found,
+            report,
+            commit_log,
+            queues,
+            index,
+            checkpoint,
+            dispatcher,
+            flush,
+            allocation,
+            self._quarantine,
+        )
+
+    # the log ------------------------------------------------------------------------------
+
+    def _plan(self) -> RecoveryPlan:
+        opened = self._opened
+        if opened.clean is not None:
+            found = clean_plan(opened.view, opened.clean)
+        else:
+            found = plan(opened.view, lambda done, total: self._progress("log", done, total))
+        log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
+        if found.read_only is not None:
+            log.error("opening read-only: %s", found.read_only)
+        return found
+
+    def _apply_to_log(self, found: RecoveryPlan, applier: Applier) -> None:
+        opened, state = self._opened, self._opened.state
+        if found.read_only is None:
+            pid = self._options.pid
+            opening.write_abort(self._seams.files, opened.paths, opened.format.rocketmq_format, pid)
+            self._seams.files.make_directories(opened.paths.commit_log)
+        with state.changing():
+            # Bounds first: nobody may look at what is about to change.
+            state.set_dispatched(min(state.dispatched_offset, found.dispatch_from))
+            state.set_flushed(min(state.flushed_offset, found.start))
+            state.set_max(min(state.max_offset, found.max_offset))
+            self._quarantined += applier.apply_to_log(found)
+            state.set_min(found.min_offset)
+            state.set_max(found.max_offset)
+            if found.read_only is None:
+                state.set_flushed(found.max_offset)
+
+    def _log_files(self, found: RecoveryPlan) -> MappedFileQueue:
+        paths, config = self._opened.paths, self._opened.config
+        files = MappedFileQueue(
+            paths.commit_log,
+            config.mapped_file_size_commit_log,
+            self._seams,
+            staging=paths.staging,
+            writable=found.read_only is None,
+        )
+        files.load()
+        for file in files.files:
+            if file.base_offset <= found.max_offset:
+                file.set_end(min(file.size, found.max_offset - file.base_offset))
+        files.mark_flushed(found.max_offset)
+        return files
+
+    def _commit_log(
+        self,
+        files: MappedFileQueue,
+        newest_ms: int,
+        offsets: QueueOffsets,
+        allocation: AllocationService,
+        checkpoint: Checkpoint,
+    ) -> CommitLog:
+        def on_flushed(store_timestamp_ms: int) -> None:
+            checkpoint.physic_ms = max(checkpoint.physic_ms, store_timestamp_ms)
+
+        return CommitLog(
+            files,
+            self._opened.config,
+            self._opened.format.rocketmq_format,
+            self._seams,
+            self._opened.state,
+            offsets=offsets,
+            allocation=allocation,
+            last_store_timestamp_ms=newest_ms,
+            on_flushed=on_flushed,
+            on_failure=self._on_failure,
+        )
+
+    def _checkpoint(self) -> Checkpoint:
+        path = self._opened.paths.checkpoint
+        store_format = self._opened.format.rocketmq_format
+        try:
+            return Checkpoint.open(path, store_format, self._seams)
+        except CheckpointError as error:
+            log.warning("starting a new checkpoint of %d bytes: %s", CHECKPOINT_SIZE, error)
+            self._quarantined.append(self._quarantine.move_file(path, str(error)).name)
+            return Checkpoint.open(path, store_format, self._seams)
+
+    # what is derived ----------------------------------------------------------------------
+
+    def _index(self, found: RecoveryPlan, checkpoint: Checkpoint) -> tuple[IndexService, list[str]]:
+        opened = self._opened
+        index = IndexService(
+            opened.paths,
+            opened.config,
+            opened.format.rocketmq_format,
+            self._seams,
+            checkpoint=checkpoint,
+            writable=found.read_only is None,
+            on_change=opened.state.bump_index_generation,
+        )
+        loaded = index.load(
+            safe=found.path == "normal",
+            # A file that ends in that very millisecond may be the next one, which was not synced.
+            index_ms=checkpoint.index_ms - 1,
+            log_end=found.max_offset,
+        )
+        self._strays += [str(left_out.path) for left_out in loaded.strays]
+        if found.read_only is None:
+            self._forget_old_index_files()
+            for left_out in loaded.dropped:
+                kept = self._quarantine.move_file(left_out.path, left_out.why)
+                self._quarantined.append(kept.name)
+                opened.state.bump_index_generation()
+        return index, [left_out.path.name for left_out in loaded.dropped]
+
+    def _forget_old_index_files(self) -> None:
+        """Index files that an earlier recovery set aside were made again since: without this, a
+        store that is killed often would fill its disk with them."""
+        for entry in self._quarantine.entries():
+            if entry.source.startswith("index/"):
+                self._quarantine.release(entry.name)
+
+    def _queues(self, found: RecoveryPlan, applier: Applier) -> ConsumeQueues:
+        opened = self._opened
+        queues = ConsumeQueues(
+            opened.paths,
+            opened.config.queue_file_size,
+            self._seams,
+            writable=found.read_only is None,
+        )
+        self._strays += [str(stray.path) for stray in queues.load()]
+        with opened.state.changing():
+            self._quarantined += applier.apply_to_queues(found, queues)
+        return queues
+
+    def _dispatch(
+        self,
+        found: RecoveryPlan,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: IndexService,
+    ) -> Dispatcher:
+        """Bring the queues up to the log's end; the index goes on later."""
+        config, state = self._opened.config, self._opened.state
+        position = found.max_offset if found.read_only else found.dispatch_from
+        indexed = config.message_index_enable and not found.read_only
+        dispatcher = Dispatcher(
+            commit_log,
+            queues,
+            index if indexed else None,
+            config,
+            state,
+            position=position,
+        )
+        first, clock = position, self._seams.clock
+        while dispatcher.behind:
+            before = dispatcher.position
+            dispatcher.step(clock.monotonic())
+            if dispatcher.position == before:
+                raise StorageError(
+                    f"queues cannot be rebuilt beyond offset {before}; make room on the disk, "
+                    "then open again"
+                )
+            done = dispatcher.position - first
+            self._progress("queues", done, done + dispatcher.behind)
+        queues.correct_min(found.min_offset)
+        state.set_dispatched(dispatcher.position)
+        return dispatcher
+
+    # telling ------------------------------------------------------------------------------
+
+    def _report(
+        self, found: RecoveryPlan, dispatcher: Dispatcher, dropped: list[str]
+    ) -> RecoveryReport:
+        clock, counts = self._seams.clock, dispatcher.counts
+        return RecoveryReport(
+            plan=found.model_copy(update={"strays": (*found.strays, *self._strays)}),
+            quarantined=tuple(self._quarantined),
+            dispatched_records=counts.records,
+            dispatch_skipped=counts.defects,
+            dispatch_lost_bytes=counts.lost_bytes,
+            index_files_dropped=tuple(dropped),
+            index_from=dispatcher.index_position,
+            finished_at_ms=clock.now_ms(),
+            duration_ms=round((clock.monotonic() - self._began) * 1000),
+        )
+
+    def _progress(self, stage: str, done: int, total: int) -> None:
+        self._opened.state.set_recovery_progress(done, total)
+        if self._options.on_progress is not None:
+            self._options.on_progress(Progress(stage, done, total))
+
+
+def _newest_store_time(
+    found: RecoveryPlan,
+    files: MappedFileQueue,
+    queues: ConsumeQueues,
+    index: IndexService,
+    checkpoint: Checkpoint,
+) -> int:
+    """STORETIMESTAMP that no later record may go below, also where recovery read no record."""
+    times = [found.last_store_timestamp_ms, checkpoint.physic_ms]
+    times += [file.header.end_ms for file in index.files[-1:]]
+    if not found.records and found.max_offset > found.min_offset:
+        last = max((_last_offset(queue) for queue in queues.all()), default=-1)
+        times.append(_last_time_from(files, last, found.max_offset))
+    return max(times)
+
+
+def _last_time_from(files: MappedFileQueue, start: int, end: int) -> int:
+    """STORETIMESTAMP of the last whole record from ``start``, or from the last segment's begin."""
+    newest = 0
+    for file in files.files:
+        base, stop = file.base_offset, min(file.size, end - file.base_offset)
+        if stop <= 0 or file.end_offset <= start or (start < 0 and file.end_offset < end):
+            continue
+        position = max(0, start - base)
+        while (position := find_record(file.view, position, stop, base, False)) >= 0:
+            _, position, _, timestamp = check_run(
+                file.view, position, stop, base, verify_body=False, max_records=RUN_RECORDS
+            )
+            newest = max(newest, timestamp)
+    return newest
+
+
+def _last_offset(queue: ConsumeQueue) -> int:
+    """The physical offset that a queue's last entry names, or -1."""
+    entry = queue.entry(queue.max_index - 1)
+    return -1 if entry is None or entry.is_hole else entry.physical_offset

@@ -1,0 +1,45 @@
+"""The delay levels of SCHEDULE_TOPIC_XXXX: ``messageDelayLevel`` as milliseconds.
+
+Source: ScheduleMessageService of 4.9.7 and 5.4.0 (parseDelayLevel, computeDeliverTimestamp).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LEVEL: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class DelayLevels:
+    """Level n (from 1) and its delay. Immutable."""
+
+    def __init__(self, text: str) -> None:
+        """Parse ``1s 5s 10s …``; ValueError for anything else."""
+        self.delays_ms: tuple[int, ...] = tuple(_delay_ms(part) for part in text.split(" "))
+
+    @property
+    def max_level(self) -> int:
+        return len(self.delays_ms)
+
+    def delivery_time(self, level: int, store_timestamp_ms: int) -> int:
+        """When a message of this level is due; levels above the last count as the last."""
+        return store_timestamp_ms + self.delays_ms[min(level, self.max_level) - 1]
+
+    def queue_code(self, delay: str | None, store_timestamp_ms: int) -> int | None:
+        """The tagsCode of a delayed message's queue entry; None when DELAY is no level.
+
+        RocketMQ fails on text that is no number; such a record keeps its tags' code here.
+        """
+        if not delay or not _LEVEL.fullmatch(delay):
+            return None
+        level = int(delay)
+        return self.delivery_time(level, store_timestamp_ms) if level > 0 else None
+
+
+def _delay_ms(text: str) -> int:
+    unit, digits = _UNITS_MS.get(text[-1:]), text[:-1]
+    if unit is None or not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"delay level {text!r} is no number with s, m, h or d behind it")
+    return int(digits) * unit

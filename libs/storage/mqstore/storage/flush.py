@@ -1,0 +1,294 @@
+"""Making the log durable: periodic flush, and group commit for whoever waits.
+
+Called from ``commit_log`` and ``message_store``; a service awaits a ``FlushRequest``. One sync runs
+at a time and serves every request at or below the offset it reached. A thread that blocks in
+``wait`` does the sync itself when nobody else is at it (measured against handing it to the flush
+thread in tests/bench/bench_append.py); requests with callbacks are served by the flush thread.
+
+Lock order: sync lock, then mutex. Callbacks run with neither held.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.errors import FlushTimeout, StoreFailed
+from mqstore.storage.seams import Seams, ServiceHandle
+
+log = logging.getLogger(__name__)
+
+
+class Watermarks(Protocol):
+    """Where the log's bounds are published for readers (the state page)."""
+
+    def set_min(self, offset: int) -> None: ...
+
+    def set_max(self, offset: int) -> None: ...
+
+    def set_flushed(self, offset: int) -> None: ...
+
+
+class FlushTarget(Protocol):
+    """What is flushed: the commit log's run of mapped files."""
+
+    @property
+    def flushed_where(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def flush(self, least_pages: int = 0) -> bool: ...
+
+
+class FlushRequest:
+    """Somebody's wish that the log be on disk up to ``offset``.
+
+    Any thread may look at it. Once ``done``, ``failed`` tells whether the disk has it.
+    """
+
+    __slots__ = ("_callbacks", "_service", "done", "error", "offset")
+
+    def __init__(self, service: FlushService, offset: int) -> None:
+        self._service = service
+        self._callbacks: list[Callable[[FlushRequest], None]] = []
+        self.offset = offset
+        self.done = False
+        self.error: StoreFailed | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
+
+    def result(self) -> None:
+        """Return when the disk has it; raises StoreFailed when it never will."""
+        if self.error is not None:
+            raise StoreFailed(str(self.error)) from self.error
+        if not self.done:
+            raise RuntimeError("flush request is not done; wait for it first")
+
+    def add_done_callback(self, callback: Callable[[FlushRequest], None]) -> None:
+        """Call back once the request is done, from the thread that synced, or at once.
+
+        Asks the flush thread for a sync. A callback must not block; what it raises is logged.
+        """
+        self._service.when_done(self, callback)
+
+    def complete(self, error: StoreFailed | None) -> None:
+        """Called by the service, once, with its mutex held."""
+        self.error = error
+        self.done = True
+
+    def call_back(self) -> None:
+        """Called by the service, once, with no lock held."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            _call(callback, self)
+
+    def add_callback(self, callback: Callable[[FlushRequest], None]) -> bool:
+        """Keep a callback for later; False when it is already too late to."""
+        if not self.done:
+            self._callbacks.append(callback)
+        return not self.done
+
+
+class FlushService:
+    """Flushes the log in the background, and on request.
+
+    ASYNC_FLUSH: every flushIntervalCommitLog when flushCommitLogLeastPages are dirty, whatever is
+    dirty every flushCommitLogThoroughInterval. SYNC_FLUSH: whatever is dirty each time. After a
+    failed sync every request fails with StoreFailed, now and later, and ``on_failure`` is called
+    once. All methods may be called from any thread.
+    """
+
+    name = "flush-commit-log"
+
+    def __init__(
+        self,
+        target: FlushTarget,
+        config: StoreConfig,
+        seams: Seams,
+        watermarks: Watermarks,
+        *,
+        last_store_timestamp: Callable[[], int] = lambda: 0,
+        on_flushed: Callable[[int], None] = lambda _: None,
+        on_failure: Callable[[StoreFailed], None] = lambda _: None,
+    ) -> None:
+        """``last_store_timestamp`` tells the newest record's STORETIMESTAMP (0: none);
+        ``on_flushed`` gets it after each sync that left nothing of that time dirty
+        (physicMsgTimestamp of the checkpoint)."""
+        self._target = target
+        self._config = config
+        self._seams = seams
+        self._watermarks = watermarks
+        self._last_store_timestamp = last_store_timestamp
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._least_pages = self._periodic_least_pages()
+        self._next_thorough = 0.0
+        self._sync_lock = threading.Lock()
+        self._mutex = threading.Lock()
+        self._signal = seams.scheduler.signal()
+        self._pending: list[FlushRequest] = []
+        self._failure: StoreFailed | None = None
+        self._handle: ServiceHandle | None = None
+        self._flushed = target.flushed_where
+
+    @property
+    def flushed_offset(self) -> int:
+        """Every byte of the log below this is on disk."""
+        return self._flushed
+
+    @property
+    def failure(self) -> StoreFailed | None:
+        """The failed sync after which nothing is acknowledged any more."""
+        return self._failure
+
+    def start(self) -> None:
+        """Flush in the background from now on."""
+        self._handle = self._seams.scheduler.start(self, self._on_crash)
+
+    def stop(self) -> None:
+        """End the background service, then make everything durable. Raises StoreFailed."""
+        if self._handle is not None:
+            self._handle.stop()
+            self._handle = None
+        self.flush_all()
+
+    def flush_all(self) -> None:
+        """Sync whatever is dirty, in the caller's thread. Raises StoreFailed."""
+        with self._sync_lock:
+            self._sync(0)
+        self._signal.notify()
+
+    def request(self, offset: int) -> FlushRequest:
+        """Ask that the log be on disk up to ``offset``: an end of a record that was appended.
+
+        Starts no sync by itself: ``wait`` for it, or add a callback. Already done when the disk
+        has it, already failed after a failed sync. ValueError beyond the log's end.
+        """
+        request = FlushRequest(self, offset)
+        if offset > self._target.max_offset:
+            raise ValueError(f"offset {offset} is beyond the log's end {self._target.max_offset}")
+        with self._mutex:
+            if self._failure is not None or offset <= self._flushed:
+                request.complete(self._failure)
+            else:
+                self._pending.append(request)
+        return request
+
+    def wait(self, request: FlushRequest, timeout_s: float | None = None) -> None:
+        """Block until the disk has it; default timeout is syncFlushTimeout.
+
+        Raises FlushTimeout, StoreFailed. The caller's own sync, once begun, is waited for.
+        """
+        timeout = self._config.sync_flush_timeout / 1000 if timeout_s is None else timeout_s
+        deadline = self._seams.clock.monotonic() + timeout
+        while not request.done:
+            if self._sync_lock.acquire(blocking=False):
+                self._lead()
+            else:
+                self._follow(request, deadline)
+        request.result()
+
+    def when_done(self, request: FlushRequest, callback: Callable[[FlushRequest], None]) -> None:
+        """As ``FlushRequest.add_done_callback``."""
+        with self._mutex:
+            waits = request.add_callback(callback)
+        if not waits:
+            _call(callback, request)
+        elif self._handle is not None:
+            self._handle.wake()
+
+    def step(self, now: float) -> float:
+        """One turn of the background service. Raises StoreFailed when a sync failed."""
+        least_pages = self._least_pages
+        if now >= self._next_thorough:
+            self._next_thorough = now + self._config.flush_commit_log_thorough_interval / 1000
+            least_pages = 0
+        if self._pending:
+            least_pages = 0
+        with self._sync_lock:
+            self._sync(least_pages)
+        self._signal.notify()
+        return now if self._pending else now + self._config.flush_interval_commit_log / 1000
+
+    def _periodic_least_pages(self) -> int:
+        if self._config.flush_disk_type is FlushDiskType.SYNC:
+            return 0
+        return self._config.flush_commit_log_least_pages
+
+    def _lead(self) -> None:
+        """Sync for everybody; called with the sync lock held, releases it."""
+        try:
+            self._sync(0)
+        except StoreFailed:
+            pass  # every request has it now, the caller's own included
+        finally:
+            self._sync_lock.release()
+            self._signal.notify()
+
+    def _follow(self, request: FlushRequest, deadline: float) -> None:
+        """Wait until the request is done, or the sync under way has ended without it."""
+        remaining = deadline - self._seams.clock.monotonic()
+        if remaining <= 0 or not self._signal.wait_for(
+            lambda: request.done or not self._sync_lock.locked(), remaining
+        ):
+            raise FlushTimeout(
+                f"log is not known to be on disk up to offset {request.offset} in time; "
+                "the record is stored and may be read"
+            )
+
+    def _sync(self, least_pages: int) -> None:
+        """Called with the sync lock held."""
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure)) from self._failure
+        # Taken first: the flush then reads a wrote position at or after that record's end.
+        newest = self._last_store_timestamp()
+        try:
+            self._target.flush(least_pages)
+        except Exception as error:
+            raise self._fail(error) from error
+        self._publish(self._target.flushed_where)
+        if least_pages == 0 and newest > 0:
+            self._on_flushed(newest)
+
+    def _publish(self, flushed: int) -> None:
+        if flushed > self._flushed:
+            self._watermarks.set_flushed(flushed)
+        with self._mutex:
+            self._flushed = flushed
+            served = [request for request in self._pending if request.offset <= flushed]
+            if served:
+                self._pending = [r for r in self._pending if r.offset > flushed]
+            for request in served:
+                request.complete(None)
+        for request in served:
+            request.call_back()
+
+    def _fail(self, cause: Exception) -> StoreFailed:
+        failure = cause if isinstance(cause, StoreFailed) else StoreFailed(f"sync failed: {cause}")
+        with self._mutex:
+            self._failure = failure
+            served, self._pending = self._pending, []
+            for request in served:
+                request.complete(failure)
+        for request in served:
+            request.call_back()
+        self._on_failure(failure)
+        return failure
+
+    def _on_crash(self, error: BaseException) -> None:
+        """The scheduler's report that ``step`` raised; a failed sync was reported already."""
+        if not isinstance(error, StoreFailed):
+            self._fail(StoreFailed(f"flush service ended: {error!r}"))
+
+
+def _call(callback: Callable[[FlushRequest], None], request: FlushRequest) -> None:
+    try:
+        callback(request)
+    except Exception:
+        log.exception("flush callback failed", extra={"offset": request.offset})

@@ -1,0 +1,64 @@
+"""Host addresses as records and message ids hold them."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import struct
+from typing import Final, NamedTuple
+
+from mqstore.storage.errors import MessageInvalid
+
+PACKED_V4_SIZE: Final = 8
+PACKED_V6_SIZE: Final = 20
+PORT_MAX: Final = 65535
+
+
+class Host(NamedTuple):
+    """An IP address (4 or 16 bytes) and a port. Immutable."""
+
+    address: bytes
+    port: int
+
+    @classmethod
+    def parse(cls, address: str, port: int) -> Host:
+        """From text such as ``127.0.0.1`` or ``::1``; MessageInvalid for anything else."""
+        try:
+            packed = ipaddress.ip_address(address).packed
+        except ValueError:
+            raise MessageInvalid(f"host {address!r} is no IP address: give numbers") from None
+        if not 0 <= port <= PORT_MAX:
+            raise MessageInvalid(f"port {port} is not between 0 and {PORT_MAX}")
+        return cls(packed, port)
+
+    @staticmethod
+    def unpack(data: bytes) -> Host:
+        """From the 8 or 20 bytes of ``packed``; ValueError for another length."""
+        return _unpack(data)
+
+    @property
+    def packed(self) -> bytes:
+        """The address and the port in 4 bytes, as on disk: 8 or 20 bytes."""
+        return self.address + self.port.to_bytes(4)
+
+    @property
+    def is_v6(self) -> bool:
+        return len(self.address) == 16
+
+    @property
+    def address_text(self) -> str:
+        """As Java prints it: IPv6 is eight hex groups without padding or ``::``."""
+        if self.is_v6:
+            return ":".join(f"{group:x}" for group in struct.unpack(">8H", self.address))
+        return ".".join(map(str, self.address))
+
+    def __str__(self) -> str:
+        return f"{self.address_text}|{self.port}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _unpack(data: bytes) -> Host:
+    """Remembered, since a store names the same few hosts in every record."""
+    if len(data) not in (PACKED_V4_SIZE, PACKED_V6_SIZE):
+        raise ValueError(f"a host has 8 or 20 bytes, not {len(data)}")
+    return Host(data[:-4], int.from_bytes(data[-4:]))

@@ -1,0 +1,40 @@
+"""Text as Java sees it: UTF-8 decoding with its replacement rules, and String.hashCode.
+
+Facts: OpenJDK 17's ``new String(bytes, UTF_8)`` and ``String.hashCode``, tried on random bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final
+
+from mqstore.storage import _kernel
+
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""Java replaces these bytes by one U+FFFD, Python each byte by one."""
+_REPLACEMENT: Final = "\ufffd".encode()
+_NATIVE_UTF16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+INT32_MIN: Final = -(2**31)
+
+
+def decode_utf8(data: bytes) -> str:
+    """Decode UTF-8 as Java does: never fails, malformed sequences become U+FFFD Java's way."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def string_hash(text: str) -> int:
+    """String.hashCode: signed 32 bits over UTF-16 units."""
+    return _kernel.utf16_hash(text.encode(_NATIVE_UTF16, "surrogatepass"))
+
+
+def index_hash(key: str) -> int:
+    """IndexFile's hash of a whole key such as ``topic#key``: 0..2**31-1.
+
+    The absolute value of String.hashCode; -2**31, which has none, becomes 0.
+    """
+    value = string_hash(key)
+    return 0 if value == INT32_MIN else abs(value)

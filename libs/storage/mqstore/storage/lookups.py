@@ -1,0 +1,542 @@
+"""Every way to find a message, once: for the writer's own process and for read-only readers.
+
+A look-up copies what it reads and then looks at the epoch again: when recovery changed bytes in
+between, it reads once more. Queue and index entries count only below the dispatched offset.
+Nothing here waits, and every loop is bounded by a limit that the caller gave or that stands here.
+
+Called from ``message_store``, ``store_reader`` and the services. Every method may be called from
+any thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, TypeVar
+
+from mqstore.storage import message_id, properties, record
+from mqstore.storage.errors import (
+    CursorError,
+    KeyUnknown,
+    OffsetOutOfRange,
+    QueueUnknown,
+    RecordBodyCorrupt,
+    RecordExpired,
+    StorageError,
+    StoreNotOpen,
+    TopicUnknown,
+)
+from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK, PRE_BLANK_SIZE
+from mqstore.storage.record import Record
+
+COUNT_MAX: Final = 1_000
+"""Most records in one answer."""
+BYTES_MAX_DEFAULT: Final = 8 << 20
+ENTRIES_PER_CALL_MAX: Final = 10_000
+"""Queue entries looked at for one answer; holes and expired ones count too."""
+CANDIDATES_PER_CALL_MAX: Final = 10_000
+"""Index candidates whose records are read for one answer."""
+TAIL_SCAN_MAX: Final = 1 << 20
+"""Bytes above the dispatched offset that a key query reads itself."""
+_TRIES: Final = 8
+TIME_MAX: Final = (1 << 63) - 1
+"""Milliseconds; the end of a time range without one, as RocketMQ's Long.MAX_VALUE."""
+_CURSOR = struct.Struct(">Bq")
+_CURSOR_VERSION: Final = 1
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+
+T = TypeVar("T")
+
+
+class Entry(Protocol):
+    """One ConsumeQueue entry."""
+
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tags_code(self) -> int: ...
+
+
+class LogView(Protocol):
+    """The commit log as far as it may be read."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    def select(self, offset: int, size: int) -> memoryview | None:
+        """Bytes of one segment below ``max_offset``; None when they are not all there."""
+
+
+class QueueView(Protocol):
+    """One topic-queue."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def min_index(self) -> int: ...
+    @property
+    def max_index(self) -> int: ...
+    def entry(self, index: int) -> Entry | None: ...
+
+
+class QueuesView(Protocol):
+    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+    def all(self) -> Iterable[QueueView]: ...
+
+
+class IndexView(Protocol):
+    def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
+    ) -> Iterator[int]:
+        """Physical offsets below ``below`` under the key's hash, newest first; hash collisions
+        and a second's vagueness at both ends included."""
+
+
+class Bounds(Protocol):
+    """What the state page says; ``StatePage`` and ``StatePageReader`` are such."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def dispatched_offset(self) -> int: ...
+    @property
+    def index_complete(self) -> bool: ...
+
+
+class PullStatus(StrEnum):
+    """How a queue range was answered; RocketMQ's GetMessageStatus names."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    """Entries were there, but no record among those looked at could be read; go on at next."""
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    """At the queue's end: wait for arrivals."""
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    """Beyond the queue's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that is there, and cannot be read; ``queue_offset`` where a queue named it."""
+
+    physical_offset: int
+    error: StorageError
+    queue_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """First queue offset that is there, and the next one to be written."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(slots=True)
+class Pull:
+    """Records of one queue, ascending; ``next_offset`` is where to go on."""
+
+    status: PullStatus
+    records: list[Record]
+    unreadable: list[Unreadable]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a key query looked at."""
+
+    from_ms: int
+    to_ms: int
+    candidates: int
+    """Index entries whose records were read."""
+    min_offset: int
+    """First physical offset of the log as it was."""
+    max_offset: int
+    """Everything below it was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """Records under a key, newest first.
+
+    ``complete`` says that no record is missing: there is no ``cursor`` to go on with, and the
+    index covered the whole log all along.
+    """
+
+    records: list[Record]
+    unreadable: list[Unreadable]
+    """Records under that key whose body is damaged."""
+    cursor: str | None
+    complete: bool
+    scanned: Scanned
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyQuery:
+    topic: str
+    key: str
+    from_ms: int
+    to_ms: int
+    uniq_key_only: bool = False
+
+    def accepts(self, found: Record) -> bool:
+        if found.topic != self.topic:
+            return False
+        if not self.from_ms <= found.store_timestamp_ms <= self.to_ms:
+            return False
+        if found.uniq_key == self.key:
+            return True
+        return not self.uniq_key_only and self.key in properties.index_keys(None, found.keys)
+
+
+class Lookups:
+    """The read paths over a log, its queues and its index."""
+
+    def __init__(self, log: LogView, queues: QueuesView, index: IndexView, bounds: Bounds) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._bounds = bounds
+
+    # one record ---------------------------------------------------------------------------
+
+    def by_physical_offset(self, offset: int) -> Record:
+        """The record that begins at a physical offset.
+
+        Raises RecordExpired, OffsetOutOfRange (beyond the end, or no record begins there),
+        RecordError by its defect.
+        """
+        return self._settled(lambda: self._read(offset))
+
+    def by_message_id(self, text: str) -> Record:
+        """The record of an offset message id (32 hexadecimal characters, or 56 for IPv6).
+
+        Raises MessageIdError, and as ``by_physical_offset``; OffsetOutOfRange also when the record
+        there was stored under another host than the id names.
+        """
+        _, offset = message_id.decode(text)
+        found = self.by_physical_offset(offset)
+        if found.offset_message_id != text.upper():
+            raise OffsetOutOfRange(f"no message {text} in this store: its host is another's")
+        return found
+
+    def by_unique_key(self, topic: str, key: str) -> Record:
+        """The newest record of a topic with that UNIQ_KEY.
+
+        Raises KeyUnknown, whose ``complete`` says whether the whole log could be looked at.
+        """
+        query = _KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
+        answer = self._settled(lambda: self._by_key(query, 1, None))
+        if answer.unreadable and not answer.records:
+            raise answer.unreadable[0].error
+        if not answer.records:
+            complete = answer.complete
+            raise KeyUnknown(f"no message of {topic} has the unique key {key}", complete=complete)
+        return answer.records[0]
+
+    # by key -------------------------------------------------------------------------------
+
+    def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        from_ms: int = 0,
+        to_ms: int | None = None,
+        limit: int = 64,
+        cursor: str | None = None,
+    ) -> KeyAnswer:
+        """Records of a topic with that UNIQ_KEY or among whose KEYS it is, newest first.
+
+        Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
+        earlier answer gave. Hash collisions are left out. Raises CursorError.
+        """
+        below = None if cursor is None else _decode_cursor(cursor)
+        query = _KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
+        count = max(1, min(limit, COUNT_MAX))
+        return self._settled(lambda: self._by_key(query, count, below))
+
+    def _by_key(self, query: _KeyQuery, limit: int, below: int | None) -> KeyAnswer:
+        complete = self._bounds.index_complete
+        # The end is taken before the dispatched offset: what lies between is the tail.
+        end = self._log.max_offset
+        dispatched = min(self._bounds.dispatched_offset, end)
+        tail, tail_is_whole = self._tail(dispatched, end)
+        minimum = self._log.min_offset
+        records: list[Record] = []
+        unreadable: list[Unreadable] = []
+        cursor: str | None = None
+        looked_at = 0
+        for offset in self._newest_first(query, tail, dispatched, below):
+            if len(records) == limit or looked_at == CANDIDATES_PER_CALL_MAX:
+                cursor = _encode_cursor(offset + 1)
+                break
+            looked_at += 1
+            self._judge(query, offset, records, unreadable)
+        whole = complete and tail_is_whole and cursor is None and self._bounds.index_complete
+        reached = end if tail_is_whole else dispatched
+        scanned = Scanned(query.from_ms, query.to_ms, looked_at, minimum, reached)
+        return KeyAnswer(records, unreadable, cursor, whole, scanned)
+
+    def _judge(
+        self, query: _KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
+    ) -> None:
+        """Read a candidate; it joins the answer when it is what was asked for."""
+        try:
+            if not query.accepts(self._read(offset, with_body=False)):
+                return
+            records.append(self._read(offset))
+        except RecordBodyCorrupt as error:
+            unreadable.append(Unreadable(offset, error))
+        except StorageError:
+            return  # expired meanwhile, or an entry from before a cut
+
+    def _newest_first(
+        self, query: _KeyQuery, tail: list[int], dispatched: int, below: int | None
+    ) -> Iterator[int]:
+        """Candidates, each once: the undispatched tail, then the index."""
+        bound = self._log.max_offset if below is None else below
+        yield from (offset for offset in reversed(tail) if offset < bound)
+        bound = min(bound, dispatched)
+        minimum = self._log.min_offset
+        begin, end = query.from_ms, query.to_ms
+        for offset in self._index.candidates(query.topic, query.key, begin, end, bound):
+            if minimum <= offset < bound:
+                bound = offset
+                yield offset
+
+    def _tail(self, start: int, end: int) -> tuple[list[int], bool]:
+        """Where the records stand that dispatch has not reached, and whether these are all."""
+        found: list[int] = []
+        if end - start > TAIL_SCAN_MAX:
+            return found, False
+        position = start
+        while position < end:
+            try:
+                size, magic = self._size_and_magic(position)
+            except StorageError:
+                return found, False
+            if size < BLANK_RECORD_SIZE:
+                return found, False
+            if magic != MAGIC_BLANK:
+                found.append(position)
+            position += size
+        return found, True
+
+    # by queue -----------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Names of topics that have a queue, sorted."""
+        return sorted({queue.topic for queue in self._queues.all()})
+
+    def queues(self, topic: str) -> list[QueueRange]:
+        """Every queue of a topic with its bounds, by queue id. Raises TopicUnknown."""
+        found = [self._range(queue) for queue in self._queues.all() if queue.topic == topic]
+        if not found:
+            raise TopicUnknown(f"no queue of topic {topic} in this store")
+        return sorted(found, key=lambda each: each.queue_id)
+
+    def queue_range(self, topic: str, queue_id: int) -> QueueRange:
+        """Raises QueueUnknown."""
+        return self._range(self._queue(topic, queue_id))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first record stored at or after a time; the queue's maximum when
+        there is none. Raises QueueUnknown."""
+        queue = self._queue(topic, queue_id)
+        return self._settled(lambda: self._first_at(queue, timestamp_ms))
+
+    def records(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int = 32,
+        max_bytes: int = BYTES_MAX_DEFAULT,
+    ) -> Pull:
+        """Records of a queue from ``offset`` (from its minimum when that is higher).
+
+        At most ``count`` records and, beyond the first, ``max_bytes`` of them. Holes and expired
+        entries are skipped; unreadable records are named. Raises QueueUnknown, OffsetOutOfRange
+        for a negative offset.
+        """
+        if offset < 0:
+            raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
+        queue = self._queue(topic, queue_id)
+        most = max(1, min(count, COUNT_MAX))
+        return self._settled(lambda: self._pull(queue, offset, most, max_bytes))
+
+    def _pull(self, queue: QueueView, offset: int, count: int, max_bytes: int) -> Pull:
+        bounds = self._range(queue)
+        low, high = bounds.min_offset, bounds.max_offset
+        if offset >= high:
+            at_end = offset == high
+            status = PullStatus.OFFSET_OVERFLOW_ONE if at_end else PullStatus.OFFSET_OVERFLOW_BADLY
+            return Pull(status, [], [], high, low, high)
+        pull = Pull(PullStatus.FOUND, [], [], max(offset, low), low, high)
+        size = 0
+        stop = min(high, pull.next_offset + ENTRIES_PER_CALL_MAX)
+        while pull.next_offset < stop and len(pull.records) + len(pull.unreadable) < count:
+            entry = queue.entry(pull.next_offset)
+            if entry is not None and _names_record(entry):
+                if self._is_coming(entry) or (size and size + entry.size > max_bytes):
+                    break
+                size += self._take(entry, pull)
+            pull.next_offset += 1
+        if not pull.records:
+            pull.status = self._why_empty(queue, pull)
+        return pull
+
+    def _take(self, entry: Entry, pull: Pull) -> int:
+        """Read an entry's record into the answer; its bytes."""
+        offset = entry.physical_offset
+        try:
+            pull.records.append(self._read(offset, entry.size))
+        except RecordExpired:
+            return 0
+        except StorageError as error:
+            pull.unreadable.append(Unreadable(offset, error, pull.next_offset))
+        return entry.size
+
+    def _why_empty(self, queue: QueueView, pull: Pull) -> PullStatus:
+        entry = queue.entry(pull.next_offset)
+        at_end = pull.next_offset == pull.max_offset or (
+            entry is not None and _names_record(entry) and self._is_coming(entry)
+        )
+        if at_end and not pull.unreadable:
+            return PullStatus.OFFSET_OVERFLOW_ONE
+        return PullStatus.NO_MATCHED_MESSAGE
+
+    def _is_coming(self, entry: Entry) -> bool:
+        """Its record is in the log and dispatch has not got there: not to be trusted yet."""
+        end = entry.physical_offset + entry.size
+        return self._bounds.dispatched_offset < end <= self._log.max_offset
+
+    def _first_at(self, queue: QueueView, timestamp_ms: int) -> int:
+        low, end = queue.min_index, queue.max_index
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            probe, stored_ms = self._next_stored(queue, middle, high)
+            if stored_ms is None or stored_ms >= timestamp_ms:
+                high = middle
+            else:
+                low = probe + 1
+        return self._next_stored(queue, low, end)[0]
+
+    def _next_stored(self, queue: QueueView, start: int, stop: int) -> tuple[int, int | None]:
+        """The first entry from ``start`` with a readable record, and its store timestamp;
+        ``stop`` when there is none."""
+        for index in range(start, min(stop, start + ENTRIES_PER_CALL_MAX)):
+            entry = queue.entry(index)
+            if entry is None or not _names_record(entry) or self._is_coming(entry):
+                continue
+            try:
+                found = self._read(entry.physical_offset, with_body=False)
+            except StorageError:
+                continue
+            return index, found.store_timestamp_ms
+        return stop, None
+
+    def _queue(self, topic: str, queue_id: int) -> QueueView:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            raise QueueUnknown(f"no queue {queue_id} of topic {topic} in this store")
+        return queue
+
+    def _range(self, queue: QueueView) -> QueueRange:
+        # The maximum first: a queue that grows or expires meanwhile never shows min above max.
+        high = queue.max_index
+        return QueueRange(queue.topic, queue.queue_id, min(queue.min_index, high), high)
+
+    # reading ------------------------------------------------------------------------------
+
+    def _settled(self, read: Callable[[], T]) -> T:
+        """What ``read`` answers or raises, once no recovery changed anything under it."""
+        for _ in range(_TRIES):
+            epoch = self._bounds.epoch
+            failure: StorageError | None = None
+            try:
+                answer = read()
+            except StorageError as error:
+                failure = error
+            if self._bounds.epoch != epoch:
+                continue
+            if failure is not None:
+                raise failure
+            return answer
+        raise StoreNotOpen("recovering", "the store is being recovered; try again")
+
+    def _read(
+        self, offset: int, expected_size: int | None = None, *, with_body: bool = True
+    ) -> Record:
+        size, magic = self._size_and_magic(offset)
+        if magic == MAGIC_BLANK:
+            raise OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
+        view = self._log.select(offset, size) if size >= BLANK_RECORD_SIZE else None
+        if view is None:
+            raise self._absent(offset, f"no record begins at offset {offset}")
+        found = record.decode(
+            view,
+            0,
+            len(view),
+            physical_offset=offset,
+            verify_body=with_body,
+            with_body=with_body,
+        )
+        if expected_size is not None and found.size != expected_size:
+            raise OffsetOutOfRange(
+                f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
+            )
+        return found
+
+    def _size_and_magic(self, offset: int) -> tuple[int, int]:
+        end = self._log.max_offset
+        if not 0 <= offset < end:
+            raise OffsetOutOfRange(f"offset {offset} is not below the log's end, {end}")
+        head = self._log.select(offset, BLANK_RECORD_SIZE)
+        if head is None:
+            raise self._absent(offset, f"no record begins at offset {offset}")
+        size, magic = _SIZE_AND_MAGIC.unpack_from(head)
+        return size, magic
+
+    def _absent(self, offset: int, why: str) -> StorageError:
+        """Looked at last: a segment may go while it is being read."""
+        if offset < self._log.min_offset:
+            return RecordExpired(f"offset {offset} is below the log's first, it has expired")
+        return OffsetOutOfRange(why)
+
+
+def _names_record(entry: Entry) -> bool:
+    is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
+    return entry.size > 0 and not is_pre_blank
+
+
+def _encode_cursor(below: int) -> str:
+    packed = _CURSOR.pack(_CURSOR_VERSION, below)
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+
+
+def _decode_cursor(text: str) -> int:
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        version, below = _CURSOR.unpack(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, struct.error, binascii.Error) as error:
+        raise CursorError(f"{text[:40]!r} is no cursor of a key query") from error
+    if version != _CURSOR_VERSION or below < 0:
+        raise CursorError(f"{text[:40]!r} is no cursor of a key query; ask again without it")
+    return int(below)

@@ -1,0 +1,246 @@
+"""One mapped file with its positions and its holders.
+
+Positions are relative to the file's first byte. ``wrote_position`` is moved by the one thread that
+appends, after the bytes are in place; everybody may read it. ``flushed_position`` is moved only by
+``flush``, only after a sync that succeeded. Holders delay removal (RocketMQ's ReferenceResource);
+memory is safe without them, as a slice keeps its mapping alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.errors import RecordExpired, StoreFailed
+from mqstore.storage.seams import FileSystem, MappedBytes
+
+RESERVE_CHUNK_SIZE: Final = 256 << 10
+"""Bytes by which files that are not reserved whole get their disk blocks."""
+
+
+class MappedFile:
+    """A file of fixed size, mapped whole. Any number of readers and flushers, one appender."""
+
+    def __init__(
+        self,
+        path: Path,
+        mapping: MappedBytes,
+        files: FileSystem,
+        *,
+        base_offset: int = 0,
+        reserved: int = 0,
+    ) -> None:
+        """``reserved``: bytes from the start that are known to have disk blocks."""
+        self.path = path
+        self.base_offset = base_offset
+        self.size = mapping.size
+        self.view = mapping.view
+        """Stays readable for everybody who still has this object, also after removal."""
+        self.wrote_position = 0
+        self.flushed_position = 0
+        self.populate_at = self.size
+        """Once ``wrote_position`` is past this, ``populate_ahead`` is worth a call."""
+        self._mapping = mapping
+        self._files = files
+        self._reserved = reserved
+        self._populated = 0
+        self._holders = 0
+        self._holders_lock = Lock()
+        self._removal_began: float | None = None
+        self._removed = False
+        self._closed = False
+        self._sync_lock = Lock()
+        self._sync_error: OSError | None = None
+
+    @classmethod
+    def create(
+        cls,
+        files: FileSystem,
+        path: Path,
+        size: int,
+        *,
+        staged: Path,
+        base_offset: int = 0,
+        reserve: int | None = None,
+    ) -> MappedFile:
+        """Make a zero-filled file, durable under its name when this returns.
+
+        It is made at ``staged`` (same file system; what lay there is removed) and renamed.
+        ``reserve`` bytes from its start get disk blocks, by default all. OSError when there is no
+        room, FileExistsError when ``path`` is there; nothing is left behind.
+        """
+        if files.stat(path) is not None:
+            raise FileExistsError(f"{path} is there already; remove it or use it")
+        if files.stat(staged) is not None:
+            files.unlink(staged)
+        files.create(staged, size, reserve=reserve)
+        files.rename(staged, path)
+        try:
+            files.sync_directory(path.parent)
+            mapping = files.map(path, writable=True)
+        except OSError:
+            files.unlink(path)
+            raise
+        reserved = size if reserve is None else reserve
+        return cls(path, mapping, files, base_offset=base_offset, reserved=reserved)
+
+    @classmethod
+    def open(
+        cls, files: FileSystem, path: Path, *, base_offset: int = 0, writable: bool = True
+    ) -> MappedFile:
+        """Map a file that is there, as wholly written; nothing is known to be durable."""
+        file = cls(path, files.map(path, writable=writable), files, base_offset=base_offset)
+        file.wrote_position = file.size
+        return file
+
+    def __repr__(self) -> str:
+        return f"MappedFile({str(self.path)!r}, wrote {self.wrote_position} of {self.size})"
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.size
+
+    @property
+    def is_full(self) -> bool:
+        return self.wrote_position == self.size
+
+    @property
+    def is_removed(self) -> bool:
+        return self._removed
+
+    @property
+    def is_available(self) -> bool:
+        """False from the first attempt to remove it: no new holders."""
+        return self._removal_began is None
+
+    # reading
+
+    def slice(self, position: int, length: int) -> memoryview | None:
+        """A read-only window on written bytes; None when they are not all written."""
+        if position < 0 or length < 0 or position + length > self.wrote_position:
+            return None
+        return self.view[position : position + length].toreadonly()
+
+    def acquire(self) -> bool:
+        """Delay removal until ``release``; False when removal has begun."""
+        with self._holders_lock:
+            if self._removal_began is not None:
+                return False
+            self._holders += 1
+            return True
+
+    def release(self) -> None:
+        with self._holders_lock:
+            if self._holders == 0:
+                raise ValueError(f"{self.path} released more often than acquired")
+            self._holders -= 1
+
+    @contextmanager
+    def hold(self) -> Iterator[MappedFile]:
+        """``acquire`` and ``release`` around a block; RecordExpired when removal has begun."""
+        if not self.acquire():
+            raise RecordExpired(f"{self.path.name} is being removed; its messages have expired")
+        try:
+            yield self
+        finally:
+            self.release()
+
+    # writing
+
+    def ensure_reserved(self, end: int) -> None:
+        """Give disk blocks to everything below ``end``: call before bytes are stored there.
+
+        A store into a hole of a full disk kills the process (SIGBUS); this raises OSError
+        (ENOSPC, EDQUOT) instead. Costs a comparison unless a new chunk is needed. Appender only.
+        """
+        if end > self._reserved:
+            self._reserve(end)
+
+    def _reserve(self, end: int) -> None:
+        if end > self.size:
+            raise ValueError(f"{self.path} has {self.size} bytes; {end} cannot be reserved")
+        chunked = -(-end // RESERVE_CHUNK_SIZE) * RESERVE_CHUNK_SIZE
+        goal = min(self.size, chunked)
+        self._files.reserve(self.path, self._reserved, goal - self._reserved)
+        self._reserved = goal
+
+    def populate_ahead(self, window: int) -> None:
+        """Fault in ``window`` bytes ahead of the write position, without the GIL."""
+        start = max(self._populated, self.wrote_position)
+        end = min(self.wrote_position + window, self._reserved)
+        if start < end:
+            self._mapping.populate(start, end - start)
+            self._populated = end
+        self.populate_at = self.size if end == self._reserved else end - window // 2
+
+    def set_end(self, position: int) -> None:
+        """Say where the written bytes end, as recovery found out; never moves ``flushed`` up."""
+        if not 0 <= position <= self.size:
+            raise ValueError(f"{self.path} has {self.size} bytes; {position} is not inside")
+        self.wrote_position = position
+        self.flushed_position = min(self.flushed_position, position)
+
+    def mark_flushed(self, position: int) -> None:
+        """Say that everything below ``position`` is known to be on disk."""
+        self.flushed_position = min(position, self.wrote_position)
+
+    def flush(self) -> int:
+        """Sync what was written before the call; returns the flushed position. Thread-safe.
+
+        StoreFailed when the disk refuses, then and at every later call, and nothing moves: after
+        a failed sync the kernel calls the pages clean, so that a second one would prove nothing.
+        """
+        wrote = self.wrote_position
+        with self._sync_lock:  # one at a time: an error is told to one caller of fdatasync only
+            if self._sync_error is not None:
+                raise self._failed(self._sync_error)
+            if wrote > self.flushed_position and not self._removed:
+                self._sync()
+                self.flushed_position = wrote
+            return self.flushed_position
+
+    def _sync(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path} is closed with unflushed bytes; flush before closing")
+        try:
+            self._mapping.sync()
+        except OSError as error:
+            self._sync_error = error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StoreFailed:
+        return StoreFailed(
+            f"sync of {self.path} failed ({error.strerror or error}); "
+            "nothing after its flushed position is known to be on disk: replace or repair the disk"
+        )
+
+    # removal
+
+    def destroy(self, now: float, force_after_s: float) -> bool:
+        """Unlink the file if nobody holds it, or once ``force_after_s`` passed since the first try.
+
+        ``now`` is monotonic seconds. False: try again later. The memory goes when the last user
+        lets go of this object and its slices. OSError when the file cannot be unlinked.
+        """
+        with self._holders_lock:
+            if self._removal_began is None:
+                self._removal_began = now
+            if self._holders > 0 and now - self._removal_began < force_after_s:
+                return False
+            if not self._removed:
+                self._unlink()
+        return True
+
+    def _unlink(self) -> None:
+        if self._files.stat(self.path) is not None:
+            self._files.unlink(self.path)
+        self._removed = True
+        self._mapping.unmap()
+
+    def close(self) -> None:
+        """Give the descriptor back; the file stays. Idempotent; flush before."""
+        self._closed = True
+        self._mapping.unmap()

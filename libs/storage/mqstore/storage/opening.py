@@ -1,0 +1,284 @@
+"""The first half of opening a store for writing: whose it is, how it is laid out, how it was left.
+
+Order: the lock before any other file; then ``format.json``; then the state page says
+``recovering``, and only then is anything looked at that recovery may change.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage import format_file, manifest, sizes, store_lock
+from mqstore.storage._kernel import Defect, check_record
+from mqstore.storage.atomic_file import remove_file, replace_file
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import DirectoryNotUsable, StoreUnsupported
+from mqstore.storage.format_file import FormatFile, Owner, Sizes
+from mqstore.storage.layout import MAGIC_V2, StoreFormat
+from mqstore.storage.manifest import Manifest
+from mqstore.storage.options import StoreOptions
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.recovery.view import (
+    Segments,
+    StoreView,
+    find_segments,
+    read_checkpoint,
+)
+from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.state_page import StatePage, StateSnapshot, read_state
+from mqstore.storage.store_lock import StoreLock
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_V2_MAGIC: Final = MAGIC_V2.to_bytes(4)
+_CHUNK: Final = 4 << 20
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A locked directory that is known to be ours to recover."""
+
+    paths: StorePaths
+    config: StoreConfig
+    format: FormatFile
+    lock: StoreLock
+    state: StatePage
+    view: StoreView
+    clean: Manifest | None
+    """The clean close of ours that the files still match."""
+    existed: bool
+
+
+def open_directory(root: Path, config: StoreConfig, seams: Seams, options: StoreOptions) -> Opened:
+    """Lock and identify a store; nothing of RocketMQ's files changes but ``lock``.
+
+    Raises StoreLocked, DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged.
+    """
+    paths = StorePaths(root, _log_directory(root, options.store_path_commit_log))
+    lock = store_lock.take(seams.files, paths, create=options.create)
+    try:
+        return _identify(paths, config, seams, options, lock)
+    except OSError as error:
+        lock.release()
+        raise DirectoryNotUsable(
+            f"{root} cannot be used as a store ({error}); check its permissions and its disk"
+        ) from error
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _identify(
+    paths: StorePaths, config: StoreConfig, seams: Seams, options: StoreOptions, lock: StoreLock
+) -> Opened:
+    files = seams.files
+    found = format_file.load(files, paths)
+    if found is not None:
+        format_file.refuse_another(found, options.store_id, options.shard)
+        if paths.commit_log_dir is None and found.store_path_commit_log is not None:
+            paths = StorePaths(paths.root, Path(found.store_path_commit_log))
+    existed = found is not None or _holds_a_store(files, paths)
+    if not existed and not options.create:
+        raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
+    known = found.sizes if found is not None else None
+    config = sizes.adopt(files, paths, config, known, keep_index_sizes=options.in_place)
+    if options.in_place:
+        sizes.refuse_other_index_sizes(files, paths, config)
+    left = read_state(files, paths.state)
+    trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
+    segments = find_segments(files, paths, config.mapped_file_size_commit_log)
+    content = _next_format(found, left, segments, paths, config, seams, options, lock)
+    view = _view(paths, config, content, segments, files)
+    if trusted and left is not None and found is not None:
+        view = _with_what_is_known(view, found, left)
+    clean = _clean_close(view, found) if trusted else None
+    state = _begin(paths, content, seams, trusted=trusted, options=options)
+    format_file.save(files, paths, content)
+    conf = format_file.broker_conf(content, config, paths)
+    replace_file(files, paths.broker_conf, conf.encode())
+    remove_file(files, paths.manifest)
+    return Opened(paths, config, content, lock, state, view, clean, existed)
+
+
+def _log_directory(root: Path, setting: str | None) -> Path | None:
+    if setting is None:
+        return None
+    if "," in setting:
+        raise StoreUnsupported(
+            f"storePathCommitLog names several directories ({setting}); mqstore keeps the log in "
+            "one: move the segments together and name that"
+        )
+    path = Path(setting)
+    return None if path == root / "commitlog" else path
+
+
+def _holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
+    return bool(files.list(paths.commit_log)) or any(
+        files.stat(path) is not None
+        for path in (paths.commit_log, paths.consume_queue, paths.checkpoint)
+    )
+
+
+def _view(
+    paths: StorePaths,
+    config: StoreConfig,
+    content: FormatFile,
+    segments: Segments,
+    files: FileSystem,
+) -> StoreView:
+    return StoreView(
+        files=files,
+        paths=paths,
+        config=config,
+        store_format=content.rocketmq_format,
+        segments=segments,
+        abort=files.stat(paths.abort) is not None,
+        checkpoint=read_checkpoint(files, paths.checkpoint),
+    )
+
+
+def _with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot) -> StoreView:
+    """Add what our own last run left, which holds as nobody else has opened the store since."""
+    if left.store_id != found.store_id:
+        return view
+    running = manifest.load(view.files, view.paths.running)
+    view = replace(view, watermark=left.flushed_offset)
+    if running is None or not _is_of(running, found):
+        return view
+    return replace(view, known_queues=running.entries, derived_offset=running.derived_offset)
+
+
+def _clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
+    clean = manifest.load(view.files, view.paths.manifest)
+    if clean is None or found is None or not _is_of(clean, found):
+        return None
+    return clean if manifest.still_matches(clean, view) else None
+
+
+def _is_of(left: Manifest, found: FormatFile) -> bool:
+    return left.store_id == found.store_id and left.lock_modified_ms == found.lock_modified_ms
+
+
+def _next_format(
+    found: FormatFile | None,
+    left: StateSnapshot | None,
+    segments: Segments,
+    paths: StorePaths,
+    config: StoreConfig,
+    seams: Seams,
+    options: StoreOptions,
+    lock: StoreLock,
+) -> FormatFile:
+    """format.json of this opening."""
+    if found is None:
+        found = FormatFile(
+            store_id=_store_id(left, options, seams),
+            shard=options.shard,
+            epoch=0,
+            rocketmq_format=_find_format(seams.files, paths, segments, options.format),
+            sizes=Sizes.of(config),
+        )
+    hosts = [host for host in found.store_hosts if host != options.store_host]
+    return found.model_copy(
+        update={
+            "epoch": found.epoch + 1,
+            "store_path_commit_log": str(paths.commit_log_dir) if paths.commit_log_dir else None,
+            "store_hosts": (options.store_host, *hosts),
+            "lock_modified_ms": lock.modified_ms,
+            "owner": Owner(pid=options.pid, host=socket.gethostname()),
+        }
+    )
+
+
+def _store_id(left: StateSnapshot | None, options: StoreOptions, seams: Seams) -> str:
+    """That of the state page where format.json was lost, else the wanted one, else a new one."""
+    if left is not None and int(left.store_id, 16):
+        return left.store_id
+    if options.store_id is not None:
+        return uuid.UUID(options.store_id).hex
+    return uuid.UUID(int=seams.random.getrandbits(128), version=4).hex
+
+
+def _find_format(
+    files: FileSystem, paths: StorePaths, segments: Segments, wanted: StoreFormat | None
+) -> StoreFormat:
+    """5.x where ``abort.bak``, ``rocksdbstore/``, ``compaction/`` or a V2 record is; else 4.9."""
+    traces = (paths.abort_backup, paths.root / "rocksdbstore", paths.root / "compaction")
+    if any(files.stat(path) is not None for path in traces) or _has_v2_record(files, segments):
+        return StoreFormat.V5_X
+    if wanted is not None and not segments.usable:
+        return wanted
+    return StoreFormat.V4_9
+
+
+def _has_v2_record(files: FileSystem, segments: Segments) -> bool:
+    for segment in segments.usable:
+        if segment.length == 0:
+            continue
+        mapped = files.map(segment.path, writable=False)
+        try:
+            if _finds_v2(mapped.view, segment.base):
+                return True
+        finally:
+            mapped.unmap()
+    return False
+
+
+def _finds_v2(view: memoryview, base: int) -> bool:
+    for start in range(0, len(view), _CHUNK):
+        chunk = bytes(view[start : start + _CHUNK + len(_V2_MAGIC)])
+        at = chunk.find(_V2_MAGIC)
+        while at >= 0:
+            position = start + at - 4
+            if position >= 0:
+                defect, _ = check_record(view, position, len(view), base + position, True)
+                if defect == Defect.NONE:
+                    return True
+            at = chunk.find(_V2_MAGIC, at + 1)
+    return False
+
+
+def _begin(
+    paths: StorePaths, content: FormatFile, seams: Seams, *, trusted: bool, options: StoreOptions
+) -> StatePage:
+    """Tell readers that the store is recovering; forget a watermark that proves nothing."""
+    files = seams.files
+    for directory in (paths.ours, paths.quarantine, paths.staging, paths.queue_staging):
+        files.make_directories(directory)
+    _clear_staging(files, paths)
+    boot_id = options.boot_id or _read_boot_id(seams)
+    state = StatePage.create(files, paths.state, content.store_id, boot_id)
+    if not trusted:
+        state.set_flushed(0)
+        state.sync()
+    return state
+
+
+def _clear_staging(files: FileSystem, paths: StorePaths) -> None:
+    for directory in {paths.staging, paths.queue_staging}:
+        for name in files.list(directory):
+            files.unlink(directory / name)
+
+
+def _read_boot_id(seams: Seams) -> str:
+    try:
+        return str(uuid.UUID(seams.files.read(_BOOT_ID).decode().strip()))
+    except (OSError, ValueError):
+        return str(uuid.UUID(int=seams.random.getrandbits(128), version=4))
+
+
+def write_abort(files: FileSystem, paths: StorePaths, store_format: StoreFormat, pid: int) -> None:
+    """``abort``, as each version of RocketMQ makes it: there until a clean close."""
+    if store_format is StoreFormat.V5_X:
+        files.write(paths.abort, str(pid).encode())
+        if files.stat(paths.abort_backup) is None:
+            files.write(paths.abort_backup, b"")
+    elif files.stat(paths.abort) is None:
+        files.write(paths.abort, b"")
+    files.sync_directory(paths.root)

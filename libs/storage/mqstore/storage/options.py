@@ -1,0 +1,56 @@
+"""How a store is opened: what is no setting of RocketMQ's MessageStoreConfig."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mqstore.storage.layout import StoreFormat
+
+
+class Durability(StrEnum):
+    """What an acknowledgement promises."""
+
+    SYNC = "sync"
+    """On disk before the reply (group commit)."""
+    ASYNC = "async"
+    """In the page cache: survives the process, not the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far recovery is: bytes of log looked at, of how many."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How a directory is opened."""
+
+    store_host: str = "127.0.0.1:10911"
+    """``address:port`` written into every record as STOREHOST; stable and unique per shard."""
+    shard: str = "0"
+    store_id: str | None = None
+    """Refuse the directory unless it is this store's (StoreOfAnother)."""
+    store_path_commit_log: str | None = None
+    """storePathCommitLog: another directory for the log; several are refused."""
+    format: StoreFormat | None = None
+    """Format of a store that is made new; an existing one keeps its own."""
+    create: bool = True
+    """Make the store when the directory is empty or missing; else DirectoryNotUsable."""
+    in_place: bool = True
+    """False: on a copy-on-write overlay; nothing is written and no lock is needed."""
+    services: bool = True
+    """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
+    on_progress: Callable[[Progress], None] | None = None
+    on_failure: Callable[[BaseException], None] | None = None
+    """Called once, from any thread, when the store fails (StoreFailed): end the process."""
+    boot_id: str | None = None
+    """The machine start, a UUID; by default the kernel's."""
+    pid: int = field(default_factory=os.getpid)
+    """Written into ``abort`` as 5.x does, and into format.json."""

@@ -1,0 +1,163 @@
+"""Carrying out a recovery plan: first into quarantine, then onto the files, then to the disk.
+
+Each action may be interrupted and done again: the next plan finds what is left to do, and what was
+quarantined before is found there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.quarantine import Quarantine
+from mqstore.storage.recovery.report import (
+    CutTail,
+    ExtendSegment,
+    RecoveryPlan,
+    RemoveSegment,
+    RewriteRange,
+    SetQueuesAside,
+    TruncateQueues,
+)
+from mqstore.storage.recovery.view import find_segments
+from mqstore.storage.seams import FileSystem, MappedBytes
+
+if TYPE_CHECKING:
+    from mqstore.storage.consume_queues import ConsumeQueues
+
+_CHUNK: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Applier:
+    """Carries out plans on one store. Only for the process that holds its lock."""
+
+    files: FileSystem
+    paths: StorePaths
+    config: StoreConfig
+    quarantine: Quarantine
+    durable: bool = True
+    """False on an overlay: there is no disk that the rewritten bytes could reach."""
+
+    def apply_to_log(self, plan: RecoveryPlan) -> list[str]:
+        """Everything that concerns the log's own files; names of quarantine entries.
+
+        At return all bytes of the log from ``plan.start`` on are on disk. OSError when the disk
+        refuses: the store must then not open.
+        """
+        if plan.read_only is not None:
+            return []
+        kept = [name for action in plan.actions for name in self._log_action(action)]
+        self._sync_directories(plan)
+        return kept
+
+    def apply_to_queues(self, plan: RecoveryPlan, queues: ConsumeQueues) -> list[str]:
+        """Drop the queue entries that the plan does not trust; names of quarantine entries."""
+        if plan.read_only is not None:
+            return []
+        kept: list[str] = []
+        for action in plan.actions:
+            if isinstance(action, TruncateQueues):
+                kept += self._truncate_queues(action.offset, plan.max_offset, queues)
+            elif isinstance(action, SetQueuesAside):
+                kept += self._set_queues_aside(action.reason, queues)
+        return kept
+
+    def _log_action(self, action: object) -> Iterator[str]:
+        match action:
+            case ExtendSegment():
+                path = self.paths.commit_log / action.name
+                reason = f"{action.length} bytes where {action.size} are due"
+                yield self.quarantine.keep_file(path, reason).name
+                self.files.extend(path, action.size)
+            case CutTail():
+                path = self.paths.commit_log / action.segment
+                yield self._keep(path, action.position, action.length, action.reason)
+                self._zero(path, action.position, action.length)
+            case RemoveSegment():
+                path = self.paths.commit_log / action.name
+                if action.length:
+                    yield self._keep(path, 0, action.length, action.reason)
+                self.files.unlink(path)
+                self.files.sync_directory(path.parent)
+            case RewriteRange():
+                self._rewrite(action.offset, action.offset + action.length)
+            case _:
+                return
+
+    def _keep(self, path: Path, position: int, length: int, reason: str) -> str:
+        log.warning(
+            "cutting %d bytes of %s from byte %d on: %s", length, path.name, position, reason
+        )
+        return self.quarantine.keep_range(path, position, length, reason).name
+
+    def _zero(self, path: Path, position: int, length: int) -> None:
+        with self._writable(path) as mapped:
+            for start, stop in _chunks(position, position + length):
+                if mapped.view[start:stop] != _ZEROS[: stop - start]:
+                    mapped.view[start:stop] = _ZEROS[: stop - start]
+            mapped.sync()
+
+    def _rewrite(self, start: int, end: int) -> None:
+        """Make pages dirty that a failed sync may have left clean in memory and not on disk."""
+        if not self.durable:
+            return
+        for segment in find_segments(
+            self.files, self.paths, self.config.mapped_file_size_commit_log
+        ).usable:
+            low, high = max(start, segment.base), min(end, segment.end)
+            if low < high:
+                # A page that was lost is a hole: a store into it on a full disk kills the process.
+                self.files.reserve(segment.path, low - segment.base, high - low)
+                self._store_again(segment.path, low - segment.base, high - segment.base)
+
+    def _store_again(self, path: Path, low: int, high: int) -> None:
+        with self._writable(path) as mapped:
+            for first, last in _chunks(low, high):
+                mapped.view[first:last] = bytes(mapped.view[first:last])
+            mapped.sync()
+
+    def _sync_directories(self, plan: RecoveryPlan) -> None:
+        if self.durable and self.files.stat(self.paths.commit_log) is not None and plan.actions:
+            self.files.sync_directory(self.paths.commit_log)
+            self.files.sync_directory(self.paths.commit_log.parent)
+
+    @contextmanager
+    def _writable(self, path: Path) -> Iterator[MappedBytes]:
+        mapped = self.files.map(path, writable=True)
+        try:
+            yield mapped
+        finally:
+            mapped.unmap()
+
+    def _truncate_queues(self, offset: int, end: int, queues: ConsumeQueues) -> list[str]:
+        kept: list[str] = []
+        for queue in queues.all():
+            for gone in queue.tail_after(end):
+                reason = f"entries of records at or above {end}, the log's end"
+                kept.append(
+                    self.quarantine.keep_range(gone.path, gone.offset, gone.length, reason).name
+                )
+            queue.truncate_after(min(offset, end))
+        return kept
+
+    def _set_queues_aside(self, reason: str, queues: ConsumeQueues) -> list[str]:
+        kept: list[str] = []
+        for queue in queues.all():
+            kept += [self.quarantine.keep_file(f.path, reason).name for f in queue.files.files]
+            queues.destroy(queue.topic, queue.queue_id)
+        return kept
+
+
+def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    for position in range(start, end, _CHUNK):
+        yield position, min(position + _CHUNK, end)

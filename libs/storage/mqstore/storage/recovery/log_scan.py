@@ -1,0 +1,308 @@
+"""Reading the log from a place on, to find where it ends.
+
+Whole records follow one another; what is not whole ends the log only when nothing whole and newer
+follows (docs/formats.md, "What we do better"). Newer means that the record's queue offset is the
+next of its queue or later: bytes left over from an earlier cut repeat queue offsets that their
+queue already has.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage.layout import (
+    BLANK_RECORD_SIZE,
+    MAGIC_V2,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    SysFlag,
+)
+from mqstore.storage.record import defect_error
+from mqstore.storage.recovery.report import LISTED_MAX, DamagedRange
+from mqstore.storage.recovery.view import QueueFiles, Segment, StoreView
+
+_BATCH: Final = 4_096
+"""Records checked in one call of the kernel."""
+_CHUNK: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK)
+_HEAD: Final = struct.Struct(">iIiiiqqi")
+_HOSTS_POSITION: Final = 48
+_QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+
+
+class QueuePlace(NamedTuple):
+    """Which entry of which queue a record is; None for a record outside the queues."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class ScanResult:
+    """Where the log ends and what lies in it."""
+
+    end: int
+    """Physical offset of the log's end."""
+    records: int = 0
+    scanned_bytes: int = 0
+    last_store_timestamp_ms: int = 0
+    repeated: int = 0
+    damaged: list[DamagedRange] = field(default_factory=list)
+    damaged_count: int = 0
+    end_reason: str = "nothing follows"
+
+
+class _Newer(NamedTuple):
+    """What stands behind a place that is not whole."""
+
+    resume: int
+    """The first whole record behind it."""
+    proof: int
+    """A whole and newer record, at or behind ``resume``."""
+
+
+class LogScan:
+    """One pass over a store's log. Not for sharing between threads."""
+
+    def __init__(self, view: StoreView, progress: Callable[[int, int], None] | None) -> None:
+        self._view = view
+        self._progress = progress
+        self._next: dict[tuple[bytes, int], int] = {}
+        self._queues: dict[tuple[bytes, int], QueueFiles] = {}
+        self._proof = -1
+        self._result = ScanResult(end=0)
+
+    def run(self, start: int) -> ScanResult:
+        """Read from physical offset ``start``, where a record or the log's end must be."""
+        segments = [s for s in self._view.segments.usable if s.end > start]
+        self._result.end = start
+        total = sum(s.length for s in segments)
+        for number, segment in enumerate(segments):
+            done = sum(s.length for s in segments[:number])
+            self._report(done, total)
+            if not self._segment(
+                segment, max(start, segment.base), last=number == len(segments) - 1
+            ):
+                break
+        self._report(total, total)
+        for queue in self._queues.values():
+            queue.close()
+        return self._result
+
+    def _report(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(done, total)
+
+    def _segment(self, segment: Segment, start: int, *, last: bool) -> bool:
+        """Read one segment from physical offset ``start``; whether the log goes on behind it."""
+        result = self._result
+        with self._view.mapped(segment) as view:
+            position, result.end = start - segment.base, start
+            while True:
+                position, defect, size = self._run(segment, view, position)
+                result.end = segment.base + position
+                if defect == Defect.BLANK or len(view) - position < BLANK_RECORD_SIZE:
+                    result.end_reason = "a blank record and no segment behind it"
+                    return not last
+                resume = self._step_over(segment, view, position, defect, size)
+                if resume is None:
+                    return False
+                if resume >= segment.end:
+                    return True
+                position = resume - segment.base
+
+    def _run(self, segment: Segment, view: memoryview, position: int) -> tuple[int, Defect, int]:
+        """Walk whole, newer records; (position, defect, size) of the first that is not."""
+        while True:
+            starts = array("q")
+            defect, end, records, timestamp = check_run(
+                view,
+                position,
+                len(view),
+                segment.base,
+                verify_body=True,
+                max_records=_BATCH,
+                starts=starts,
+            )
+            for count, start in enumerate(starts):
+                if not self._is_newer(view, start, segment.base + start):
+                    self._count(count, start - position, timestamp)
+                    return start, Defect.NONE, check_record(view, start, len(view), -1, False)[1]
+            self._count(records, end - position, timestamp)
+            position = end
+            if defect != Defect.NONE or records < _BATCH:
+                size = check_record(view, position, len(view), segment.base + position, True)[1]
+                return position, defect, size
+
+    def _count(self, records: int, length: int, timestamp: int) -> None:
+        self._result.records += records
+        self._result.scanned_bytes += length
+        if records and timestamp:
+            self._result.last_store_timestamp_ms = timestamp
+
+    def _is_newer(self, view: memoryview, position: int, offset: int) -> bool:
+        """Take note of a whole record; False when its queue already has its queue offset."""
+        place = queue_place(view, position)
+        if place is None:
+            return True
+        key = place.topic, place.queue_id
+        expected = self._next.get(key)
+        if expected is None:
+            expected = self._expected(place, offset)
+        if place.queue_offset < expected:
+            return False
+        self._next[key] = place.queue_offset + 1
+        return True
+
+    def _expected(self, place: QueuePlace, offset: int) -> int:
+        """For a queue's first record of this scan: what the queue's own files say."""
+        entry = self._queue(place).entry(place.queue_offset)
+        taken = entry is not None and entry[0] < offset and self._stands_at(entry[0], place)
+        return place.queue_offset + 1 if taken else place.queue_offset
+
+    def _stands_at(self, offset: int, place: QueuePlace) -> bool:
+        """Whether an earlier whole record is that entry of the queue."""
+        for segment in self._view.segments.usable:
+            if segment.base <= offset < segment.end:
+                with self._view.mapped(segment) as view:
+                    position = offset - segment.base
+                    defect, _ = check_record(view, position, len(view), offset, True)
+                    return defect == Defect.NONE and queue_place(view, position) == place
+        return False
+
+    def _queue(self, place: QueuePlace) -> QueueFiles:
+        key = place.topic, place.queue_id
+        queue = self._queues.get(key)
+        if queue is None:
+            topic = place.topic.decode("utf-8", "replace")
+            queue = self._queues[key] = self._view.queue(topic, place.queue_id)
+        return queue
+
+    def _step_over(
+        self, segment: Segment, view: memoryview, position: int, defect: Defect, size: int
+    ) -> int | None:
+        """The next whole record behind what is not whole, or None where the log ends here."""
+        offset = segment.base + position
+        newer = self._newer_behind(segment, view, position, size)
+        if newer is None:
+            self._result.end_reason = _why(defect, offset)
+            return None
+        behind = min(newer.resume, segment.end)
+        if defect == Defect.NONE:
+            self._result.repeated += 1
+            self._count(1, size, 0)
+            return offset + size
+        # Where only the body is wrong, the record behind it is looked at for itself.
+        resume = min(behind, offset + size) if size else behind
+        self._note_damage(offset, resume - offset, defect)
+        return resume
+
+    def _note_damage(self, offset: int, length: int, defect: Defect) -> None:
+        result = self._result
+        result.damaged_count += 1
+        result.scanned_bytes += length
+        if len(result.damaged) < LISTED_MAX:
+            result.damaged.append(
+                DamagedRange(offset=offset, length=length, defect=_why(defect, offset))
+            )
+
+    def _newer_behind(
+        self, segment: Segment, view: memoryview, position: int, size: int
+    ) -> _Newer | None:
+        """Look behind a place for whole and newer records: first where its own size and the queue
+        entries say, then everywhere (a body may hold a forged record)."""
+        offset = segment.base + position
+        if size and self._proof >= offset + size:
+            return _Newer(offset + size, self._proof)
+        for start in self._likely_starts(offset, size):
+            if (newer := self._sweep(start)) is not None:
+                self._proof = newer.proof
+                return newer
+        return None
+
+    def _likely_starts(self, offset: int, size: int) -> Iterator[int]:
+        if size:
+            yield offset + size
+        named = [queue.first_beyond(offset) for queue in self._queues.values()]
+        known = [place for place in named if place is not None]
+        if known:
+            yield min(known)
+        yield offset + 1
+
+    def _sweep(self, start: int) -> _Newer | None:
+        resume = -1
+        for offset, place in self._whole_records(start):
+            resume = offset if resume < 0 else resume
+            if place is not None and self._would_be_newer(place, offset):
+                return _Newer(resume, offset)
+        return None
+
+    def _would_be_newer(self, place: QueuePlace, offset: int) -> bool:
+        expected = self._next.get((place.topic, place.queue_id))
+        if expected is None:
+            expected = self._expected(place, offset)
+        return place.queue_offset >= expected
+
+    def _whole_records(self, start: int) -> Iterator[tuple[int, QueuePlace | None]]:
+        """Every whole record from ``start`` on that says itself where it stands."""
+        for segment in self._view.segments.usable:
+            if segment.end <= start:
+                continue
+            with self._view.mapped(segment) as view:
+                position = max(0, start - segment.base)
+                while (position := find_whole(view, position, segment.base)) >= 0:
+                    yield segment.base + position, queue_place(view, position)
+                    size = check_record(view, position, len(view), -1, False)[1]
+                    position += max(size, 1)
+
+
+def find_whole(view: memoryview, position: int, base: int) -> int:
+    """As the kernel's ``find_record``, but quick over long stretches of zeros."""
+    end = len(view)
+    while position < end:
+        stop = min(position + _CHUNK, end)
+        if view[position:stop] != _ZEROS[: stop - position]:
+            return find_record(view, max(position, 0), end, base, True)
+        position = stop
+    return -1
+
+
+def last_nonzero(view: memoryview, start: int) -> int:
+    """The position behind the last byte that is not zero, or ``start`` when all are."""
+    end = len(view)
+    while end > start:
+        begin = max(start, end - _CHUNK)
+        if view[begin:end] != _ZEROS[: end - begin]:
+            return begin + len(bytes(view[begin:end]).rstrip(b"\0"))
+        end = begin
+    return start
+
+
+def queue_place(view: memoryview, position: int) -> QueuePlace | None:
+    """The queue entry that a whole record is; None for prepared and rolled back ones."""
+    _, magic, _, queue_id, _, queue_offset, _, sys_flag = _HEAD.unpack_from(view, position)
+    if sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
+        return None
+    at = position + _HOSTS_POSITION
+    at += 20 if sys_flag & SysFlag.BORN_HOST_V6 else 8
+    at += 8
+    at += 20 if sys_flag & SysFlag.STORE_HOST_V6 else 8
+    at += 12
+    body_length: int = struct.unpack_from(">i", view, at)[0]
+    at += 4 + max(0, body_length)
+    width = 2 if magic == MAGIC_V2 else 1
+    topic_length = int.from_bytes(view[at : at + width], "big")
+    at += width
+    return QueuePlace(bytes(view[at : at + topic_length]), queue_id, queue_offset)
+
+
+def _why(defect: Defect, offset: int) -> str:
+    if defect == Defect.NONE:
+        return f"left over from an earlier cut at offset {offset}: its queue offset is taken"
+    return str(defect_error(defect, offset))

@@ -1,0 +1,182 @@
+"""What recovery would do to a store: reads everything, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from mqstore.storage.checkpoint import CLOCK_TOLERANCE_MS
+from mqstore.storage.manifest import Manifest
+from mqstore.storage.recovery.log_scan import LogScan, ScanResult, last_nonzero
+from mqstore.storage.recovery.report import (
+    LISTED_MAX,
+    Action,
+    CutTail,
+    ExtendSegment,
+    RecoveryPlan,
+    RemoveSegment,
+    RewriteRange,
+    SetQueuesAside,
+    StartReason,
+    TruncateQueues,
+)
+from mqstore.storage.recovery.view import Segment, StoreView
+
+_CLEAN_SEGMENTS = 3
+"""A broker's clean start checks this many segments at most (4.9; 5.x usually one)."""
+
+
+def plan(view: StoreView, progress: Callable[[int, int], None] | None = None) -> RecoveryPlan:
+    """Find the log's end and what has to be done. ``progress`` gets (bytes done, of total)."""
+    start, reason = _start(view)
+    scan = LogScan(view, progress).run(start)
+    read_only = _read_only(view)
+    dispatch_from, dispatch_reason = _dispatch_from(view, scan.end)
+    actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from))
+    return RecoveryPlan(
+        path=_path(view),
+        start=start,
+        start_reason=reason,
+        watermark=start,
+        min_offset=view.min_offset,
+        max_offset=scan.end,
+        records=scan.records,
+        scanned_bytes=scan.scanned_bytes,
+        last_store_timestamp_ms=scan.last_store_timestamp_ms,
+        repeated_queue_offsets=scan.repeated,
+        damaged=tuple(scan.damaged),
+        damaged_count=scan.damaged_count,
+        strays=view.segments.strays[:LISTED_MAX],
+        dispatch_from=dispatch_from,
+        dispatch_reason=dispatch_reason,
+        actions=actions,
+        read_only=read_only,
+    )
+
+
+def clean_plan(view: StoreView, manifest: Manifest) -> RecoveryPlan:
+    """The plan of a store whose clean close still holds: there is nothing to do."""
+    assert manifest.log is not None
+    end = manifest.log.max_offset
+    return RecoveryPlan(
+        path="normal",
+        start=end,
+        start_reason=StartReason.CLEAN_CLOSE,
+        watermark=end,
+        min_offset=view.min_offset,
+        max_offset=end,
+        records=0,
+        scanned_bytes=0,
+        last_store_timestamp_ms=manifest.log.last_store_timestamp_ms,
+        repeated_queue_offsets=0,
+        strays=view.segments.strays[:LISTED_MAX],
+        dispatch_from=end,
+        dispatch_reason=StartReason.CLEAN_CLOSE.value,
+    )
+
+
+def _path(view: StoreView) -> Literal["normal", "abnormal"]:
+    return "abnormal" if view.abort else "normal"
+
+
+def _start(view: StoreView) -> tuple[int, StartReason]:
+    segments = view.segments.usable
+    if not segments:
+        return 0, StartReason.NEW_STORE
+    if (
+        view.watermark is not None
+        and view.watermark > view.min_offset
+        and _is_plausible(view, view.watermark)
+    ):
+        return view.watermark, StartReason.WATERMARK
+    if not view.abort:
+        return segments[-_CLEAN_SEGMENTS:][0].base, StartReason.LAST_THREE
+    covered = min(view.checkpoint.physic_ms, view.checkpoint.logics_ms) - CLOCK_TOLERANCE_MS
+    for segment in reversed(segments):
+        first = view.first_store_timestamp(segment)
+        if first is not None and first <= covered:
+            return segment.base, StartReason.CHECKPOINT
+    return segments[0].base, StartReason.FIRST_SEGMENT
+
+
+def _is_plausible(view: StoreView, watermark: int) -> bool:
+    """Whether the log reaches up to a watermark: a copied store may lack what it promises."""
+    for segment in view.segments.usable:
+        if segment.base < watermark <= segment.end:
+            with view.mapped(segment) as data:
+                end = watermark - segment.base
+                return any(data[max(0, end - 8) : end])
+    return False
+
+
+def _read_only(view: StoreView) -> str | None:
+    if not view.segments.misfits:
+        return None
+    worst = view.segments.misfits[0]
+    size = view.config.mapped_file_size_commit_log
+    return (
+        f"segment {worst.path.name} has {worst.length} bytes where {size} are due, and it is not "
+        "the last: restore it from a copy, or set it aside by hand to open without it"
+    )
+
+
+def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
+    """Where the queues are known to be complete up to, and why."""
+    known = view.known_queues
+    if known is None:
+        return view.min_offset, "nothing trustworthy says what the queues hold"
+    if not view.min_offset <= view.derived_offset <= end:
+        return view.min_offset, "the log does not reach what the queues are said to hold"
+    for (topic, queue_id), count in known.items():
+        queue = view.queue(topic, queue_id)
+        complete = queue.holds(count)
+        queue.close()
+        if not complete:
+            return view.min_offset, f"queue {queue_id} of {topic} lacks entries"
+    return view.derived_offset, "the queues were durable up to here"
+
+
+def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) -> Iterator[Action]:
+    size = view.config.mapped_file_size_commit_log
+    segments = view.segments.usable
+    if not segments:
+        if any(True for _ in view.queue_names()):
+            yield SetQueuesAside(reason="the log is empty; the queues name records that are gone")
+        return
+    if segments[-1].length < size:
+        last = segments[-1]
+        yield ExtendSegment(name=last.path.name, length=last.length, size=size)
+    yield from _cuts(view, scan)
+    if scan.end > start:
+        yield RewriteRange(offset=start, length=scan.end - start)
+    if dispatch_from > view.min_offset:
+        yield TruncateQueues(offset=min(dispatch_from, scan.end))
+    else:
+        yield TruncateQueues(offset=scan.end)
+
+
+def _cuts(view: StoreView, scan: ScanResult) -> Iterator[Action]:
+    """Last segment first: a crash in between leaves no hole."""
+    for segment in reversed(view.segments.usable):
+        if segment.base > scan.end:
+            length = _used(view, segment, 0)
+            reason = scan.end_reason if length else "made ahead of need"
+            yield RemoveSegment(
+                name=segment.path.name, offset=segment.base, length=length, reason=reason
+            )
+        elif scan.end <= segment.end:
+            position = scan.end - segment.base
+            used = _used(view, segment, position)
+            if used > position:
+                yield CutTail(
+                    segment=segment.path.name,
+                    position=position,
+                    offset=scan.end,
+                    length=used - position,
+                    reason=scan.end_reason,
+                )
+
+
+def _used(view: StoreView, segment: Segment, start: int) -> int:
+    with view.mapped(segment) as data:
+        return last_nonzero(data, start)

@@ -1,0 +1,152 @@
+"""What recovery is going to do and what it did: values that print as JSON."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAGIC: Final = "mqstore-recovery"
+VERSION: Final = 1
+LISTED_MAX: Final = 1_000
+"""Damaged ranges and stray files listed one by one; beyond it they are only counted."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class StartReason(StrEnum):
+    """Why the log is read from where it is."""
+
+    NEW_STORE = "new store"
+    CLEAN_CLOSE = "clean close of ours, unchanged since"
+    WATERMARK = "durable watermark of ours"
+    CHECKPOINT = "not closed cleanly: last segment that the checkpoint covers"
+    FIRST_SEGMENT = "not closed cleanly: no segment that the checkpoint covers"
+    LAST_THREE = "closed cleanly by a broker: last three segments"
+
+
+class DamagedRange(_Value):
+    """A stretch of log that is no whole record, with whole newer ones behind: it stays."""
+
+    offset: int
+    length: int
+    defect: str
+
+
+class ExtendSegment(_Value):
+    """A last segment that is too short: a copy is kept, then it gets its full length."""
+
+    kind: Literal["extend-segment"] = "extend-segment"
+    name: str
+    length: int
+    size: int
+
+
+class CutTail(_Value):
+    """Bytes behind the log's end in its own segment: kept in quarantine, then zeroed."""
+
+    kind: Literal["cut-tail"] = "cut-tail"
+    segment: str
+    position: int
+    """In the file."""
+    offset: int
+    length: int
+    """Up to and with the last byte that is not zero."""
+    reason: str
+
+
+class RemoveSegment(_Value):
+    """A segment behind the log's end: kept in quarantine unless all zero, then unlinked."""
+
+    kind: Literal["remove-segment"] = "remove-segment"
+    name: str
+    offset: int
+    length: int
+    """Bytes that are kept; 0 for a segment that was only made ahead of need."""
+    reason: str
+
+
+class RewriteRange(_Value):
+    """Bytes above the watermark that stay: written again and synced before anything is promised."""
+
+    kind: Literal["rewrite-range"] = "rewrite-range"
+    offset: int
+    length: int
+
+
+class TruncateQueues(_Value):
+    """Queue entries of records at and above ``offset`` go: those of records that are gone are kept
+    in quarantine, the others are made again from the log."""
+
+    kind: Literal["truncate-queues"] = "truncate-queues"
+    offset: int
+
+
+class SetQueuesAside(_Value):
+    """There is no log at all: what the queues held goes to quarantine."""
+
+    kind: Literal["set-queues-aside"] = "set-queues-aside"
+    reason: str
+
+
+Action = Annotated[
+    ExtendSegment | CutTail | RemoveSegment | RewriteRange | TruncateQueues | SetQueuesAside,
+    Field(discriminator="kind"),
+]
+
+
+class RecoveryPlan(_Value):
+    """What was found, and what will be done about it. Offsets are physical, in bytes."""
+
+    magic: Literal["mqstore-recovery"] = MAGIC
+    version: int = VERSION
+    path: Literal["normal", "abnormal"]
+    start: int
+    start_reason: StartReason
+    watermark: int
+    """Everything below is durable and is left as it is."""
+    min_offset: int
+    max_offset: int
+    records: int
+    """Whole ones, from ``start`` on."""
+    scanned_bytes: int
+    last_store_timestamp_ms: int
+    """Of the last whole record seen, or 0."""
+    repeated_queue_offsets: int
+    """Whole records whose queue offset an earlier one has, with newer ones behind."""
+    damaged: tuple[DamagedRange, ...] = ()
+    damaged_count: int = 0
+    strays: tuple[str, ...] = ()
+    """Files that are no part of the store; left alone."""
+    dispatch_from: int
+    """Queue entries of everything below are in place."""
+    dispatch_reason: str
+    actions: tuple[Action, ...] = ()
+    read_only: str | None = None
+    """Why nothing may be written; no action is taken then."""
+
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes taken out of the log, from the first to the last that was not zero."""
+        return sum(a.length for a in self.actions if isinstance(a, CutTail | RemoveSegment))
+
+
+class RecoveryReport(_Value):
+    """The plan, and what came of it."""
+
+    plan: RecoveryPlan
+    quarantined: tuple[str, ...] = ()
+    """Names of entries in ``store/mqstore/quarantine``."""
+    dispatched_records: int = 0
+    dispatch_skipped: int = 0
+    """Stretches of log that dispatch had to leave out; see the writer's log."""
+    dispatch_lost_bytes: int = 0
+    index_files_dropped: tuple[str, ...] = ()
+    index_from: int = 0
+    """The index is made again from here on, in the background where it is behind."""
+    finished_at_ms: int = 0
+    duration_ms: int = 0

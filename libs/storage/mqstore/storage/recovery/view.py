@@ -1,0 +1,233 @@
+"""What recovery looks at: the files of a store at rest, read-only.
+
+Nothing here writes or locks. Segments are mapped one at a time, so memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.layout import (
+    CHECKPOINT_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    PRE_BLANK_SIZE,
+    QUEUE_ENTRY_SIZE,
+    StoreFormat,
+    SysFlag,
+)
+from mqstore.storage.paths import StorePaths, segment_offset
+from mqstore.storage.seams import FileSystem, MappedBytes
+
+_CHECKPOINT: Final = struct.Struct(">3q")
+_ENTRY: Final = struct.Struct(">qiq")
+_MAGIC_POSITION: Final = 4
+_SYS_FLAG_POSITION: Final = 36
+_BORN_HOST_POSITION: Final = 48
+_FIRST_RECORD_NEEDS: Final = 84
+"""Bytes up to the end of STORETIMESTAMP, with an IPv6 born host, rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of the commit log; ``length`` is what it really has."""
+
+    path: Path
+    base: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The files of ``commitlog/``, sorted into what each is."""
+
+    usable: tuple[Segment, ...]
+    """In order of their offsets; the last one may be shorter than the others."""
+    misfits: tuple[Segment, ...]
+    """Of a wrong length inside the log."""
+    strays: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTimes:
+    physic_ms: int = 0
+    logics_ms: int = 0
+    index_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """A store at rest, and what is known of how it was left."""
+
+    files: FileSystem
+    paths: StorePaths
+    config: StoreConfig
+    store_format: StoreFormat
+    segments: Segments
+    abort: bool
+    """The last writer did not close."""
+    checkpoint: CheckpointTimes
+    watermark: int | None = None
+    """The durable watermark, where the state page can be trusted."""
+    known_queues: dict[tuple[str, int], int] | None = field(default=None)
+    """Trusted entries per queue, and ..."""
+    derived_offset: int = 0
+    """... the offset below which all of them are in place."""
+
+    @property
+    def min_offset(self) -> int:
+        return self.segments.usable[0].base if self.segments.usable else 0
+
+    @contextmanager
+    def mapped(self, segment: Segment) -> Iterator[memoryview]:
+        """The bytes of one segment."""
+        if segment.length == 0:
+            yield memoryview(b"")
+            return
+        mapped = self.files.map(segment.path, writable=False)
+        try:
+            yield mapped.view
+        finally:
+            mapped.unmap()
+
+    def first_store_timestamp(self, segment: Segment) -> int | None:
+        """STORETIMESTAMP of a segment's first record; None where none begins there."""
+        with self.mapped(segment) as view:
+            if len(view) < _FIRST_RECORD_NEEDS:
+                return None
+            (magic,) = struct.unpack_from(">I", view, _MAGIC_POSITION)
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                return None
+            (sys_flag,) = struct.unpack_from(">i", view, _SYS_FLAG_POSITION)
+            host = 20 if sys_flag & SysFlag.BORN_HOST_V6 else 8
+            timestamp: int = struct.unpack_from(">q", view, _BORN_HOST_POSITION + host)[0]
+            return timestamp or None
+
+    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        directory = self.paths.consume_queue / topic / str(queue_id)
+        return QueueFiles(self.files, directory, self.config.queue_file_size)
+
+    def queue_names(self) -> Iterator[tuple[str, int]]:
+        """Every topic and queue id that has a directory."""
+        for topic in self.files.list(self.paths.consume_queue):
+            for name in self.files.list(self.paths.consume_queue / topic):
+                if name.isascii() and name.isdigit() and str(int(name)) == name:
+                    yield topic, int(name)
+
+
+class QueueFiles:
+    """A ConsumeQueue's entries as they stand in its files; keeps one file mapped."""
+
+    def __init__(self, files: FileSystem, directory: Path, file_size: int) -> None:
+        self._files = files
+        self._entries = file_size // QUEUE_ENTRY_SIZE
+        self._paths = {
+            offset // file_size: directory / name
+            for name in files.list(directory)
+            if (offset := segment_offset(name)) is not None
+            and offset % file_size == 0
+            and _size(files, directory / name) == file_size
+        }
+        self._mapped: MappedBytes | None = None
+        self._number = -1
+
+    @property
+    def first_index(self) -> int:
+        """The first entry of the first file; 0 when there is none."""
+        return min(self._paths, default=0) * self._entries
+
+    def entry(self, index: int) -> tuple[int, int] | None:
+        """(physical offset, size) of an entry; None for no entry, a zero or a pre-blank one."""
+        view = self._view(index // self._entries)
+        if view is None:
+            return None
+        offset, size, _ = _ENTRY.unpack_from(view, index % self._entries * QUEUE_ENTRY_SIZE)
+        return None if size <= 0 or size == PRE_BLANK_SIZE else (offset, size)
+
+    def first_beyond(self, physical: int) -> int | None:
+        """The lowest physical offset above ``physical`` that an entry names (binary search)."""
+        for number in sorted(self._paths):
+            low, high = number * self._entries, (number + 1) * self._entries - 1
+            last = self.entry(high)
+            if last is not None and last[0] <= physical:
+                continue
+            while low < high:
+                middle = (low + high) // 2
+                found = self.entry(middle)
+                if found is not None and found[0] <= physical:
+                    low = middle + 1
+                else:
+                    high = middle
+            found = self.entry(low)
+            return found[0] if found is not None and found[0] > physical else None
+        return None
+
+    def holds(self, count: int) -> bool:
+        """Whether the last of ``count`` entries is there, in files without a gap before it."""
+        if count <= self.first_index:
+            return True
+        last = (count - 1) // self._entries
+        if any(
+            number not in self._paths for number in range(min(self._paths, default=0), last + 1)
+        ):
+            return False
+        return self._is_written(count - 1)
+
+    def _is_written(self, index: int) -> bool:
+        view = self._view(index // self._entries)
+        at = index % self._entries * QUEUE_ENTRY_SIZE
+        return view is not None and any(view[at : at + QUEUE_ENTRY_SIZE])
+
+    def close(self) -> None:
+        if self._mapped is not None:
+            self._mapped.unmap()
+        self._mapped, self._number = None, -1
+
+    def _view(self, number: int) -> memoryview | None:
+        if number != self._number or self._mapped is None:
+            path = self._paths.get(number)
+            if path is None:
+                return None
+            self.close()
+            self._mapped, self._number = self._files.map(path, writable=False), number
+        return self._mapped.view
+
+
+def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
+    """Sort the files of the log's directory; ``size`` is what a segment must have."""
+    found: list[Segment] = []
+    strays: list[str] = []
+    for name in files.list(paths.commit_log):
+        base = segment_offset(name)
+        stat = files.stat(paths.commit_log / name)
+        if base is None or stat is None or stat.is_directory:
+            strays.append(str(paths.commit_log / name))
+        else:
+            found.append(Segment(paths.commit_log / name, base, stat.size))
+    misfits = [s for s in found if s.length != size]
+    if misfits and misfits[-1] == found[-1] and found[-1].length < size:
+        misfits.pop()
+    usable = tuple(s for s in found if s not in misfits)
+    return Segments(usable, tuple(misfits), tuple(strays))
+
+
+def read_checkpoint(files: FileSystem, path: Path) -> CheckpointTimes:
+    """Zeros where there is none of the right size: recovery is then only longer."""
+    if _size(files, path) != CHECKPOINT_SIZE:
+        return CheckpointTimes()
+    return CheckpointTimes(*_CHECKPOINT.unpack_from(files.read(path), 0))
+
+
+def _size(files: FileSystem, path: Path) -> int | None:
+    stat = files.stat(path)
+    return None if stat is None else stat.size

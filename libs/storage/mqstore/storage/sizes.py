@@ -1,0 +1,115 @@
+"""The sizes of an existing store's files, found from the files: a wrong one loses messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import StoreDamaged, StoreUnsupported
+from mqstore.storage.format_file import Sizes
+from mqstore.storage.layout import (
+    INDEX_HEADER_SIZE,
+    INDEX_ITEM_SIZE,
+    INDEX_SLOT_SIZE,
+    QUEUE_ENTRY_SIZE,
+)
+from mqstore.storage.paths import StorePaths, segment_offset
+from mqstore.storage.seams import FileSystem
+
+_QUEUES_LOOKED_AT: Final = 64
+
+
+def adopt(
+    files: FileSystem,
+    paths: StorePaths,
+    config: StoreConfig,
+    known: Sizes | None,
+    *,
+    keep_index_sizes: bool = True,
+) -> StoreConfig:
+    """``config`` with the sizes that the store really has.
+
+    ``known`` (format.json) wins, then the files, then ``config``; without ``keep_index_sizes``,
+    slot and index counts that ``config`` sets win over all. Raises StoreDamaged for files of a
+    length that no store has.
+    """
+    sizes = known or Sizes(
+        mapped_file_size_commit_log=_segment_size(files, paths)
+        or config.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=_queue_file_size(files, paths) or config.queue_file_size,
+        max_hash_slot_num=config.max_hash_slot_num,
+        max_index_num=config.max_index_num,
+    )
+    chosen = sizes.model_dump()
+    if not keep_index_sizes:
+        asked = config.model_fields_set & {"max_hash_slot_num", "max_index_num"}
+        chosen |= {name: getattr(config, name) for name in asked}
+    try:
+        return StoreConfig.model_validate(config.model_dump() | chosen)
+    except ValidationError as error:
+        raise StoreDamaged(
+            f"the files of {paths.root} have lengths that no store has: {error.errors()[0]['msg']}"
+        ) from error
+
+
+def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
+    """Slot and index counts are written nowhere: StoreUnsupported where they do not fit."""
+    due = index_file_size(config)
+    for name in files.list(paths.index):
+        stat = files.stat(paths.index / name)
+        if stat is not None and not stat.is_directory and name.isdigit() and stat.size != due:
+            raise StoreUnsupported(
+                f"index file {name} has {stat.size} bytes where maxHashSlotNum "
+                f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num} make {due}; "
+                "give the values that the store was written with"
+            )
+
+
+def index_file_size(config: StoreConfig) -> int:
+    """Bytes of one IndexFile."""
+    slots = config.max_hash_slot_num * INDEX_SLOT_SIZE
+    return INDEX_HEADER_SIZE + slots + config.max_index_num * INDEX_ITEM_SIZE
+
+
+def _segment_size(files: FileSystem, paths: StorePaths) -> int | None:
+    return _size_of_run(_lengths(files, paths.commit_log))
+
+
+def _queue_file_size(files: FileSystem, paths: StorePaths) -> int | None:
+    directories = islice(_queue_directories(files, paths), _QUEUES_LOOKED_AT)
+    found = (_size_of_run(_lengths(files, directory)) for directory in directories)
+    return _most_common(s for s in found if s and s % QUEUE_ENTRY_SIZE == 0)
+
+
+def _queue_directories(files: FileSystem, paths: StorePaths) -> Iterator[Path]:
+    for topic in files.list(paths.consume_queue):
+        for queue in files.list(paths.consume_queue / topic):
+            yield paths.consume_queue / topic / queue
+
+
+def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, int]]:
+    """(offset, length) of every file with a segment's name."""
+    found = []
+    for name in files.list(directory):
+        offset, stat = segment_offset(name), files.stat(directory / name)
+        if offset is not None and stat is not None and not stat.is_directory:
+            found.append((offset, stat.size))
+    return found
+
+
+def _size_of_run(run: list[tuple[int, int]]) -> int | None:
+    """The distance between neighbours where a file has just that length, else what most have."""
+    lengths = [length for _, length in run if length]
+    distances = {b - a for (a, _), (b, _) in pairwise(run)}
+    return _most_common(n for n in lengths if n in distances) or _most_common(lengths)
+
+
+def _most_common(values: Iterable[int]) -> int | None:
+    counted = Counter(values).most_common(1)
+    return counted[0][0] if counted else None

@@ -1,0 +1,344 @@
+"""The state page: what a writer tells its readers, in one shared page of memory.
+
+``store/mqstore/state`` is 4096 bytes, mapped by the writer and, read-only, by any number of other
+processes. Every field is an aligned 64-bit word in the machine's own byte order, stored with
+release and loaded with acquire order; all of them lie in the first 512 bytes, so that a disk
+sector holds a whole page state. The page is never replaced, shortened or synced: any value of it
+that reaches the disk was true when it was stored. It does not say whether a writer lives; the
+store's lock does (``FileSystem.is_locked``).
+
+Called from ``message_store`` (writes), ``recovery`` (reads what the last run left), and
+``store_reader`` (reads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from mqstore.storage._kernel import (
+    add_u32,
+    futex_wait,
+    futex_wake,
+    load_u32,
+    load_u64,
+    store_u64,
+)
+from mqstore.storage.errors import StoreNotOpen
+from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.seams import FileSystem, MappedBytes
+
+MAGIC: Final = int.from_bytes(b"MQSTATE\0", "little")
+VERSION: Final = 1
+_SNAPSHOT_TRIES: Final = 16
+_WORD_MASK: Final = (1 << 64) - 1
+
+
+# Byte offsets of the fields.
+_MAGIC: Final = 0
+_VERSION: Final = 8
+_STORE_ID: Final = 16
+_BOOT_ID: Final = 32
+_EPOCH: Final = 48
+_HEALTH: Final = 56
+_RECOVERY_DONE: Final = 64
+_RECOVERY_TOTAL: Final = 72
+_INDEX_GENERATION: Final = 80
+_INDEX_COMPLETE: Final = 88
+# A cache line for what each append moves, one for what flush moves, one for waiters.
+_MAX: Final = 128
+_DISPATCHED: Final = 136
+_MIN: Final = 192
+_FLUSHED: Final = 200
+_ARRIVALS: Final = 256
+
+
+class Health(IntEnum):
+    """What the last writer said of the store."""
+
+    RECOVERING = 1
+    READY = 2
+    READ_ONLY = 3
+    """Open, but nothing may be put: damage or a full disk."""
+    FAILED = 4
+    """A sync failed or the disk is lost; the writer ended."""
+    CLOSED = 5
+    """Closed cleanly."""
+
+
+_HEALTH_VALUES: Final = frozenset(Health)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """The fields at one moment, all of one epoch. Offsets are physical, in bytes."""
+
+    store_id: str
+    """32 hexadecimal digits."""
+    boot_id: str
+    """The machine start in which the page was last opened for writing."""
+    epoch: int
+    health: Health
+    recovery_done: int
+    recovery_total: int
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    """The durable watermark: every byte below it was synced."""
+    dispatched_offset: int
+    """Queue and index entries of everything below it are in place."""
+    index_generation: int
+    """Grows whenever an index file is added or removed."""
+    index_complete: bool
+    """False while the index is being rebuilt: key queries may miss records."""
+    arrivals: int
+    """Counts arrivals, 32 bits; what ``wait`` compares with."""
+
+
+class StatePageReader:
+    """Reads a state page. Every method may be called from any thread."""
+
+    def __init__(self, mapped: MappedBytes) -> None:
+        self._mapped = mapped
+        self._view = mapped.view
+
+    @classmethod
+    def open(cls, files: FileSystem, path: Path) -> StatePageReader:
+        """Map an existing page read-only.
+
+        Raises StoreNotOpen with state ``absent`` or ``unsupported``.
+        """
+        stat = files.stat(path)
+        if stat is None or stat.size < PAGE_SIZE:
+            raise StoreNotOpen("absent", f"no state page at {path}; start a writer on it once")
+        reader = cls(files.map(path, writable=False))
+        if not reader.is_valid:
+            reader.close()
+            raise StoreNotOpen("unsupported", f"{path} is no state page of version {VERSION}")
+        return reader
+
+    @property
+    def is_valid(self) -> bool:
+        return self._load(_MAGIC) == MAGIC and self._load(_VERSION) == VERSION
+
+    @property
+    def store_id(self) -> str:
+        return self._load_id(_STORE_ID)
+
+    @property
+    def boot_id(self) -> str:
+        return self._load_id(_BOOT_ID)
+
+    @property
+    def epoch(self) -> int:
+        """Changes whenever bytes that readers may have seen could have changed."""
+        return self._load(_EPOCH)
+
+    @property
+    def health(self) -> Health:
+        value = self._load(_HEALTH)
+        return Health(value) if value in _HEALTH_VALUES else Health.FAILED
+
+    @property
+    def min_offset(self) -> int:
+        return self._load(_MIN)
+
+    @property
+    def max_offset(self) -> int:
+        return self._load(_MAX)
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._load(_FLUSHED)
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._load(_DISPATCHED)
+
+    @property
+    def index_generation(self) -> int:
+        return self._load(_INDEX_GENERATION)
+
+    @property
+    def index_complete(self) -> bool:
+        return self._load(_INDEX_COMPLETE) != 0
+
+    @property
+    def arrivals(self) -> int:
+        """Take it before looking for messages, and pass it to ``wait`` when there are none."""
+        return load_u32(self._view, _ARRIVALS)
+
+    def snapshot(self) -> StateSnapshot:
+        """All fields of one epoch.
+
+        Raises StoreNotOpen when the epoch does not hold still (the writer is recovering).
+        """
+        for _ in range(_SNAPSHOT_TRIES):
+            epoch = self.epoch
+            snapshot = self._read_fields(epoch)
+            if self.epoch == epoch:
+                return snapshot
+        raise StoreNotOpen("recovering", "the writer is recovering; try again")
+
+    def wait(self, seen: int, timeout_s: float) -> bool:
+        """Block without the GIL until ``arrivals`` differs from ``seen``; False on a timeout."""
+        while self.arrivals == seen:
+            if not futex_wait(self._view, _ARRIVALS, seen, timeout_s):
+                break
+        return self.arrivals != seen
+
+    def close(self) -> None:
+        self._mapped.unmap()
+
+    def _read_fields(self, epoch: int) -> StateSnapshot:
+        # Dispatched before max, min before max: each bound is then at most the later one.
+        dispatched, minimum, flushed = self.dispatched_offset, self.min_offset, self.flushed_offset
+        return StateSnapshot(
+            store_id=self.store_id,
+            boot_id=self.boot_id,
+            epoch=epoch,
+            health=self.health,
+            recovery_done=self._load(_RECOVERY_DONE),
+            recovery_total=self._load(_RECOVERY_TOTAL),
+            min_offset=minimum,
+            max_offset=self.max_offset,
+            flushed_offset=flushed,
+            dispatched_offset=dispatched,
+            index_generation=self.index_generation,
+            index_complete=self.index_complete,
+            arrivals=self.arrivals,
+        )
+
+    def _load(self, field: int) -> int:
+        return load_u64(self._view, field)
+
+    def _load_id(self, high: int) -> str:
+        return f"{self._load(high):016x}{self._load(high + 8):016x}"
+
+
+class StatePage(StatePageReader):
+    """The writer's page; the watermarks of the commit log, the flush and the dispatcher.
+
+    One thread at a time may set a field; different fields may be set by different threads.
+    What lies above a bound may only be changed after that bound was lowered, and every such change
+    goes with a new epoch (``advance_epoch``, or ``changing`` around it).
+    """
+
+    @classmethod
+    def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
+        """Open the page for writing, making it when there is none; health is ``recovering``.
+
+        A page of the same store goes on: its offsets stay until they are set, its epoch is one
+        higher, and readers that have it mapped see the change. A page of another store, or one
+        that is no page, starts again from zeros. Ids are UUID texts. Raises OSError.
+        """
+        if (stat := files.stat(path)) is None:
+            files.create(path, PAGE_SIZE)
+            files.sync_directory(path.parent)
+        elif stat.size < PAGE_SIZE:
+            files.extend(path, PAGE_SIZE)
+        page = cls(files.map(path, writable=True))
+        page._begin(UUID(store_id), UUID(boot_id))
+        return page
+
+    def _begin(self, store_id: UUID, boot_id: UUID) -> None:
+        epoch = self.epoch + 1
+        goes_on = self.is_valid and self.store_id == store_id.hex
+        self._store(_HEALTH, Health.RECOVERING)
+        self._store(_EPOCH, epoch)
+        if not goes_on:
+            self._clear()
+        self._store(_INDEX_COMPLETE, 0)
+        self._store(_RECOVERY_DONE, 0)
+        self._store(_RECOVERY_TOTAL, 0)
+        self._store_id(_STORE_ID, store_id)
+        self._store_id(_BOOT_ID, boot_id)
+        self._store(_VERSION, VERSION)
+        self._store(_MAGIC, MAGIC)
+
+    def _clear(self) -> None:
+        for field in (_DISPATCHED, _MAX, _MIN, _FLUSHED, _INDEX_GENERATION):
+            self._store(field, 0)
+
+    def set_health(self, health: Health) -> None:
+        self._store(_HEALTH, health)
+        self.wake()
+
+    def set_recovery_progress(self, done: int, total: int) -> None:
+        """Bytes of log looked at, of how many."""
+        self._store(_RECOVERY_TOTAL, total)
+        self._store(_RECOVERY_DONE, done)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._store(_EPOCH, epoch)
+
+    def advance_epoch(self) -> int:
+        """Tell readers that what they have read or remembered may be no longer so."""
+        epoch = self.epoch + 1
+        self._store(_EPOCH, epoch)
+        return epoch
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Around a change of bytes that readers may look at: a new epoch before and after it."""
+        self.advance_epoch()
+        try:
+            yield
+        finally:
+            self.advance_epoch()
+
+    def set_min(self, offset: int) -> None:
+        self._store(_MIN, offset)
+
+    def set_max(self, offset: int) -> None:
+        """Every byte below ``offset`` is complete and may be read."""
+        store_u64(self._view, _MAX, offset)
+
+    def set_flushed(self, offset: int) -> None:
+        """Move the durable watermark; only after a sync of everything below succeeded."""
+        self._store(_FLUSHED, offset)
+
+    def set_dispatched(self, offset: int) -> None:
+        """Move the dispatched offset, after the entries are written, and wake who waits."""
+        store_u64(self._view, _DISPATCHED, offset)
+        self.wake()
+
+    def set_index_complete(self, complete: bool) -> None:
+        self._store(_INDEX_COMPLETE, int(complete))
+
+    def bump_index_generation(self) -> None:
+        """An index file was added or removed."""
+        self._store(_INDEX_GENERATION, self.index_generation + 1)
+
+    def wake(self) -> None:
+        """Count an arrival and wake every waiter of every process."""
+        add_u32(self._view, _ARRIVALS, 1)
+        futex_wake(self._view, _ARRIVALS)
+
+    def sync(self) -> None:
+        """Bring the page to the disk (at a clean close); OSError if not."""
+        self._mapped.sync()
+
+    def _store(self, field: int, value: int) -> None:
+        store_u64(self._view, field, value & _WORD_MASK)
+
+    def _store_id(self, high: int, value: UUID) -> None:
+        self._store(high, value.int >> 64)
+        self._store(high + 8, value.int & _WORD_MASK)
+
+
+def read_state(files: FileSystem, path: Path) -> StateSnapshot | None:
+    """What the last writer left, or None where there is no page of this version."""
+    try:
+        page = StatePageReader.open(files, path)
+    except StoreNotOpen:
+        return None
+    try:
+        return page.snapshot()
+    finally:
+        page.close()

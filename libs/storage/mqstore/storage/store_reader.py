@@ -1,0 +1,348 @@
+"""Read-only opening of a store: beside a living writer, while one recovers, or at rest.
+
+A reader maps files that are only ever unlinked, never shortened, and believes the state page: it
+reads below the bounds given there and maps everything afresh when the epoch changes. It lists a
+directory only when something that should be there is not mapped yet. Nothing is written.
+
+Called from the query service and from tools. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+
+from mqstore.storage import format_file
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.consume_queue import ENTRY, QueueEntry
+from mqstore.storage.errors import StoreNotOpen
+from mqstore.storage.format_file import FormatFile
+from mqstore.storage.index_service import IndexService
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.mapped_file import MappedFile
+from mqstore.storage.mapped_file_queue import MappedFileQueue
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.state_page import StatePageReader, StateSnapshot
+from mqstore.storage.topic_names import is_safe_path
+
+
+class _Segments:
+    """Mapped segments that follow the state page."""
+
+    def __init__(self, files: MappedFileQueue, state: StatePageReader) -> None:
+        self._files = files
+        self._state = state
+        self._lock = Lock()
+        self._seen: tuple[int, int] | None = None
+
+    def follow(self) -> tuple[MappedFile, ...]:
+        """The files as they are: mapped afresh after a recovery, without expired ones."""
+        if self._now() != self._seen:
+            with self._lock:
+                self._catch_up()
+        return self._files.files
+
+    def _now(self) -> tuple[int, int]:
+        return self._state.epoch, self._state.min_offset
+
+    def _catch_up(self) -> None:
+        now = self._now()
+        if now != self._seen:
+            self._files.refresh(remap=self._seen is not None and now[0] != self._seen[0])
+            # Only now: until then no other thread may take the old files for the new ones.
+            self._seen = now
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The segment of a byte that should be there, also one made since the last look."""
+        self.follow()
+        found = self._files.find(offset)
+        if found is None and self._files.refresh():
+            found = self._files.find(offset)
+        return found
+
+    def look_again(self) -> bool:
+        """List the directory; whether anything changed."""
+        return self._files.refresh()
+
+    def close(self) -> None:
+        self._files.close()
+
+
+class ReaderLog:
+    """The commit log below the state page's maximum (``lookups.LogView``)."""
+
+    def __init__(self, segments: _Segments, state: StatePageReader) -> None:
+        self._segments = segments
+        self._state = state
+        self.close = segments.close
+
+    @property
+    def min_offset(self) -> int:
+        return self._state.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        return self._state.max_offset
+
+    def select(self, offset: int, size: int) -> memoryview | None:
+        if offset < self.min_offset or offset + size > self.max_offset:
+            return None
+        segment = self._segments.find(offset)
+        return None if segment is None else segment.slice(offset - segment.base_offset, size)
+
+
+class ReaderQueue:
+    """One topic-queue (``lookups.QueueView``); its end is found from its files."""
+
+    def __init__(
+        self, topic: str, queue_id: int, segments: _Segments, state: StatePageReader
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._segments = segments
+        self._state = state
+        self._minimum: tuple[tuple[int, int], int] | None = None
+        self._end: tuple[int, int] = (state.epoch, 0)
+        self.close = segments.close
+
+    @property
+    def min_index(self) -> int:
+        """The first entry at or above the log's minimum; pre-blank entries count as offset 0."""
+        basis = (self._state.epoch, self._state.min_offset)
+        if self._minimum is not None and self._minimum[0] == basis:
+            return self._minimum[1]
+        found = self._find_minimum(basis[1])
+        if self.max_index > 0:
+            self._minimum = (basis, found)
+        return found
+
+    @property
+    def max_index(self) -> int:
+        """The entry after the last one that was written."""
+        files = self._segments.follow()
+        epoch, known = self._end
+        if epoch != self._state.epoch:
+            epoch, known = self._state.epoch, 0
+        if not files or known == files[-1].end_offset // QUEUE_ENTRY_SIZE:
+            self._segments.look_again()
+            files = self._segments.follow()
+        if not files:
+            return 0
+        if known == 0 or self.entry(known) is not None:
+            known = _end_of(files, known)
+        self._end = (epoch, known)
+        return known
+
+    def entry(self, index: int) -> QueueEntry | None:
+        """Entry ``index`` as it stands, or None where none was written."""
+        if index < 0:
+            return None
+        offset = index * QUEUE_ENTRY_SIZE
+        mapped = _holding(self._segments.follow(), offset)
+        return None if mapped is None else _entry_at(mapped, offset - mapped.base_offset)
+
+    def _find_minimum(self, min_physical: int) -> int:
+        files = self._segments.follow()
+        low = files[0].base_offset // QUEUE_ENTRY_SIZE if files else 0
+        high = self.max_index
+        while low < high and min_physical > 0:
+            middle = (low + high) // 2
+            probe = self._next_named(middle, high)
+            entry = self.entry(probe) if probe < high else None
+            if entry is None or entry.physical_offset >= min_physical:
+                high = middle
+            else:
+                low = probe + 1
+        return self._next_named(low, self.max_index) if min_physical > 0 else low
+
+    def _next_named(self, start: int, stop: int) -> int:
+        """The first entry from ``start`` that names a record; ``stop`` when there is none."""
+        for index in range(start, stop):
+            entry = self.entry(index)
+            if entry is not None and not entry.is_hole:
+                return index
+        return stop
+
+
+class ReaderQueues:
+    """Every topic-queue that has a directory (``lookups.QueuesView``); mapped when asked for."""
+
+    def __init__(
+        self, paths: StorePaths, file_size: int, seams: Seams, state: StatePageReader
+    ) -> None:
+        self._paths = paths
+        self._file_size = file_size
+        self._seams = seams
+        self._state = state
+        self._lock = Lock()
+        self._known: dict[tuple[str, int], ReaderQueue] = {}
+
+    def get(self, topic: str, queue_id: int) -> ReaderQueue | None:
+        found = self._known.get((topic, queue_id))
+        if found is None and is_safe_path(topic) and queue_id >= 0:
+            directory = self._paths.consume_queue / topic / str(queue_id)
+            if self._seams.files.stat(directory) is not None:
+                found = self._open(topic, queue_id)
+        return found
+
+    def all(self) -> Iterator[ReaderQueue]:
+        """By topic and queue id, as the directories are now."""
+        for topic in self._seams.files.list(self._paths.consume_queue):
+            yield from self.of_topic(topic)
+
+    def of_topic(self, topic: str) -> Iterator[ReaderQueue]:
+        """The queues of one topic, by queue id."""
+        directory = self._paths.consume_queue / topic
+        stat = self._seams.files.stat(directory) if is_safe_path(topic) else None
+        if stat is not None and stat.is_directory:
+            names = self._seams.files.list(directory)
+            for queue_id in sorted(int(name) for name in names if _is_queue_id(name)):
+                yield self._known.get((topic, queue_id)) or self._open(topic, queue_id)
+
+    def close(self) -> None:
+        with self._lock:
+            for queue in self._known.values():
+                queue.close()
+            self._known.clear()
+
+    def _open(self, topic: str, queue_id: int) -> ReaderQueue:
+        directory = self._paths.consume_queue / topic / str(queue_id)
+        with self._lock:
+            key = (topic, queue_id)
+            if key not in self._known:
+                segments = _segments(directory, self._file_size, self._seams, self._state)
+                self._known[key] = ReaderQueue(topic, queue_id, segments, self._state)
+            return self._known[key]
+
+
+class ReaderIndex:
+    """The index files (``lookups.IndexView``), listed when their generation moves."""
+
+    def __init__(self, index: IndexService, state: StatePageReader) -> None:
+        self._index = index
+        self._state = state
+        self._lock = Lock()
+        self._seen = (state.epoch, -1)
+        self.close = index.close
+
+    def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
+    ) -> Iterator[int]:
+        self._follow()
+        return self._index.candidates(topic, key, begin_ms, end_ms, below)
+
+    def _follow(self) -> None:
+        with self._lock:
+            now = (self._state.epoch, self._state.index_generation)
+            if now != self._seen:
+                self._index.refresh(remap=now[0] != self._seen[0])
+                self._seen = now
+
+
+class StoreReader:
+    """A store opened for reading only."""
+
+    def __init__(
+        self, root: Path, seams: Seams, state: StatePageReader, content: FormatFile
+    ) -> None:
+        self.root = root
+        self.format = content
+        self.state = state
+        location = content.store_path_commit_log
+        self._paths = StorePaths(root, Path(location) if location else None)
+        self._files: FileSystem = seams.files
+        sizes = content.sizes
+        segments = _segments(
+            self._paths.commit_log, sizes.mapped_file_size_commit_log, seams, state
+        )
+        self.log = ReaderLog(segments, state)
+        self.queues = ReaderQueues(self._paths, sizes.mapped_file_size_consume_queue, seams, state)
+        config = StoreConfig(
+            max_hash_slot_num=sizes.max_hash_slot_num, max_index_num=sizes.max_index_num
+        )
+        index = IndexService(self._paths, config, content.rocketmq_format, seams, writable=False)
+        self.index = ReaderIndex(index, state)
+        self.lookups = Lookups(self.log, self.queues, self.index, state)
+
+    @classmethod
+    def open(cls, root: Path, seams: Seams) -> StoreReader:
+        """Map a store that a writer opened at least once.
+
+        Raises StoreNotOpen (state ``absent`` or ``unsupported``), StoreDamaged or StoreUnsupported
+        (format.json), OSError.
+        """
+        paths = StorePaths(root)
+        state = StatePageReader.open(seams.files, paths.state)
+        content = format_file.load(seams.files, paths)
+        if content is None:
+            state.close()
+            raise StoreNotOpen("absent", f"no {paths.format}; start a writer on the store once")
+        return cls(root, seams, state, content)
+
+    @property
+    def writer_is_alive(self) -> bool:
+        """Whether some process holds the store's lock; without one nothing new arrives."""
+        return self._files.is_locked(self._paths.lock)
+
+    def snapshot(self) -> StateSnapshot:
+        """Bounds and health, as the last writer said. Raises StoreNotOpen while they change."""
+        return self.state.snapshot()
+
+    def wait_for_arrival(self, seen: int, timeout_s: float) -> bool:
+        """Block until ``state.arrivals`` differs from ``seen``; False on a timeout."""
+        return self.state.wait(seen, timeout_s)
+
+    def close(self) -> None:
+        """Unmap everything; answers that were given stay whole. No look-up after this."""
+        self.queues.close()
+        self.index.close()
+        self.log.close()
+        self.state.close()
+
+    def __enter__(self) -> StoreReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _segments(directory: Path, file_size: int, seams: Seams, state: StatePageReader) -> _Segments:
+    files = MappedFileQueue(directory, file_size, seams, staging=directory, writable=False)
+    return _Segments(files, state)
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and str(int(name)) == name
+
+
+def _entry_at(mapped: MappedFile, position: int) -> QueueEntry | None:
+    entry = QueueEntry(*ENTRY.unpack_from(mapped.view, position))
+    return None if entry.is_missing else entry
+
+
+def _holding(files: tuple[MappedFile, ...], offset: int) -> MappedFile | None:
+    place = bisect_right(files, offset, key=attrgetter("base_offset")) - 1
+    if place < 0 or offset >= files[place].end_offset:
+        return None
+    return files[place]
+
+
+def _end_of(files: tuple[MappedFile, ...], known: int) -> int:
+    """The index after the last written entry; entries below ``known`` are written."""
+    for mapped in reversed(files):
+        low = max(0, known * QUEUE_ENTRY_SIZE - mapped.base_offset) // QUEUE_ENTRY_SIZE
+        high = mapped.size // QUEUE_ENTRY_SIZE
+        if low < high and _entry_at(mapped, low * QUEUE_ENTRY_SIZE) is not None:
+            while high - low > 1:
+                middle = (low + high) // 2
+                if _entry_at(mapped, middle * QUEUE_ENTRY_SIZE) is None:
+                    high = middle
+                else:
+                    low = middle
+            return mapped.base_offset // QUEUE_ENTRY_SIZE + high
+    return max(known, files[0].base_offset // QUEUE_ENTRY_SIZE)

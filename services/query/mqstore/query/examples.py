@@ -1,0 +1,69 @@
+"""Examples for the API pages."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+MESSAGE: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queueId": 0,
+    "queueOffset": 0,
+    "physicalOffset": 0,
+    "size": 196,
+    "offsetMsgId": "7F00000100002A9F0000000000000000",
+    "uniqKey": "0A14181E00002A9F1E0018B4AAC20000",
+    "tags": "created",
+    "keys": ["order-1"],
+    "properties": {
+        "source": "docs",
+        "KEYS": "order-1",
+        "UNIQ_KEY": "0A14181E00002A9F1E0018B4AAC20000",
+        "TAGS": "created",
+    },
+    "flag": 0,
+    "sysFlag": 0,
+    "sysFlagNames": [],
+    "bornTimestamp": 1795273269650,
+    "bornHost": "127.0.0.1:51000",
+    "storeTimestamp": 1795273269654,
+    "storeHost": "127.0.0.1:10911",
+    "reconsumeTimes": 0,
+    "preparedTransactionOffset": 0,
+    "shard": 0,
+    "body": "hello",
+}
+BY_KEY: Final[dict[str, Any]] = {
+    "messages": [MESSAGE],
+    "unreadable": [],
+    "next": None,
+    "complete": True,
+    "scanned": {
+        "from": 0,
+        "to": 9223372036854775807,
+        "candidates": 1,
+        "minOffset": 0,
+        "maxOffset": 196,
+    },
+}
+QUEUES: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queues": [{"queueId": 0, "minOffset": 0, "maxOffset": 1, "shard": 0}],
+}
+PULL: Final[dict[str, Any]] = {
+    "messages": [MESSAGE],
+    "unreadable": [],
+    "next": 1,
+    "minOffset": 0,
+    "maxOffset": 1,
+    "status": "FOUND",
+    "shard": 0,
+}
+OFFSET: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queueId": 0,
+    "timestamp": 1795273269000,
+    "offset": 0,
+    "minOffset": 0,
+    "maxOffset": 1,
+    "shard": 0,
+}

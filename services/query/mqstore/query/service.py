@@ -1,0 +1,171 @@
+"""The query process: maps a store read-only and answers look-ups and long polls.
+
+Threads: the event loop only parses and waits; look-ups, which may wait for the disk, run in a
+bounded pool and give back encoded bytes; one thread waits for arrivals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from prometheus_client import Gauge
+
+from mqstore.query import routes
+from mqstore.query.arrivals import Arrivals
+from mqstore.query.known_topics import KnownTopics
+from mqstore.service import logs
+from mqstore.service.app import Api
+from mqstore.service.health import Health
+from mqstore.service.problems import OVERLOADED, STORE_NOT_READY, Problem
+from mqstore.service.settings import Settings
+from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
+from mqstore.storage.lookups import Lookups, QueueRange
+from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.threads import production_seams
+
+log = logs.get(__name__)
+
+OPEN_RETRY_S: Final = 0.05
+"""Between two attempts to open a store that no writer has prepared yet."""
+UNSUPPORTED_PATIENCE_S: Final = 5.0
+
+DESCRIPTION = """\
+Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
+Messages are stored at the store-writer service (port 8081 by default).
+"""
+
+T = TypeVar("T")
+
+
+class QueryService:
+    """As ``mqstore.service.server.Service``."""
+
+    name = "query"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.health = Health()
+        self.health.not_ready_reason = self._not_ready_reason
+        self.health.progress = lambda: {"detail": self._waiting_for}
+        self._loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[BaseException] = self._loop.create_future()
+        self._seams = production_seams()
+        self._root = settings.store.absolute()
+        self._reader: StoreReader | None = None
+        self._waiting_for = ""
+        self._ending = False
+        self._pool = ThreadPoolExecutor(settings.query_threads, thread_name_prefix="lookup")
+        self._pending = 0
+        self.topics = KnownTopics(self._root, self._seams)
+        self.arrivals = Arrivals(self, self._loop)
+        api = Api(settings, self.health, title="mqstore query", description=DESCRIPTION)
+        Gauge(
+            "mqstore_open_polls", "Long polls waiting for arrivals", registry=api.metrics.registry
+        ).set_function(lambda: len(self.arrivals))
+        routes.add(api, self)
+        self.front = api.front()
+
+    @property
+    def reader(self) -> StoreReader:
+        """The opened store. Raises Problem (503) while there is none."""
+        if self._reader is None:
+            self.health.require_started()
+            raise Problem(STORE_NOT_READY, "the store is not open")
+        return self._reader
+
+    @property
+    def lookups(self) -> Lookups:
+        return self.reader.lookups
+
+    async def run(self, look: Callable[[], T]) -> T:
+        """Run a look-up in the pool. Raises Problem (503) when too many wait already."""
+        if self._pending >= self.settings.max_pending_queries:
+            raise Problem(OVERLOADED, "too many look-ups are running")
+        self._pending += 1
+        try:
+            return await self._loop.run_in_executor(self._pool, look)
+        finally:
+            self._pending -= 1
+
+    async def start(self) -> None:
+        """Wait until a writer has prepared the store, then map it."""
+        patience_ends = self._loop.time() + UNSUPPORTED_PATIENCE_S
+        while self._reader is None and not self._ending:
+            try:
+                self._reader = await asyncio.to_thread(StoreReader.open, self._root, self._seams)
+            except StoreNotOpen as error:
+                # A page that a writer is just making looks like one of another version.
+                if error.state != "absent" and self._loop.time() > patience_ends:
+                    raise
+                self._waiting_for = str(error)
+                await asyncio.sleep(OPEN_RETRY_S)
+        self.arrivals.start()
+
+    def interrupt(self) -> None:
+        self._ending = True
+        self.arrivals.interrupt()
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.arrivals.stop()
+        self._pool.shutdown(cancel_futures=True)
+        if self._reader is not None:
+            self._reader.close()
+
+    # look-ups that know of topics without messages ------------------------------------------
+
+    def queue_range(self, topic: str, queue_id: int) -> QueueRange:
+        """Raises QueueUnknown, TopicUnknown."""
+        try:
+            return self.lookups.queue_range(topic, queue_id)
+        except QueueUnknown:
+            if queue_id < self.topics.read_queues(topic):
+                return QueueRange(topic, queue_id, 0, 0)
+            self.require_topic(topic)
+            raise
+
+    def queues(self, topic: str) -> list[QueueRange]:
+        """Raises TopicUnknown."""
+        configured = self.topics.read_queues(topic)
+        try:
+            found = {each.queue_id: each for each in self.lookups.queues(topic)}
+        except TopicUnknown:
+            if not configured:
+                raise
+            found = {}
+        for queue_id in range(configured):
+            found.setdefault(queue_id, QueueRange(topic, queue_id, 0, 0))
+        return [found[queue_id] for queue_id in sorted(found)]
+
+    def require_topic(self, topic: str) -> None:
+        """Raises TopicUnknown for one that was never created and has no message."""
+        if not self.topics.read_queues(topic):
+            self.lookups.queues(topic)
+
+    # ArrivalSource --------------------------------------------------------------------------
+
+    def arrival_count(self) -> int:
+        return self.reader.state.arrivals
+
+    def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
+        self.reader.wait_for_arrival(seen, timeout_s)
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        try:
+            return self.lookups.queue_range(topic, queue_id).max_offset
+        except QueueUnknown:
+            return 0
+
+    def _not_ready_reason(self) -> str | None:
+        if self._reader is None:
+            return "the store is not open"
+        try:
+            self._reader.snapshot()
+        except StoreNotOpen as error:
+            return str(error)
+        return None

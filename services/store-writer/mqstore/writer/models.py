@@ -1,0 +1,146 @@
+"""What store-writer reads and answers: msgspec structs for the hot route, else pydantic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+QUEUES_MAX: Final = 1024
+
+Int32 = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
+QueueId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+
+
+class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """One message to store. Give ``body`` or ``bodyBase64``; neither is an empty body."""
+
+    body: Annotated[str, Meta(description="Text, stored as UTF-8.")] | None = None
+    body_base64: Annotated[str, Meta(description="Bytes, in standard base64.")] | None = None
+    tags: Annotated[str, Meta(description="One tag, for filtering.")] | None = None
+    keys: Annotated[list[str], Meta(description="Index keys, without spaces inside.")] = []
+    properties: Annotated[
+        dict[str, str],
+        Meta(description="User properties; RocketMQ's own names are refused."),
+    ] = {}
+    queue_id: (
+        Annotated[QueueId, Meta(description="Default: round-robin; one per request.")] | None
+    ) = None
+    flag: Annotated[Int32, Meta(description="The application's own flag.")] = 0
+    delay_level: Annotated[
+        int,
+        Meta(ge=0, le=INT32_MAX, description="0; delayed delivery is not offered yet."),
+    ] = 0
+    uniq_key: Annotated[str, Meta(description="Default: a generated unique key.")] | None = None
+
+
+class ProduceRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """Messages of one topic; several are one contiguous append to one queue, all or none."""
+
+    messages: Annotated[list[NewMessage], Meta(min_length=1)]
+    durability: (
+        Annotated[
+            Literal["sync", "async"],
+            Meta(
+                description="sync: on disk before the answer. async: in the page cache, survives "
+                "the process but not the machine. Default: as flushDiskType."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class Placed(msgspec.Struct, rename="camel", gc=False):
+    """Where one message stands."""
+
+    offset_msg_id: str
+    uniq_key: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: Annotated[int, Meta(description="Bytes of its record.")]
+    store_timestamp: Annotated[int, Meta(description="Milliseconds since the epoch.")]
+    shard: int
+
+
+class ProduceReply(msgspec.Struct, rename="camel", gc=False):
+    """In the order of the request."""
+
+    messages: list[Placed]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
+    )
+
+
+class TopicSpec(_Model):
+    """How a topic should be."""
+
+    queues: Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)] = 4
+    perm: Annotated[
+        Literal[2, 4, 6], Field(description="2 write, 4 read, 6 both, as in RocketMQ.")
+    ] = 6
+
+    model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}}, extra="forbid")
+
+
+class Topic(_Model):
+    """A topic as it is."""
+
+    topic: str
+    queues: Annotated[int, Field(description="Write queues.")]
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+
+
+class TopicList(_Model):
+    topics: list[Topic]
+
+
+class Store(_Model):
+    """A moment's picture of the store. Offsets are physical, in bytes."""
+
+    store_id: str
+    shard: str
+    epoch: int
+    format: Annotated[str, Field(description="RocketMQ generation: 4.9 or 5.x.")]
+    health: str
+    root: str
+    commit_log: str
+    min_offset: int
+    max_offset: int
+    flushed_offset: Annotated[int, Field(description="Everything below is on disk.")]
+    dispatched_offset: Annotated[int, Field(description="Everything below is queued and indexed.")]
+    segments: int
+    segment_size: int
+    topics: int
+    queues: int
+    index_files: int
+    index_complete: bool
+    disk_total: int
+    disk_used: int
+    disk_free: int
+    read_only_reason: str | None
+
+
+class Segment(_Model):
+    """One commit log file."""
+
+    name: str
+    offset: Annotated[int, Field(description="Physical offset of its first byte.")]
+    size: int
+    used: int
+    modified_ms: int
+
+
+class SegmentList(_Model):
+    segments: list[Segment]

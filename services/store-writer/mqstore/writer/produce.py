@@ -1,0 +1,205 @@
+"""From a request's bytes to messages that the store takes: decoding, checks, defaults.
+
+Called from ``routes``; nothing here waits or touches the store's files.
+"""
+
+from __future__ import annotations
+
+import binascii
+import ipaddress
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+from mqstore.storage import properties, topic_names
+from mqstore.storage.batch import decode_batch
+from mqstore.storage.errors import PropertyError
+from mqstore.storage.hosts import Host
+from mqstore.storage.layout import (
+    KEY_SEPARATOR,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    StoreFormat,
+)
+from mqstore.storage.message_id import UniqueKeys
+from mqstore.storage.record import Message
+from mqstore.writer.models import NewMessage, ProduceRequest
+
+CLIENT_PROPERTIES: Final = frozenset(
+    {"KEYS", "TAGS", "UNIQ_KEY", "WAIT", "BUYER_ID", "INSTANCE_ID", "MSG_REGION", "TRACE_ON"}
+    | {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER", "MSG_TYPE"}
+)
+"""Reserved names that RocketMQ's own clients put into a batch; the store does not act on them."""
+
+_decoder = msgspec.json.Decoder(ProduceRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request came from and where it goes: what all its messages share."""
+
+    topic: str
+    queue_id: int
+    born_host: Host
+    store_host: Host
+    born_timestamp_ms: int
+
+    def message(self, body: bytes, encoded_properties: bytes, flag: int) -> Message:
+        return Message(
+            self.topic,
+            self.queue_id,
+            body,
+            encoded_properties,
+            self.born_host,
+            self.store_host,
+            self.born_timestamp_ms,
+            flag,
+        )
+
+
+class QueueChooser:
+    """Round-robin over a topic's write queues. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, itertools.count[int]] = {}
+
+    def choose(self, topic: str, queues: int, asked: int | None) -> int:
+        """The queue for one request. Raises Problem when it asks for one that is not there."""
+        if asked is None:
+            counter = self._counters.get(topic)
+            if counter is None:
+                counter = self._counters[topic] = itertools.count()
+            return next(counter) % queues
+        if asked >= queues:
+            raise Problem(
+                problems.MESSAGE_INVALID,
+                f"topic {topic} has {queues} write queues, from 0; queueId {asked} is none of them",
+            )
+        return asked
+
+
+def decode_request(body: bytes, max_count: int) -> ProduceRequest:
+    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema, 413 for too many."""
+    try:
+        request = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem(problems.BODY_INVALID, _lower(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(problems.BAD_JSON, f"the body cannot be parsed: {error}") from None
+    check_count(len(request.messages), max_count)
+    return request
+
+
+def check_count(count: int, max_count: int) -> None:
+    if count > max_count:
+        raise Problem(
+            problems.BODY_TOO_LARGE,
+            f"{count} messages are over maxBatchCount ({max_count}); send fewer at a time",
+        )
+
+
+def asked_queue(messages: Sequence[NewMessage]) -> int | None:
+    """The one queue that a request asks for. Raises Problem when it asks for several."""
+    asked = {message.queue_id for message in messages if message.queue_id is not None}
+    if len(asked) > 1:
+        raise Problem(
+            problems.MESSAGE_INVALID,
+            "messages of one request go to one queue; send one request per queueId",
+        )
+    return asked.pop() if asked else None
+
+
+def build(
+    message: NewMessage, origin: Origin, unique_keys: UniqueKeys, store_format: StoreFormat
+) -> tuple[Message, str]:
+    """The message as stored, and its unique key. Raises Problem, PropertyError."""
+    if message.delay_level:
+        raise Problem(
+            problems.MESSAGE_INVALID, "delayLevel is not offered yet; leave it out or send 0"
+        )
+    uniq_key = message.uniq_key
+    if uniq_key is None:
+        uniq_key = unique_keys.next()
+    else:
+        topic_names.check_key(uniq_key)
+    encoded = properties.encode(
+        _properties(message, uniq_key, store_format),
+        trailing_separator=store_format.trailing_property_separator,
+    )
+    return origin.message(_body(message), encoded, message.flag), uniq_key
+
+
+def build_batch(
+    body: bytes, origin: Origin, store_format: StoreFormat, max_count: int
+) -> tuple[list[Message], list[str]]:
+    """Messages of RocketMQ's batch encoding and their unique keys ("" without one).
+
+    Raises MessageInvalid, PropertyError, Problem.
+    """
+    template = origin.message(b"", b"", 0)
+    messages = decode_batch(body, template, store_format=store_format)
+    check_count(len(messages), max_count)
+    return messages, [_check_encoded(each.properties, store_format) for each in messages]
+
+
+def client_host(address: str, port: int) -> Host:
+    return Host(_packed(address), port)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -> dict[str, str]:
+    found = message.properties
+    for name, value in found.items():
+        topic_names.check_user_property(name, value, store_format)
+    if message.keys:
+        for key in message.keys:
+            topic_names.check_key(key)
+        found[PROPERTY_KEYS] = KEY_SEPARATOR.join(message.keys)
+    found[PROPERTY_UNIQ_KEY] = uniq_key
+    if message.tags:
+        found[PROPERTY_TAGS] = message.tags
+    return found
+
+
+def _body(message: NewMessage) -> bytes:
+    if message.body_base64 is None:
+        return b"" if message.body is None else message.body.encode()
+    if message.body is not None:
+        raise Problem(problems.BODY_INVALID, "give body or bodyBase64, not both")
+    try:
+        return binascii.a2b_base64(message.body_base64, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None
+
+
+def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
+    """Refuse properties of a batch that only the store may set; the unique key."""
+    if b"\0" in encoded:
+        raise PropertyError("a property contains NUL, remove it")
+    found = properties.decode(encoded)
+    for name, value in found.items():
+        if name not in CLIENT_PROPERTIES:
+            topic_names.check_user_property(name, value, store_format)
+    return found.get(PROPERTY_UNIQ_KEY, "")
+
+
+@lru_cache(maxsize=4096)
+def _packed(address: str) -> bytes:
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).packed
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

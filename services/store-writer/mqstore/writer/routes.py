@@ -1,0 +1,370 @@
+"""store-writer's routes: produce (hot), topics, and what the store says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from fastapi import Body, Response
+from fastapi import Path as PathParameter
+
+from mqstore.service import problems
+from mqstore.service.app import Api, documented, json_content
+from mqstore.service.auth import Role
+from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.problems import Problem, responses
+from mqstore.storage import topic_names
+from mqstore.storage.commit_log import Placement
+from mqstore.storage.config import FlushDiskType
+from mqstore.storage.config_tables import TopicConfig
+from mqstore.storage.errors import TopicUnknown
+from mqstore.storage.message_id import UniqueKeys
+from mqstore.storage.record import Message
+from mqstore.storage.recovery.report import RecoveryReport
+from mqstore.writer import examples, produce
+from mqstore.writer.models import (
+    NewMessage,
+    Placed,
+    ProduceReply,
+    ProduceRequest,
+    Segment,
+    SegmentList,
+    Store,
+    Topic,
+    TopicList,
+    TopicSpec,
+)
+
+if TYPE_CHECKING:
+    from mqstore.writer.service import WriterService
+
+JSON_TYPE = b"application/json"
+BATCH_TYPE = b"application/x-rocketmq-batch"
+_DURABILITIES = {"sync": True, "async": False}
+
+TopicName = Annotated[str, PathParameter(description="Topic.", examples=["orders"])]
+
+
+def add(api: Api, service: WriterService) -> None:
+    """Put all routes of store-writer into its interface."""
+    producer = Producer(service)
+    producer.add(api)
+    _Topics(service, producer.forget_topics).add(api)
+    _Inspection(service).add(api)
+
+
+class Producer:
+    """``POST /v1/topics/{topic}/messages``: one append under one lock for each request."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+        self._queues = produce.QueueChooser()
+        self._unique_keys = UniqueKeys(service.seams)
+        self._encoder = msgspec.json.Encoder()
+        self._topics: dict[str, TopicConfig] = {}
+
+    def forget_topics(self) -> None:
+        """Topics changed: look them up again."""
+        self._topics.clear()
+
+    def add(self, api: Api) -> None:
+        api.add_schemas(ProduceRequest, NewMessage, ProduceReply, Placed)
+        api.add_hot(
+            HotRoute("POST", "/v1/topics/{topic}/messages", Role.PRODUCE, self._answer, OPERATION)
+        )
+
+    async def _answer(self, request: HotRequest) -> Reply:
+        service = self._service
+        store = service.store
+        topic = self._writable_topic(request.params["topic"])
+        media_type = request.media_type
+        body = await request.body()
+        if media_type == JSON_TYPE:
+            messages, keys, sync = self._from_json(request, topic, body)
+        elif media_type == BATCH_TYPE:
+            messages, keys, sync = self._from_batch(request, topic, body)
+        else:
+            raise Problem(
+                problems.UNSUPPORTED_MEDIA_TYPE,
+                f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
+            )
+        if len(messages) == 1:
+            placements = [store.append(messages[0])]
+        else:
+            placements = store.append_batch(messages)
+        self._count(placements)
+        if sync:
+            started = time.perf_counter()
+            await service.durability.wait(placements[-1].end)
+            service.metrics.sync_seconds.observe(time.perf_counter() - started)
+        return self._reply(placements, keys)
+
+    def _writable_topic(self, name: str) -> TopicConfig:
+        """Raises TopicNameError, TopicUnknown, Problem."""
+        topic = self._topics.get(name)
+        if topic is None:
+            store = self._service.store
+            topic_names.check_send_topic(name, store.format)
+            topic = self._topics[name] = store.topic(name)
+        if not topic.is_writable or topic.write_queues < 1:
+            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        return topic
+
+    def _from_json(
+        self, request: HotRequest, topic: TopicConfig, body: bytes
+    ) -> tuple[list[Message], list[str], bool]:
+        service = self._service
+        asked = produce.decode_request(body, service.settings.max_batch_count)
+        origin = self._origin(request, topic, produce.asked_queue(asked.messages))
+        store_format = service.store.format
+        built = [
+            produce.build(each, origin, self._unique_keys, store_format) for each in asked.messages
+        ]
+        sync = self._is_sync(asked.durability)
+        return [message for message, _ in built], [key for _, key in built], sync
+
+    def _from_batch(
+        self, request: HotRequest, topic: TopicConfig, body: bytes
+    ) -> tuple[list[Message], list[str], bool]:
+        service = self._service
+        query = request.query()
+        unknown = query.keys() - {"queueId", "durability"}
+        if unknown:
+            raise Problem(problems.BAD_PARAMETER, f"unknown parameter {min(unknown)!r}")
+        origin = self._origin(request, topic, _queue_id(query.get("queueId")))
+        messages, keys = produce.build_batch(
+            body, origin, service.store.format, service.settings.max_batch_count
+        )
+        return messages, keys, self._is_sync(query.get("durability"))
+
+    def _origin(self, request: HotRequest, topic: TopicConfig, asked: int | None) -> produce.Origin:
+        address, port = request.client_address
+        return produce.Origin(
+            topic.name,
+            self._queues.choose(topic.name, topic.write_queues, asked),
+            produce.client_host(address, port),
+            self._service.store.host,
+            produce.now_ms(),
+        )
+
+    def _is_sync(self, durability: str | None) -> bool:
+        if durability is None:
+            return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
+        if durability not in _DURABILITIES:
+            raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
+        return _DURABILITIES[durability]
+
+    def _count(self, placements: list[Placement]) -> None:
+        metrics = self._service.metrics
+        metrics.messages += len(placements)
+        metrics.bytes += placements[-1].end - placements[0].physical_offset
+
+    def _reply(self, placements: list[Placement], keys: list[str]) -> Reply:
+        shard = self._service.settings.shard
+        placed = [
+            Placed(
+                placement.offset_message_id,
+                key,
+                placement.queue_id,
+                placement.queue_offset,
+                placement.physical_offset,
+                placement.size,
+                placement.store_timestamp_ms,
+                shard,
+            )
+            for placement, key in zip(placements, keys, strict=True)
+        ]
+        return Reply(self._encoder.encode(ProduceReply(placed)), HTTPStatus.CREATED)
+
+
+class _Topics:
+    def __init__(self, service: WriterService, on_change: Callable[[], None]) -> None:
+        self._service = service
+        self._on_change = on_change
+
+    def add(self, api: Api) -> None:
+        admin, consume = api.requires(Role.ADMIN), api.requires(Role.CONSUME)
+        api.app.add_api_route(
+            "/v1/topics/{topic}",
+            self.put,
+            methods=["PUT"],
+            summary="Create a topic, or change its queues",
+            response_model=Topic,
+            responses={
+                201: {"model": Topic, "description": "Created."},
+                **responses(problems.TOPIC_INVALID, *NOT_READY),
+            },
+            tags=["topics"],
+            dependencies=[admin],
+            operation_id="put_topic",
+        )
+        api.app.add_api_route(
+            "/v1/topics",
+            self.list,
+            summary="All topics",
+            response_model=TopicList,
+            responses=responses(*NOT_READY),
+            tags=["topics"],
+            dependencies=[consume],
+            operation_id="list_topics",
+        )
+        api.app.add_api_route(
+            "/v1/topics/{topic}",
+            self.get,
+            summary="One topic",
+            response_model=Topic,
+            responses=responses(problems.TOPIC_UNKNOWN, *NOT_READY),
+            tags=["topics"],
+            dependencies=[consume],
+            operation_id="get_topic",
+        )
+
+    async def put(
+        self,
+        topic: TopicName,
+        response: Response,
+        spec: Annotated[TopicSpec | None, Body()] = None,
+    ) -> Topic:
+        """Idempotent: 201 when it was created, 200 when it was there already."""
+        store = self._service.store
+        topic_names.check_new_topic(topic, store.format)
+        wanted = spec or TopicSpec()
+        try:
+            store.topic(topic)
+        except TopicUnknown:
+            response.status_code = HTTPStatus.CREATED
+        made = await asyncio.to_thread(
+            store.create_topic, topic, queues=wanted.queues, perm=wanted.perm
+        )
+        self._on_change()
+        return topic_view(made)
+
+    async def list(self) -> TopicList:
+        topics = self._service.store.topics()
+        return TopicList(topics=[topic_view(each) for each in topics])
+
+    async def get(self, topic: TopicName) -> Topic:
+        return topic_view(self._service.store.topic(topic))
+
+
+class _Inspection:
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+
+    def add(self, api: Api) -> None:
+        for path, endpoint, summary, model in (
+            ("/v1/store", self.store, "The store's bounds, format and health", Store),
+            ("/v1/store/recovery", self.recovery, "What recovery found and did", RecoveryReport),
+            ("/v1/segments", self.segments, "The commit log's files", SegmentList),
+        ):
+            api.app.add_api_route(
+                path,
+                endpoint,
+                summary=summary,
+                response_model=model,
+                responses=responses(*NOT_READY),
+                tags=["store"],
+                dependencies=[api.requires(Role.CONSUME)],
+            )
+
+    async def store(self) -> Store:
+        store = self._service.store
+        return Store.model_validate(await asyncio.to_thread(store.status))
+
+    async def recovery(self) -> RecoveryReport:
+        return self._service.store.recovery
+
+    async def segments(self) -> SegmentList:
+        found = await asyncio.to_thread(self._service.store.segments)
+        return SegmentList(segments=[Segment.model_validate(each) for each in found])
+
+
+def topic_view(config: TopicConfig) -> Topic:
+    return Topic(
+        topic=config.name,
+        queues=config.write_queues,
+        read_queues=config.read_queues,
+        write_queues=config.write_queues,
+        perm=config.perm,
+        order=config.order,
+    )
+
+
+def _queue_id(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise Problem(problems.BAD_PARAMETER, "queueId is a number from 0")
+    return int(text)
+
+
+NOT_READY = (problems.STORE_NOT_READY, problems.UNAUTHENTICATED, problems.FORBIDDEN)
+
+OPERATION: dict[str, Any] = {
+    "operationId": "produce",
+    "tags": ["messages"],
+    "summary": "Store messages",
+    "description": (
+        "One message or a batch; a batch is one contiguous append to one queue, all or none. The "
+        "answer comes when the durability asked for is reached. "
+        "`application/x-rocketmq-batch` is the body that RocketMQ's clients encode (per message: "
+        "total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, "
+        "properties; big-endian); `queueId` and `durability` are then query parameters."
+    ),
+    "parameters": [
+        {
+            "name": "topic",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string"},
+            "example": "orders",
+        },
+        {
+            "name": "queueId",
+            "in": "query",
+            "schema": {"type": "integer", "minimum": 0},
+            "description": "Only with application/x-rocketmq-batch.",
+        },
+        {
+            "name": "durability",
+            "in": "query",
+            "schema": {"enum": ["sync", "async"]},
+            "description": "Only with application/x-rocketmq-batch.",
+        },
+    ],
+    "requestBody": {
+        "required": True,
+        "content": json_content("ProduceRequest", examples.PRODUCE)
+        | {BATCH_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}},
+    },
+    "responses": {
+        str(status): response
+        for status, response in documented(
+            "ProduceReply",
+            examples.PRODUCED,
+            problems.BAD_JSON,
+            problems.BAD_PARAMETER,
+            problems.TOPIC_UNKNOWN,
+            problems.TOPIC_NOT_WRITABLE,
+            problems.BODY_TOO_LARGE,
+            problems.UNSUPPORTED_MEDIA_TYPE,
+            problems.BODY_INVALID,
+            problems.TOPIC_INVALID,
+            problems.PROPERTY_INVALID,
+            problems.MESSAGE_INVALID,
+            problems.STORE_NOT_WRITABLE,
+            problems.PAGE_CACHE_BUSY,
+            problems.STORE_FAILED,
+            problems.OVERLOADED,
+            problems.FLUSH_TIMEOUT,
+            problems.DISK_FULL,
+            *NOT_READY,
+            status=201,
+            text="Stored, with the durability asked for.",
+        ).items()
+    },
+}

@@ -1,0 +1,123 @@
+"""The store-writer process: opens the store, serves its interface, closes it.
+
+Threads: the event loop appends and answers; the store's own threads flush, dispatch and allocate;
+opening, closing and topic changes run in worker threads, since they wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from mqstore.service import logs
+from mqstore.service.app import Api
+from mqstore.service.health import Health
+from mqstore.service.problems import STORE_NOT_READY, Problem
+from mqstore.service.settings import Settings
+from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
+from mqstore.storage.threads import production_seams
+from mqstore.writer import routes
+from mqstore.writer.durability import DurabilityWaiter
+from mqstore.writer.store_metrics import StoreMetrics
+
+log = logs.get(__name__)
+
+DESCRIPTION = """\
+Stores messages in a RocketMQ store directory: topics, produce, and what the store says of itself. \
+Messages are read at the query service (port 8082 by default).
+"""
+
+
+class WriterService:
+    """As ``mqstore.service.server.Service``."""
+
+    name = "store-writer"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.health = Health()
+        self.health.progress = self._progress
+        self.health.not_ready_reason = self._not_ready_reason
+        self._loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[BaseException] = self._loop.create_future()
+        self.seams = production_seams()
+        self._recovery: Progress | None = None
+        self._store: MessageStore | None = None
+        self._durability: DurabilityWaiter | None = None
+        api = Api(settings, self.health, title="mqstore store-writer", description=DESCRIPTION)
+        self.metrics = StoreMetrics(api.metrics.registry, lambda: self._store)
+        routes.add(api, self)
+        self.front = api.front()
+
+    @property
+    def store(self) -> MessageStore:
+        """The open store. Raises Problem (503) while there is none."""
+        if self._store is None or self.failure.done():
+            self.health.require_started()
+            raise Problem(STORE_NOT_READY, "the store is not open")
+        return self._store
+
+    @property
+    def durability(self) -> DurabilityWaiter:
+        if self._durability is None:
+            raise Problem(STORE_NOT_READY, "the store is not open")
+        return self._durability
+
+    async def start(self) -> None:
+        settings = self.settings
+        options = StoreOptions(
+            store_host=settings.store_host,
+            shard=str(settings.shard),
+            store_id=settings.store_id,
+            store_path_commit_log=settings.store_path_commit_log,
+            format=settings.store_format,
+            on_progress=self._note_progress,
+            on_failure=self._note_failure,
+        )
+        root = settings.store.absolute()
+        store = await asyncio.to_thread(_open, root, settings, self.seams, options)
+        timeout_s = store.config.sync_flush_timeout / 1000
+        self._durability = DurabilityWaiter(store.flush, timeout_s)
+        self._store = store
+        status = store.status()
+        log.info(
+            "store open",
+            path=str(root),
+            min_offset=status.min_offset,
+            max_offset=status.max_offset,
+            format=status.format,
+        )
+
+    def interrupt(self) -> None:
+        """Nothing waits here but group commits, which end by themselves."""
+
+    async def stop(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            await asyncio.to_thread(store.close)
+
+    def _note_progress(self, progress: Progress) -> None:
+        """Called from the opening thread."""
+        self._recovery = progress
+
+    def _note_failure(self, error: BaseException) -> None:
+        """Called from any thread."""
+        self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    def _progress(self) -> dict[str, Any]:
+        progress = self._recovery
+        if progress is None:
+            return {}
+        return {"stage": progress.stage, "done": progress.done, "total": progress.total}
+
+    def _not_ready_reason(self) -> str | None:
+        return self._store.read_only_reason if self._store is not None else "the store is not open"
+
+
+def _open(root: Path, settings: Settings, seams: Any, options: StoreOptions) -> MessageStore:
+    return MessageStore.open(root, settings.store_config, seams, options)

@@ -1,0 +1,66 @@
+"""What store-writer counts, and the store's bounds, read when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from mqstore.service.metrics import Latency
+from mqstore.storage.message_store import MessageStore, StoreStatus
+
+
+class StoreMetrics(Collector):
+    """Counters are plain numbers that the event loop adds to."""
+
+    def __init__(
+        self, registry: CollectorRegistry, store: Callable[[], MessageStore | None]
+    ) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.sync_seconds = Latency()
+        self._store = store
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily(
+            "mqstore_messages_stored", "Messages appended", value=self.messages
+        )
+        yield CounterMetricFamily(
+            "mqstore_bytes_stored", "Bytes of their records", value=self.bytes
+        )
+        yield HistogramMetricFamily(
+            "mqstore_sync_wait_seconds",
+            "Time that sync requests waited for their group commit",
+            self.sync_seconds.buckets(),
+            self.sync_seconds.total,
+        )
+        store = self._store()
+        yield GaugeMetricFamily(
+            "mqstore_store_open", "Whether the store is open", value=float(store is not None)
+        )
+        if store is not None:
+            yield from _of_store(store.status())
+
+
+def _of_store(status: StoreStatus) -> Iterable[Metric]:
+    offsets = GaugeMetricFamily("mqstore_store_offset", "Bounds of the log", labels=["bound"])
+    offsets.add_metric(["min"], status.min_offset)
+    offsets.add_metric(["max"], status.max_offset)
+    offsets.add_metric(["flushed"], status.flushed_offset)
+    offsets.add_metric(["dispatched"], status.dispatched_offset)
+    yield offsets
+    disk = GaugeMetricFamily("mqstore_disk_bytes", "The store's volume", labels=["kind"])
+    disk.add_metric(["total"], status.disk_total)
+    disk.add_metric(["used"], status.disk_used)
+    disk.add_metric(["free"], status.disk_free)
+    yield disk
+    yield GaugeMetricFamily("mqstore_segments", "Commit log files", value=status.segments)
+    yield GaugeMetricFamily("mqstore_queues", "Consume queues", value=status.queues)

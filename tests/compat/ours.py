@@ -1,0 +1,246 @@
+"""Our side of the comparisons: mqstore's own store, driven by the same scripts.
+
+The only module here that imports mqstore. As a program it runs one script and may be killed:
+`python -m tests.compat.ours write|append DIR SCRIPT FORMAT`, answering as the referee does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.compat.scripts import (
+    Batch,
+    Flush,
+    Operation,
+    Put,
+    Script,
+    Sleep,
+    WaitDispatch,
+    after_delay,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from mqstore.storage.commit_log import Placement
+    from mqstore.storage.hosts import Host
+    from mqstore.storage.layout import StoreFormat
+    from mqstore.storage.message_store import MessageStore
+    from mqstore.storage.record import Message
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 180
+BATCH_ITEM_HEAD = struct.Struct(">iiiii")
+
+Line = dict[str, Any]
+
+
+class OursError(Exception):
+    """Our command ended otherwise than with a dump."""
+
+
+def write(script: Script, directory: Path, store_format: str) -> list[Line]:
+    """Make a store in `directory`; the answers to the script's puts, in order."""
+    return _run(script, directory, store_format, create=True)
+
+
+def append(script: Script, directory: Path, store_format: str) -> list[Line]:
+    """Open the store in `directory` and run a script on it."""
+    return _run(script, directory, store_format, create=False)
+
+
+def dump(
+    directory: Path, config: Mapping[str, Any], *, queries: bool = True, whole: bool = True
+) -> list[Line]:
+    """`mqstore store dump`, which changes nothing; `whole` says that nothing may be cut."""
+    command = [_command(), "store", "dump", str(directory)]
+    command += ["--hash-slots", str(config["maxHashSlotNum"])]
+    command += ["--index-num", str(config["maxIndexNum"])]
+    if queries:
+        command.append("--queries")
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode not in ((0,) if whole else (0, 1)):
+        output = done.stdout.decode()[-2000:] + done.stderr.decode()[-4000:]
+        raise OursError(f"exit {done.returncode} of {' '.join(command)}\n{output}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _command() -> str:
+    beside = Path(sys.executable).with_name("mqstore")
+    installed = ROOT / ".venv" / "bin" / "mqstore"
+    found = shutil.which(str(beside)) or shutil.which(str(installed))
+    assert found is not None, "no mqstore command; run `make setup`"
+    return found
+
+
+def _run(script: Script, directory: Path, store_format: str, *, create: bool) -> list[Line]:
+    if script.halts:
+        return _run_halting(script, directory, store_format, create=create)
+    answers: list[Line] = []
+    store = _open(directory, script.config, store_format, create=create)
+    try:
+        _operate(store, script.operations, answers.append)
+    finally:
+        store.close()
+    return answers
+
+
+def _run_halting(script: Script, directory: Path, store_format: str, *, create: bool) -> list[Line]:
+    file = directory.with_name(directory.name + ".script.jsonl")
+    file.write_text(script.to_json_lines(), encoding="utf-8")
+    verb = "write" if create else "append"
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, verb, str(directory), str(file), store_format],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != -signal.SIGKILL:
+        raise OursError(f"exit {done.returncode}\n{done.stderr.decode()[-4000:]}")
+    whole = [raw for raw in done.stdout.splitlines(keepends=True) if raw.endswith(b"\n")]
+    return [json.loads(raw) for raw in whole]
+
+
+def _open(
+    directory: Path, config: Mapping[str, Any], store_format: str, *, create: bool
+) -> MessageStore:
+    from mqstore.storage.config import StoreConfig
+    from mqstore.storage.layout import StoreFormat
+    from mqstore.storage.message_store import MessageStore, StoreOptions
+    from mqstore.storage.threads import production_seams
+
+    options = StoreOptions(format=StoreFormat(store_format), create=create)
+    settings = StoreConfig.model_validate(dict(config))
+    return MessageStore.open(directory, settings, production_seams(), options)
+
+
+def _operate(
+    store: MessageStore, operations: Sequence[Operation], answer: Callable[[Line], None]
+) -> None:
+    for index, operation in enumerate(operations):
+        match operation:
+            case Put():
+                answer(_answer(index, [store.put(_message(operation, store.format))]))
+            case Batch():
+                answer(_answer(index, store.put_batch(_messages(operation, store.format))))
+            case Flush():
+                store.flush.wait(store.flush.request(store.status().max_offset), 10)
+            case Sleep(ms):
+                threading.Event().wait(ms / 1000)
+            case WaitDispatch():
+                while store.status().dispatched_offset < store.status().max_offset:
+                    threading.Event().wait(0.001)
+
+
+def _answer(index: int, placements: Sequence[Placement]) -> Line:
+    first = placements[0]
+    return {
+        "t": "put",
+        "op": index,
+        "status": "PUT_OK",
+        "msgId": ",".join(placement.offset_message_id for placement in placements),
+        "off": first.physical_offset,
+        "size": sum(placement.size for placement in placements),
+        "qoff": first.queue_offset,
+        "count": len(placements),
+        "storeTs": first.store_timestamp_ms,
+    }
+
+
+def _message(put: Put, store_format: StoreFormat) -> Message:
+    from mqstore.storage.record import Message
+
+    if put.properties_raw is not None:
+        encoded = put.properties_raw.encode()
+    else:
+        put = after_delay(put)
+        encoded = _encoded(visible(put.properties), store_format.trailing_property_separator)
+    return Message(
+        topic=put.topic,
+        queue_id=put.queue_id,
+        body=put.body,
+        properties=encoded,
+        born_host=_host(put.born_host),
+        store_host=_host(put.store_host),
+        born_timestamp_ms=put.born_timestamp_ms,
+        flag=put.flag,
+        sys_flag=put.sys_flag,
+        reconsume_times=put.reconsume_times,
+        prepared_transaction_offset=put.prepared_transaction_offset,
+    )
+
+
+def _messages(batch: Batch, store_format: StoreFormat) -> list[Message]:
+    """Through RocketMQ's batch encoding, as producers send one."""
+    from mqstore.storage.batch import decode_batch
+
+    data = b""
+    for part in batch.parts:
+        encoded = _encoded(visible(part.properties), store_format.trailing_property_separator)
+        size = BATCH_ITEM_HEAD.size + len(part.body) + 2 + len(encoded)
+        data += BATCH_ITEM_HEAD.pack(size, 0, 0, part.flag, len(part.body)) + part.body
+        data += struct.pack(">h", len(encoded)) + encoded
+    template = _message(
+        Put(
+            topic=batch.topic,
+            queue_id=batch.queue_id,
+            properties=None,
+            sys_flag=batch.sys_flag,
+            born_timestamp_ms=batch.born_timestamp_ms,
+            born_host=batch.born_host,
+            store_host=batch.store_host,
+            reconsume_times=batch.reconsume_times,
+        ),
+        store_format,
+    )
+    own = _encoded(visible(batch.properties), False)
+    return decode_batch(data, template, batch_properties=own, store_format=store_format)
+
+
+def _encoded(properties: Mapping[str, str] | None, trailing_separator: bool) -> bytes:
+    from mqstore.storage import properties as codec
+
+    return codec.encode(properties or {}, trailing_separator=trailing_separator)
+
+
+def _host(text: str) -> Host:
+    from mqstore.storage.hosts import Host
+
+    address, port = text.rsplit("|", 1)
+    return Host.parse(address, int(port))
+
+
+def _main(verb: str, directory: str, file: str, store_format: str) -> None:
+    script = Script.from_json_lines(Path(file).read_text(encoding="utf-8"))
+    store = _open(Path(directory), script.config, store_format, create=verb == "write")
+    puts = threading.Semaphore(0)
+
+    def answer(line: Line) -> None:
+        print(json.dumps(line), flush=True)
+        puts.release()
+
+    def kill_after_puts() -> None:
+        for _ in range(script.halt_after_puts):
+            puts.acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if script.end == "haltMidWrite":
+        threading.Thread(target=kill_after_puts, daemon=True).start()
+    _operate(store, script.operations, answer)
+    if script.halts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    store.close()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

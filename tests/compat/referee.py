@@ -1,0 +1,275 @@
+"""Real RocketMQ as the referee: builds and runs the Java program in `referee/`.
+
+One JVM per version serves all commands of a test session (a store costs tenths of a second then);
+scripts that end in a halt get a JVM of their own. What RocketMQ logs goes to
+`build/referee/VERSION/logs/`; set REFEREE_LOG=INFO to have it tell everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tests.compat.scripts import Script
+
+SOURCES = Path(__file__).parent / "referee"
+BUILD = Path(__file__).parents[2] / "build" / "referee"
+# Each version with the source folder that fits its API.
+VERSIONS = {"4.9.7": "v4", "5.4.0": "v5"}
+COMMAND_TIMEOUT_S = 180
+BUILD_TIMEOUT_S = 540
+# 4.9.7 unmaps files by ways that Java 17 closes; the disk ratios would refuse writes on a full
+# machine; the serial collector and the first compiler start fastest.
+JVM_FLAGS = [
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dfile.encoding=UTF-8",
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
+
+Line = dict[str, Any]
+
+
+class RefereeError(Exception):
+    """The referee could not be built, or answered with an error."""
+
+
+def missing() -> str | None:
+    """Why the referee cannot run here, or None when it can."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"no {tool} on the PATH: tests against real RocketMQ need Java 11+ and Maven"
+    return None
+
+
+class Referee:
+    """The real DefaultMessageStore of one RocketMQ version."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.out = BUILD / version
+        self._server: _Server | None = None
+
+    @property
+    def format(self) -> str:
+        """The format of the stores that it writes, as mqstore names it."""
+        return "4.9" if self.version.startswith("4.") else "5.x"
+
+    def write(self, script: Script, directory: Path) -> list[Line]:
+        """Make a store in `directory`; the answers to the script's puts, in order."""
+        return self._run_script("write", script, directory)
+
+    def append(self, script: Script, directory: Path) -> list[Line]:
+        """Open the store in `directory` as a broker does and run a script on it."""
+        return self._run_script("append", script, directory)
+
+    def dump(
+        self, directory: Path, config: Mapping[str, Any], *, queries: bool = True
+    ) -> list[Line]:
+        """Recover the store, which changes it (hand in a copy), and tell all that is seen."""
+        command = {"cmd": "dump", "dir": str(directory), "config": config, "queries": queries}
+        return self._served(command)
+
+    def rebuild(self, directory: Path, config: Mapping[str, Any]) -> None:
+        """Replace queues and index of the store by RocketMQ's own build from the log."""
+        self._served({"cmd": "rebuild", "dir": str(directory), "config": config})
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def build(self) -> None:
+        """Compile the program unless this very source was compiled before."""
+        stamp = self.out / "built-from"
+        digest = _digest_of_sources()
+        self.out.mkdir(parents=True, exist_ok=True)
+        with _locked(BUILD / f"{self.version}.lock"):
+            if stamp.exists() and stamp.read_text() == digest and self._jars_exist():
+                return
+            # Offline first: Maven needs no network once it has the jars.
+            if not self._maven("--offline") and not self._maven():
+                raise RefereeError(f"Maven could not build the referee, see {self.out}/maven.log")
+            stamp.write_text(digest)
+
+    def _maven(self, *flags: str) -> bool:
+        command = ["mvn", "--batch-mode", *flags, "compile", "dependency:build-classpath"]
+        command += [f"-Drocketmq.version={self.version}", f"-Dreferee.api={VERSIONS[self.version]}"]
+        command += [f"-Dreferee.out={self.out}", f"-Dmdep.outputFile={self._classpath_file}"]
+        with (self.out / "maven.log").open("wb") as log:
+            done = subprocess.run(
+                command,
+                cwd=SOURCES,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
+            )
+        return done.returncode == 0
+
+    @property
+    def _classpath_file(self) -> Path:
+        return self.out / "classpath.txt"
+
+    def _jars_exist(self) -> bool:
+        if not self._classpath_file.exists():
+            return False
+        jars = self._classpath_file.read_text().strip().split(os.pathsep)
+        return all(Path(jar).exists() for jar in jars)
+
+    def _java(self, scratch: Path, *arguments: str) -> list[str]:
+        classes = self.out / "classes"
+        return [
+            "java",
+            *JVM_FLAGS,
+            f"-Duser.home={scratch}",
+            f"-Djava.io.tmpdir={scratch}",  # RocksDB unpacks itself there
+            f"-Drmq.logback.configurationFile={classes / 'logback.xml'}",
+            f"-Dreferee.log={os.environ.get('REFEREE_LOG', 'WARN')}",
+            "-cp",
+            f"{classes}{os.pathsep}{self._classpath_file.read_text().strip()}",
+            "referee.Main",
+            *arguments,
+        ]
+
+    def _run_script(self, command: str, script: Script, directory: Path) -> list[Line]:
+        file = directory.with_name(directory.name + ".script.jsonl")
+        file.write_text(script.to_json_lines(), encoding="utf-8")
+        if script.halts:
+            return self._once(command, str(directory), str(file))
+        return self._served({"cmd": command, "dir": str(directory), "script": str(file)})
+
+    def _once(self, *arguments: str) -> list[Line]:
+        """Run one command in a JVM of its own, which a halting script ends."""
+        self.build()
+        with tempfile.TemporaryDirectory(prefix="referee-") as scratch:
+            done = subprocess.run(
+                self._java(Path(scratch), *arguments),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            )
+        lines = list(_whole_lines(done.stdout))
+        if done.returncode != 0:
+            why = lines[-1].get("error") if lines else None
+            raise RefereeError(f"{why}\n{done.stderr.decode(errors='replace')[-4000:]}")
+        return [line for line in lines if line["t"] != "end"]
+
+    def _served(self, command: Mapping[str, Any]) -> list[Line]:
+        if self._server is None:
+            self.build()
+            self._server = _Server(self)
+        try:
+            return self._server.ask(command)
+        except RefereeError:
+            self.close()  # the next command gets a fresh JVM
+            raise
+
+
+class _Server:
+    """A JVM that answers commands until it is closed."""
+
+    def __init__(self, referee: Referee) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="referee-")
+        logs = referee.out / "logs"
+        logs.mkdir(exist_ok=True)
+        self._log_path = logs / f"serve-{os.getpid()}.log"
+        self._log = self._log_path.open("wb")
+        self._failed = False
+        self._process = subprocess.Popen(
+            referee._java(Path(self._scratch.name), "serve"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+
+    def ask(self, command: Mapping[str, Any]) -> list[Line]:
+        requests, answers = self._pipes()
+        watchdog = threading.Timer(COMMAND_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                requests.write(json.dumps(command).encode() + b"\n")
+                requests.flush()
+            return self._answer(command, answers)
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+
+    def _answer(self, command: Mapping[str, Any], answers: IO[bytes]) -> list[Line]:
+        lines: list[Line] = []
+        for raw in answers:
+            line: Line = json.loads(raw)
+            if line["t"] != "end":
+                lines.append(line)
+            elif line["ok"]:
+                return lines
+            else:
+                raise RefereeError(self._report(command, line["error"]))
+        raise RefereeError(self._report(command, "the JVM ended without an answer"))
+
+    def _report(self, command: Mapping[str, Any], error: str) -> str:
+        self._failed = True
+        log = self._log_path.read_text(errors="replace")[-4000:]
+        return f"{command['cmd']} {command['dir']}: {error}\nlast of {self._log_path}:\n{log}"
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def close(self) -> None:
+        requests, answers = self._pipes()
+        with contextlib.suppress(BrokenPipeError):
+            requests.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
+        self._log.close()
+        if self._process.returncode == 0 and not self._failed:
+            self._log_path.unlink()
+        self._scratch.cleanup()
+
+
+def _whole_lines(output: bytes) -> Iterator[Line]:
+    """JSON lines; the last may have been cut by a halt and is then left out."""
+    for raw in output.splitlines(keepends=True):
+        if raw.endswith(b"\n"):
+            yield json.loads(raw)
+
+
+def _digest_of_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(SOURCES.rglob("*")):
+        if path.is_file():
+            digest.update(str(path.relative_to(SOURCES)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Held by one process at a time, so that concurrent builds wait for the first."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mqstore.client import Client
+from tests.services.service_processes import Run, running
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Both services over one new store, for tests that each use topics of their own."""
+    with running(tmp_path_factory.mktemp("store") / "store") as run:
+        yield run
+
+
+@pytest.fixture
+def client(services: Run) -> Iterator[Client]:
+    with services.client() as found:
+        yield found
+
+
+@pytest.fixture
+def topic(client: Client, request: pytest.FixtureRequest) -> str:
+    """A new topic of one queue, named after the test."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
+    client.create_topic(name, queues=1)
+    return name

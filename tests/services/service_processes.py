@@ -1,0 +1,160 @@
+"""Real service processes over a store directory, on loopback ports that were free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqstore.client import Client, ClientError, Target
+from mqstore.service.sockets import bind
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 15.0
+"""What is promised: everything has ended by then, after the first signal."""
+_ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
+
+
+def environment(**settings: object) -> dict[str, str]:
+    """Our own environment without settings of mqstore, and these."""
+    clean = {k: v for k, v in os.environ.items() if not k.upper().startswith("MQSTORE_")}
+    return clean | {f"MQSTORE_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+@dataclass
+class Run:
+    """One ``mqstore run``."""
+
+    process: subprocess.Popen[str]
+    writer_url: str
+    query_url: str
+    banner: str
+
+    def client(self, *, token: str | None = None) -> Client:
+        return Client(self.writer_url, self.query_url, token=token)
+
+    def children(self) -> list[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    def child(self, name: str) -> int:
+        """The process id of ``writer`` or ``query``."""
+        for pid in self.children():
+            if f"mqstore.{name}" in Path(f"/proc/{pid}/cmdline").read_text():
+                return pid
+        raise AssertionError(f"no {name} process")
+
+    def stop(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        """As Ctrl-C does: signal the whole group; exit code and stderr."""
+        os.killpg(self.process.pid, number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=END_TIMEOUT_S)
+        return self.process.returncode, errors
+
+
+def start(store: Path, *arguments: str, **settings: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "run"]
+    ports = ["--writer-port", "0", "--query-port", "0"]
+    return subprocess.Popen(
+        [*command, "--store", str(store), *ports, *arguments],
+        env=environment(**settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def running(store: Path, *arguments: str, **settings: object) -> Iterator[Run]:
+    """``mqstore run``, ready; whatever is left of it is killed at the end."""
+    process = start(store, *arguments, **settings)
+    try:
+        yield _ready(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _ready(process: subprocess.Popen[str]) -> Run:
+    addresses: dict[str, str] = {}
+    banner = ""
+    assert process.stdout is not None
+    while len(addresses) < 2:
+        line = process.stdout.readline()
+        if not line:
+            _, errors = process.communicate()
+            raise AssertionError(f"mqstore run ended with {process.returncode}: {errors}")
+        banner += line
+        addresses.update(_ADDRESS.findall(line))
+    return Run(process, addresses["store-writer"], addresses["query"], banner)
+
+
+@dataclass
+class Process:
+    """One service's process by itself."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def ended(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=END_TIMEOUT_S)
+        return self.process.returncode, errors
+
+
+def writer(store: Path, **settings: object) -> contextlib.AbstractContextManager[Process]:
+    """A ready store-writer; killed at the end when it still lives."""
+    return service(Target.WRITER, ["-m", "mqstore.writer"], store, **settings)
+
+
+def query(store: Path, **settings: object) -> contextlib.AbstractContextManager[Process]:
+    return service(Target.QUERY, ["-m", "mqstore.query"], store, **settings)
+
+
+@contextlib.contextmanager
+def service(
+    target: Target, arguments: list[str], store: Path, **settings: object
+) -> Iterator[Process]:
+    with bind("127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env=environment(store=store, listen_fd=listener.fileno(), **settings),
+            pass_fds=(listener.fileno(),),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    found = Process(process, url)
+    try:
+        with Client(url, url) as client:
+            await_ready(client, target)
+        yield found
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def await_ready(client: Client, target: Target) -> None:
+    """Ask the health endpoint until it says ready, for a bounded time."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    status = ""
+    while status != "ready":
+        assert time.monotonic() < deadline, f"{target} is not ready: {status}"
+        try:
+            status = client.health(target).status
+        except ClientError as error:
+            status = str(error)

@@ -1,0 +1,230 @@
+"""``mqstore run``: starting, refusing, and ending in every way."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mqstore.client import Client, ClientError, NewMessage, Pull, Unreachable
+from tests.services.service_processes import END_TIMEOUT_S, Run, running, start, writer
+
+
+def _abort(store: Path) -> Path:
+    return store / "abort"
+
+
+def _refusal(store: Path, *arguments: str, **settings: object) -> str:
+    """The one line that a refused start says."""
+    process = start(store, *arguments, **settings)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2, errors
+    assert output == ""
+    assert len(errors.splitlines()) == 1, errors
+    return errors
+
+
+class _OpenPolls:
+    """Long polls in threads, all sent and none answered."""
+
+    def __init__(self, run: Run, topic: str, count: int) -> None:
+        self.answers: list[Pull | ClientError] = []
+        self._threads = [
+            threading.Thread(target=self._poll, args=(run, topic)) for _ in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._await_open(run, count)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(END_TIMEOUT_S)
+            assert not thread.is_alive()
+
+    def _poll(self, run: Run, topic: str) -> None:
+        with run.client() as client:
+            try:
+                self.answers.append(client.pull(topic, 0, wait_s=30))
+            except ClientError as error:
+                self.answers.append(error)
+
+    @staticmethod
+    def _await_open(run: Run, count: int) -> None:
+        with httpx.Client(base_url=run.query_url) as http:
+            for _ in range(10_000):
+                if f"mqstore_open_polls {count}.0" in http.get("/metrics").text:
+                    return
+        raise AssertionError("the polls did not open")
+
+
+def test_banner_tells_what_a_newcomer_needs(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store) as run:
+        assert str(store) in run.banner
+        assert f"{run.writer_url}/docs" in run.banner
+        assert f"{run.query_url}/docs" in run.banner
+        assert "offsets 0 to 0" in run.banner
+        assert _abort(store).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_closes_the_store_cleanly_with_long_polls_open(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    store = tmp_path / "store"
+    with running(store) as run:
+        with run.client() as client:
+            client.create_topic("t", queues=1)
+        polls = _OpenPolls(run, "t", 5)
+        code, errors = run.stop(number)
+        polls.join()
+    assert (code, errors) == (0, "")
+    assert not _abort(store).exists()
+    assert all(isinstance(answer, Pull) and not answer.messages for answer in polls.answers)
+
+
+def test_repeated_ctrl_c_still_closes_cleanly(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store) as run:
+        with run.client() as client:
+            client.create_topic("t", queues=1)
+        polls = _OpenPolls(run, "t", 3)
+        for _ in range(5):
+            os.killpg(run.process.pid, signal.SIGINT)
+        code, errors = run.ended()
+        polls.join()
+    assert (code, errors) == (0, "")
+    assert not _abort(store).exists()
+
+
+def test_ctrl_c_while_starting_ends_all(tmp_path: Path) -> None:
+    process = start(tmp_path / "store")
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=END_TIMEOUT_S + 5)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def test_everything_killed_starts_again_with_what_was_acknowledged(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store) as run:
+        with run.client() as client:
+            client.create_topic("t", queues=1)
+            client.produce("t", [NewMessage(body="kept")], durability="async")
+        run.stop(signal.SIGKILL)
+    assert _abort(store).exists()
+    with running(store) as run, run.client() as client:
+        assert [each.body for each in client.pull("t", 0).messages] == ["kept"]
+        assert client.recovery().plan["path"] == "abnormal"
+
+
+def test_children_end_cleanly_when_their_parent_is_killed(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store) as run:
+        pids = [os.pidfd_open(pid) for pid in run.children()]
+        run.process.kill()
+        run.process.wait()
+        for pid in pids:
+            assert _await_end(pid)
+    assert not _abort(store).exists()
+
+
+def _await_end(pidfd: int) -> bool:
+    ready, _, _ = select.select([pidfd], [], [], END_TIMEOUT_S)
+    os.close(pidfd)
+    return bool(ready)
+
+
+@pytest.mark.parametrize("name", ["writer", "query"])
+def test_a_childs_death_ends_all_with_its_reason(tmp_path: Path, name: str) -> None:
+    with running(tmp_path / "store") as run:
+        os.kill(run.child(name), signal.SIGKILL)
+        code, errors = run.ended()
+        assert code == 1
+        assert f"the {name} process ended: killed by SIGKILL" in errors
+        with pytest.raises(Unreachable), run.client() as client:
+            client.store()
+
+
+def test_clean_close_is_what_the_next_start_finds(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for number in range(2):
+        with running(store) as run:
+            with run.client() as client:
+                client.create_topic("t", queues=1)
+                client.produce("t", [NewMessage(body=str(number))])
+            assert run.stop() == (0, "")
+    with running(store) as run, run.client() as client:
+        assert [each.body for each in client.pull("t", 0).messages] == ["0", "1"]
+        assert client.recovery().plan["path"] == "normal"
+
+
+def test_existing_store_keeps_its_sizes(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with writer(store, mapped_file_size_commit_log=1 << 20) as found, Client(found.url) as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage()])
+    with running(store) as run, run.client() as client:
+        assert client.store().segment_size == 1 << 20
+
+
+def test_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = _refusal(tmp_path / "store", "--query-port", str(port))
+    assert f"port {port}" in line
+    assert "in use" in line
+
+
+def test_locked_store_is_one_line(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with writer(store):
+        assert "lock" in _refusal(store)
+
+
+def test_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file" in _refusal(tmp_path / "file" / "store")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir(mode=0o500)
+    assert str(store) in _refusal(store)
+
+
+def test_wrong_setting_is_one_line(tmp_path: Path) -> None:
+    assert "max_index_num" in _refusal(tmp_path / "store", max_index_num="many")
+
+
+def test_network_address_without_tokens_is_one_line(tmp_path: Path) -> None:
+    assert "needs tokens" in _refusal(tmp_path / "store", "--host", "0.0.0.0")
+
+
+def test_with_tokens_each_role_does_its_part(tmp_path: Path) -> None:
+    tokens = {role: f"{role}-token-long-enough" for role in ("admin", "produce", "consume")}
+    settings = {f"token_{role}": token for role, token in tokens.items()}
+    with running(tmp_path / "store", "--host", "0.0.0.0", **settings) as run:
+        clients = {role: run.client(token=token) for role, token in tokens.items()}
+        clients["admin"].create_topic("t", queues=1)
+        (placed,) = clients["produce"].produce("t", [NewMessage(body="x")]).messages
+        assert clients["consume"].message(placed.offset_msg_id).body == "x"
+        for role, call in (
+            ("consume", "create_topic"),
+            ("produce", "queues"),
+            ("produce", "store"),
+        ):
+            arguments = () if call == "store" else ("t",)
+            with pytest.raises(ClientError, match="403"):
+                getattr(clients[role], call)(*arguments)
+        with run.client() as nobody, pytest.raises(ClientError, match="401"):
+            nobody.store()
+        for client in clients.values():
+            client.close()

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from mqstore.service import problems
+from mqstore.service.auth import Authenticator, Role, check_binding
+from mqstore.service.problems import Problem
+from mqstore.service.refusal import Refused
+
+TOKENS = {role.value: f"{role.value}-token-of-enough-length" for role in Role}
+
+
+def _headers(token: str | None = None, host: str = "localhost") -> list[tuple[bytes, bytes]]:
+    headers = [(b"host", host.encode())]
+    if token is not None:
+        headers.append((b"authorization", f"Bearer {token}".encode()))
+    return headers
+
+
+@pytest.mark.parametrize(
+    ("role", "granted"),
+    [
+        (Role.PRODUCE, {Role.PRODUCE}),
+        (Role.CONSUME, {Role.CONSUME}),
+        (Role.ADMIN, {Role.PRODUCE, Role.CONSUME, Role.ADMIN}),
+        (Role.SYSTEM, set(Role)),
+    ],
+)
+def test_each_role_may_do_what_it_is_for(role: Role, granted: set[Role]) -> None:
+    auth = Authenticator(TOKENS)
+    allowed = set()
+    for needed in Role:
+        try:
+            auth.check(_headers(TOKENS[role.value]), needed)
+        except Problem as problem:
+            assert problem.kind is problems.FORBIDDEN
+        else:
+            allowed.add(needed)
+    assert allowed == granted
+
+
+@pytest.mark.parametrize("token", [None, "wrong", ""])
+def test_without_a_valid_token_it_is_401(token: str | None) -> None:
+    with pytest.raises(Problem) as caught:
+        Authenticator(TOKENS).check(_headers(token), Role.PRODUCE)
+    assert caught.value.kind is problems.UNAUTHENTICATED
+    assert caught.value.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8081", "127.0.0.1:1", "[::1]:8081", ""])
+def test_without_tokens_loopback_names_need_none(host: str) -> None:
+    Authenticator({}).check(_headers(host=host), Role.SYSTEM)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8081", "localhost.x"])
+def test_without_tokens_a_rebound_name_is_refused(host: str) -> None:
+    with pytest.raises(Problem) as caught:
+        Authenticator({}).check(_headers(host=host), Role.CONSUME)
+    assert caught.value.kind is problems.MISDIRECTED
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "store.example"])
+def test_a_network_address_without_tokens_is_refused(host: str) -> None:
+    with pytest.raises(Refused, match="needs tokens"):
+        check_binding(host, {})
+    check_binding(host, TOKENS)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_loopback_needs_no_tokens(host: str) -> None:
+    check_binding(host, {})

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from mqstore.storage.errors import FlushTimeout, StoreFailed
+from mqstore.writer.durability import DurabilityWaiter
+
+
+class _Request:
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.error: StoreFailed | None = None
+        self.call: Callable[[_Request], None] | None = None
+
+    def add_done_callback(self, call: Callable[[_Request], None]) -> None:
+        self.call = call
+
+    def finish(self, error: StoreFailed | None = None) -> None:
+        self.error = error
+        assert self.call is not None
+        self.call(self)
+
+
+class _Flush:
+    """A flush service whose syncs end when the test says so."""
+
+    def __init__(self) -> None:
+        self.requests: list[_Request] = []
+
+    def request(self, offset: int) -> _Request:
+        self.requests.append(_Request(offset))
+        return self.requests[-1]
+
+
+def _waiter(flush: _Flush, timeout_s: float = 60) -> DurabilityWaiter:
+    return DurabilityWaiter(flush, timeout_s)  # type: ignore[arg-type]  # only what it uses
+
+
+async def _turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_those_who_come_during_a_sync_share_the_next() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        first = asyncio.create_task(waiter.wait(10))
+        await _turn()
+        later = [asyncio.create_task(waiter.wait(end)) for end in (20, 30, 25)]
+        await _turn()
+        assert [request.offset for request in flush.requests] == [10]
+        flush.requests[0].finish()
+        await first
+        await _turn()
+        assert [request.offset for request in flush.requests] == [10, 30]
+        assert not any(task.done() for task in later)
+        flush.requests[1].finish()
+        await asyncio.gather(*later)
+
+    asyncio.run(scenario())
+
+
+def test_failed_sync_acknowledges_nobody() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        tasks = [asyncio.create_task(waiter.wait(end)) for end in (10, 20)]
+        await _turn()
+        flush.requests[0].finish(StoreFailed("disk"))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, StoreFailed) for result in results)
+
+    asyncio.run(scenario())
+
+
+def test_late_sync_is_a_flush_timeout() -> None:
+    async def scenario() -> None:
+        with pytest.raises(FlushTimeout):
+            await _waiter(_Flush(), timeout_s=0.001).wait(10)
+
+    asyncio.run(scenario())
+
+
+def test_waiter_that_went_away_does_not_disturb_the_others() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        gone, kept = (asyncio.create_task(waiter.wait(10)) for _ in range(2))
+        await _turn()
+        gone.cancel()
+        await _turn()
+        flush.requests[0].finish()
+        await kept
+
+    asyncio.run(scenario())

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.health import Health
+from mqstore.service.http import BodyLimits, ClientGone, HotRequest, HotRoute, Reply
+from mqstore.service.problems import Problem
+from mqstore.service.settings import load
+from mqstore.storage.errors import TopicUnknown
+
+BODY_MAX = 4096
+
+
+async def _echo(request: HotRequest) -> Reply:
+    return Reply(await request.body(), 201, headers=((b"x-name", request.params["name"].encode()),))
+
+
+async def _fail(request: HotRequest) -> Reply:
+    raise TopicUnknown("no topic of that name")
+
+
+async def _break(request: HotRequest) -> Reply:
+    raise RuntimeError("secret detail")
+
+
+OPERATION = {"responses": {"201": {"description": "The body."}}}
+
+
+@pytest.fixture
+def send() -> Callable[..., httpx.Response]:
+    health = Health()
+    api = Api(load(max_request_size=BODY_MAX), health, title="test", description="A test.")
+    api.add_hot(HotRoute("POST", "/echo/{name}", Role.PRODUCE, _echo, OPERATION))
+    api.add_hot(HotRoute("POST", "/fail", Role.PRODUCE, _fail, OPERATION))
+    api.add_hot(HotRoute("POST", "/break", Role.PRODUCE, _break, OPERATION))
+
+    async def put(value: dict[str, int]) -> dict[str, int]:
+        return value
+
+    api.app.add_api_route("/cold/{number}", put, methods=["PUT"])
+
+    async def get(number: int) -> int:
+        return number
+
+    api.app.add_api_route("/cold/{number}", get, methods=["GET"])
+    transport = httpx.ASGITransport(app=api.front(), raise_app_exceptions=False)
+
+    def request(method: str, path: str, **options: Any) -> httpx.Response:
+        async def call() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                return await http.request(method, path, **options)
+
+        return asyncio.run(call())
+
+    return request
+
+
+Send = Callable[..., httpx.Response]
+
+
+def _assert_problem(response: httpx.Response, status: int, name: str) -> None:
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["type"] == f"urn:mqstore:problem:{name}"
+    assert problem["status"] == status
+    assert problem["requestId"] == response.headers["x-request-id"]
+
+
+def test_hot_route_gets_its_parameters_decoded(send: Send) -> None:
+    response = send("POST", "/echo/%25RETRY%25g", content=b"body")
+    assert response.status_code == 201
+    assert response.content == b"body"
+    assert response.headers["x-name"] == "%RETRY%g"
+
+
+def test_request_id_of_the_caller_is_kept(send: Send) -> None:
+    response = send("POST", "/echo/a", headers={"x-request-id": "abc-1"})
+    assert response.headers["x-request-id"] == "abc-1"
+
+
+@pytest.mark.parametrize("bad", ["with space", "x" * 65, 'a"b'])
+def test_request_id_that_could_forge_a_log_line_is_replaced(send: Send, bad: str) -> None:
+    assert send("POST", "/echo/a", headers={"x-request-id": bad}).headers["x-request-id"] != bad
+
+
+def test_storage_error_of_a_hot_route_is_a_problem(send: Send) -> None:
+    _assert_problem(send("POST", "/fail"), 404, "topic-unknown")
+
+
+def test_defect_is_a_problem_that_tells_nothing(send: Send) -> None:
+    response = send("POST", "/break")
+    _assert_problem(response, 500, "internal")
+    assert "secret" not in response.text
+
+
+@pytest.mark.parametrize("path", ["/echo/a", "/cold/1"])
+def test_declared_length_over_the_limit_is_refused(send: Send, path: str) -> None:
+    method = "POST" if path.startswith("/echo") else "PUT"
+    _assert_problem(send(method, path, content=b"x" * 70_000), 413, "body-too-large")
+
+
+def test_undeclared_length_over_the_limit_is_refused(send: Send) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield b"x" * 1000
+
+    _assert_problem(send("POST", "/echo/a", content=chunks()), 413, "body-too-large")
+
+
+def test_wrong_parameter_is_400_and_wrong_body_422(send: Send) -> None:
+    _assert_problem(send("GET", "/cold/abc"), 400, "bad-parameter")
+    _assert_problem(send("PUT", "/cold/1", json={"a": "b"}), 422, "body-invalid")
+    broken = send("PUT", "/cold/1", content=b"{", headers={"content-type": "application/json"})
+    _assert_problem(broken, 400, "bad-json")
+
+
+def test_deeply_nested_body_is_a_problem(send: Send) -> None:
+    headers = {"content-type": "application/json"}
+    response = send("PUT", "/cold/1", content=b"[" * 4_000, headers=headers)
+    _assert_problem(response, 400, "bad-json")
+
+
+def test_unknown_path_and_method_are_problems(send: Send) -> None:
+    _assert_problem(send("GET", "/nowhere"), 404, "not-found")
+    response = send("DELETE", "/cold/1")
+    _assert_problem(response, 405, "method-not-allowed")
+    assert response.headers["allow"]
+
+
+def test_hot_and_cold_routes_are_in_one_openapi_document(send: Send) -> None:
+    document = send("GET", "/openapi.json").json()
+    assert "post" in document["paths"]["/echo/{name}"]
+    assert set(document["paths"]["/cold/{number}"]) == {"get", "put"}
+    assert "HTTPValidationError" not in str(document)
+
+
+def test_api_pages_load_nothing_from_elsewhere(send: Send) -> None:
+    page = send("GET", "/docs").text
+    assert "https://" not in page
+
+
+def test_metrics_count_by_template_not_by_path(send: Send) -> None:
+    send("POST", "/echo/a-name-of-a-client")
+    text = send("GET", "/metrics").text
+    assert 'mqstore_http_requests_total{method="POST",route="/echo/{name}",status="201"}' in text
+    assert "a-name-of-a-client" not in text
+
+
+def _scope(length: int | None = None) -> dict[str, Any]:
+    headers = [] if length is None else [(b"content-length", b"%d" % length)]
+    return {"type": "http", "headers": headers}
+
+
+def _receiving(*chunks: bytes, whole: bool = True) -> Callable[[], Any]:
+    messages = [{"type": "http.request", "body": c, "more_body": True} for c in chunks]
+    messages.append(
+        {"type": "http.request", "body": b"", "more_body": False}
+        if whole
+        else {"type": "http.disconnect"}
+    )
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    return receive
+
+
+def test_bodies_together_are_bounded_and_given_back() -> None:
+    limits = BodyLimits(max_request=100, max_pending=10, timeout_s=1)
+    with pytest.raises(Problem) as caught:
+        asyncio.run(limits.read(_scope(), _receiving(b"12345", b"67890", b"1")))
+    assert caught.value.kind.status == 503
+    assert limits.pending == 0
+
+
+def test_connection_that_ends_early_is_no_body() -> None:
+    limits = BodyLimits(max_request=100, max_pending=100, timeout_s=1)
+    with pytest.raises(ClientGone):
+        asyncio.run(limits.read(_scope(), _receiving(b"123", whole=False)))
+    assert limits.pending == 0

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+from mqstore.storage import errors
+
+
+def test_every_type_has_a_stable_name_and_an_error_status() -> None:
+    for name, kind in problems.REGISTRY.items():
+        assert kind.name == name
+        assert 400 <= kind.status < 600
+        assert kind.title
+        assert kind.when
+
+
+def test_problem_body_is_rfc_9457() -> None:
+    problem = Problem(problems.TOPIC_UNKNOWN, "no topic x", extra={"topic": "x"})
+    assert json.loads(problem.body("id-1")) == {
+        "type": "urn:mqstore:problem:topic-unknown",
+        "title": "No such topic",
+        "status": 404,
+        "detail": "no topic x",
+        "requestId": "id-1",
+        "topic": "x",
+    }
+
+
+def test_what_may_succeed_later_says_when_to_retry() -> None:
+    assert Problem(problems.STORE_NOT_READY, "starting").headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.MessageTooLarge("x"), 413),
+        (errors.PropertiesTooLong("x"), 422),
+        (errors.TopicNameError("x"), 422),
+        (errors.PropertyError("x"), 422),
+        (errors.PageCacheBusy("x"), 503),
+        (errors.StoreNotWritable("disk-full", "x"), 507),
+        (errors.StoreNotWritable("read-only", "x"), 503),
+        (errors.SegmentCreationFailed("x"), 507),
+        (errors.FlushTimeout("x"), 504),
+        (errors.StoreFailed("x"), 503),
+        (errors.TopicUnknown("x"), 404),
+        (errors.RecordExpired("x"), 410),
+        (errors.RecordBodyCorrupt(7, "x"), 500),
+        (errors.MessageIdError("x"), 400),
+    ],
+)
+def test_storage_error_has_its_status(error: errors.StorageError, status: int) -> None:
+    problem = problems.from_storage(error)
+    assert problem is not None
+    assert problem.kind.status == status
+
+
+def test_every_refused_put_tells_rocketmqs_status() -> None:
+    refusals = [
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.PutRefused) and kind is not errors.StoreNotWritable
+    ]
+    for kind in refusals:
+        problem = problems.from_storage(kind("why"))
+        assert problem is not None
+        assert problem.extra["putStatus"] == kind.status

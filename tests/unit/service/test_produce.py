@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+from mqstore.storage import batch, properties
+from mqstore.storage.errors import PropertyError, StorageError
+from mqstore.storage.hosts import Host
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_id import UniqueKeys
+from mqstore.storage.record import Message
+from mqstore.storage.threads import production_seams
+from mqstore.writer import examples, produce
+from mqstore.writer.models import NewMessage
+
+HOST = Host(b"\x7f\0\0\1", 10911)
+ORIGIN = produce.Origin("orders", 1, HOST, HOST, 1_700_000_000_000)
+FORMAT = StoreFormat.V4_9
+
+
+def _decode(value: Any) -> list[NewMessage]:
+    return produce.decode_request(json.dumps(value).encode(), 100).messages
+
+
+def _build(**members: Any) -> tuple[Message, str]:
+    (message,) = _decode({"messages": [members]})
+    return produce.build(message, ORIGIN, UniqueKeys(production_seams()), FORMAT)
+
+
+def _refusal(**members: Any) -> Problem | PropertyError:
+    with pytest.raises((Problem, PropertyError)) as caught:
+        _build(**members)
+    error = caught.value
+    assert isinstance(error, (Problem, PropertyError))
+    return error
+
+
+def test_example_of_the_api_pages_is_a_request() -> None:
+    assert _decode(examples.PRODUCE)[0].body == "hello"
+
+
+def test_absent_fields_take_their_defaults() -> None:
+    message, key = _build()
+    assert (message.body, message.flag, message.queue_id) == (b"", 0, 1)
+    assert properties.decode(message.properties) == {"UNIQ_KEY": key}
+    assert len(key) == 32
+
+
+def test_fields_become_properties() -> None:
+    message, key = _build(tags="t", keys=["a", "b"], properties={"p": "1"}, uniqKey="mine")
+    found = properties.decode(message.properties)
+    assert found == {"TAGS": "t", "KEYS": "a b", "p": "1", "UNIQ_KEY": "mine"}
+    assert key == "mine"
+
+
+@given(st.binary(max_size=200))
+def test_base64_body_is_stored_as_its_bytes(body: bytes) -> None:
+    assert _build(bodyBase64=base64.b64encode(body).decode())[0].body == body
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"body": 1},
+        {"body": "a", "bodyBase64": "YQ=="},
+        {"bodyBase64": "%%%"},
+        {"bodyBase64": "YQ"},
+        {"bodyBase64": "é"},
+        {"queueId": -1},
+        {"queueId": 2**31},
+        {"queueId": "0"},
+        {"flag": 2**31},
+        {"keys": "a"},
+        {"properties": {"a": 1}},
+        {"unknownField": 1},
+        {"delayLevel": 3},
+        {"properties": {"TAGS": "a"}},
+        {"properties": {"a": "x\u0001y"}},
+        {"properties": {"a\u0002": "x"}},
+        {"properties": {"a": "x\u0000"}},
+        {"properties": {"": "x"}},
+        {"properties": {"a": ""}},
+        {"tags": "a\u0002b"},
+        {"tags": "a\u0000b"},
+        {"keys": ["with space"]},
+        {"keys": [""]},
+        {"keys": ["a\u0001"]},
+        {"uniqKey": "with space"},
+        {"uniqKey": ""},
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_422(members: dict[str, Any]) -> None:
+    error = _refusal(**members)
+    problem = error if isinstance(error, Problem) else problems.from_storage(error)
+    assert problem is not None
+    assert problem.kind.status == 422
+    assert problem.detail
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"messages": [}'])
+def test_no_json_is_400(body: bytes) -> None:
+    with pytest.raises(Problem) as caught:
+        produce.decode_request(body, 10)
+    assert caught.value.kind is problems.BAD_JSON
+
+
+@pytest.mark.parametrize(
+    "value", [[], {}, {"messages": []}, {"messages": [{}], "durability": "never"}, None]
+)
+def test_json_of_another_shape_is_422(value: Any) -> None:
+    with pytest.raises(Problem) as caught:
+        _decode(value)
+    assert caught.value.kind is problems.BODY_INVALID
+
+
+@pytest.mark.parametrize("start", [b"[", b'{"messages":[{"properties":', b'{"a":'])
+def test_deep_nesting_is_refused(start: bytes) -> None:
+    with pytest.raises(Problem):
+        produce.decode_request(start * 50_000, 10)
+
+
+def test_lone_surrogate_is_refused() -> None:
+    with pytest.raises(Problem):
+        produce.decode_request(b'{"messages": [{"body": "\\ud800"}]}', 10)
+
+
+def test_too_many_messages_are_413() -> None:
+    with pytest.raises(Problem) as caught:
+        _decode({"messages": [{}] * 101})
+    assert caught.value.kind is problems.BODY_TOO_LARGE
+
+
+def test_messages_of_one_request_go_to_one_queue() -> None:
+    assert produce.asked_queue(_decode({"messages": [{"queueId": 2}, {}]})) == 2
+    with pytest.raises(Problem):
+        produce.asked_queue(_decode({"messages": [{"queueId": 2}, {"queueId": 1}]}))
+
+
+def test_queues_take_turns_unless_one_is_asked_for() -> None:
+    chooser = produce.QueueChooser()
+    assert [chooser.choose("t", 3, None) for _ in range(4)] == [0, 1, 2, 0]
+    assert chooser.choose("t", 3, 2) == 2
+    with pytest.raises(Problem):
+        chooser.choose("t", 3, 3)
+
+
+def _batch(encoded: bytes) -> bytes:
+    message = ORIGIN.message(b"body", encoded, 7)
+    return batch.encode_batch([message, message])
+
+
+def test_batch_of_rocketmqs_clients_is_taken_as_encoded() -> None:
+    encoded = properties.encode(
+        {"UNIQ_KEY": "k", "WAIT": "true", "TAGS": "t", "a": "b"}, trailing_separator=False
+    )
+    messages, keys = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, 10)
+    assert keys == ["k", "k"]
+    assert [(m.body, m.flag, m.topic) for m in messages] == [(b"body", 7, "orders")] * 2
+
+
+@pytest.mark.parametrize("name", ["DELAY", "TRAN_MSG", "REAL_TOPIC", "INNER_MULTI_QUEUE_OFFSET"])
+def test_batch_may_not_forge_what_the_store_acts_on(name: str) -> None:
+    encoded = properties.encode({name: "1"}, trailing_separator=False)
+    with pytest.raises(PropertyError):
+        produce.build_batch(_batch(encoded), ORIGIN, FORMAT, 10)
+
+
+@given(st.binary(max_size=300))
+def test_hostile_batch_is_refused_or_taken_never_a_defect(data: bytes) -> None:
+    with contextlib.suppress(StorageError, Problem):
+        produce.build_batch(data, ORIGIN, FORMAT, 10)
+
+
+@pytest.mark.parametrize(
+    ("address", "packed"),
+    [("1.2.3.4", b"\1\2\3\4"), ("::ffff:1.2.3.4", b"\1\2\3\4"), ("::1", b"\0" * 15 + b"\1")],
+)
+def test_client_address_becomes_born_host(address: str, packed: bytes) -> None:
+    assert produce.client_host(address, 5) == Host(packed, 5)

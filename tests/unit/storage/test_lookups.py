@@ -1,0 +1,582 @@
+"""Every read path, over a log of real records and small in-memory views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage import properties, record
+from mqstore.storage.consume_queue import QueueEntry
+from mqstore.storage.errors import (
+    CursorError,
+    KeyUnknown,
+    MessageIdError,
+    OffsetOutOfRange,
+    QueueUnknown,
+    RecordBodyCorrupt,
+    RecordExpired,
+    StoreNotOpen,
+    TopicUnknown,
+)
+from mqstore.storage.hosts import Host
+from mqstore.storage.layout import PRE_BLANK_SIZE, StoreFormat
+from mqstore.storage.lookups import Lookups, PullStatus
+from mqstore.storage.record import Message, Record
+
+HOST = Host.parse("10.1.2.3", 10911)
+HOST_V6 = Host.parse("fe80::1", 10911)
+HOLE = QueueEntry(0, PRE_BLANK_SIZE, 0)
+
+
+@dataclass
+class MemoryLog:
+    data: bytearray = field(default_factory=bytearray)
+    min_offset: int = 0
+
+    @property
+    def max_offset(self) -> int:
+        return len(self.data)
+
+    def select(self, offset: int, size: int) -> memoryview | None:
+        if offset < self.min_offset or offset + size > len(self.data):
+            return None
+        return memoryview(self.data)[offset : offset + size]
+
+
+@dataclass
+class MemoryQueue:
+    topic: str
+    queue_id: int
+    entries: list[QueueEntry] = field(default_factory=list)
+    min_index: int = 0
+
+    @property
+    def max_index(self) -> int:
+        return len(self.entries)
+
+    def entry(self, index: int) -> QueueEntry | None:
+        return self.entries[index] if 0 <= index < len(self.entries) else None
+
+
+class MemoryIndex:
+    """Every key has the same hash: all offsets are candidates of every query."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
+    ) -> Iterator[int]:
+        return (offset for offset in reversed(self.offsets) if offset < below)
+
+
+@dataclass
+class Bounds:
+    epoch: int = 1
+    dispatched_offset: int = 0
+    index_complete: bool = True
+
+
+class Store:
+    """A store in memory; ``put`` appends, queues and indexes."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.queues: dict[tuple[str, int], MemoryQueue] = {}
+        self.index = MemoryIndex()
+        self.bounds = Bounds()
+        self.lookups = Lookups(self.log, self, self.index, self.bounds)
+
+    def get(self, topic: str, queue_id: int) -> MemoryQueue | None:
+        return self.queues.get((topic, queue_id))
+
+    def all(self) -> Iterable[MemoryQueue]:
+        return self.queues.values()
+
+    def put(
+        self,
+        topic: str = "T",
+        queue_id: int = 0,
+        *,
+        body: bytes = b"body",
+        keys: str = "",
+        uniq_key: str = "",
+        stored_ms: int = 1_000,
+        host: Host = HOST,
+        dispatch: bool = True,
+    ) -> int:
+        named = {"UNIQ_KEY": uniq_key, "KEYS": keys}
+        encoded = properties.encode(
+            {name: value for name, value in named.items() if value},
+            trailing_separator=StoreFormat.V4_9.trailing_property_separator,
+        )
+        message = Message(topic, queue_id, body, encoded, HOST, host, 0)
+        queue = self.queues.setdefault((topic, queue_id), MemoryQueue(topic, queue_id))
+        offset = len(self.log.data)
+        buffer = bytearray(record.size_of(message, 1))
+        record.encode_into(
+            buffer,
+            0,
+            message,
+            version=1,
+            queue_offset=queue.max_index,
+            physical_offset=offset,
+            store_timestamp_ms=stored_ms,
+        )
+        self.log.data += buffer
+        if dispatch:
+            queue.entries.append(QueueEntry(offset, len(buffer), 0))
+            self.index.offsets.append(offset)
+            self.bounds.dispatched_offset = len(self.log.data)
+        return offset
+
+    def put_blank(self, size: int) -> None:
+        blank = bytearray(size)
+        record.write_blank(blank, 0, size)
+        self.log.data += blank
+        self.bounds.dispatched_offset = len(self.log.data)
+
+    def damage_body(self, offset: int, body: bytes = b"body") -> None:
+        self.log.data[self.log.data.index(body, offset)] ^= 1
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def offsets(records: list[Record]) -> list[int]:
+    return [found.physical_offset for found in records]
+
+
+# one record -------------------------------------------------------------------------------
+
+
+def test_a_record_is_found_by_its_physical_offset(store: Store) -> None:
+    store.put()
+    offset = store.put(body=b"second")
+
+    assert store.lookups.by_physical_offset(offset).body == b"second"
+
+
+def test_an_answer_outlives_the_log(store: Store) -> None:
+    found = store.lookups.by_physical_offset(store.put())
+    store.log.data[:] = bytes(len(store.log.data))
+
+    assert found.body == b"body"
+
+
+@pytest.mark.parametrize("distance", [-1, 0, 1, 8, 1 << 40])
+def test_offsets_outside_the_log_are_out_of_range(store: Store, distance: int) -> None:
+    store.put()
+    outside = -1 if distance < 0 else store.log.max_offset + distance
+
+    with pytest.raises(OffsetOutOfRange):
+        store.lookups.by_physical_offset(outside)
+
+
+def test_an_offset_inside_a_record_is_refused(store: Store) -> None:
+    store.put(body=bytes(200))
+
+    for inside in range(1, store.log.max_offset):
+        with pytest.raises(Exception, match="offset"):
+            store.lookups.by_physical_offset(inside)
+
+
+def test_a_blank_record_is_no_record(store: Store) -> None:
+    store.put()
+    offset = store.log.max_offset
+    store.put_blank(64)
+
+    with pytest.raises(OffsetOutOfRange, match="end of a segment"):
+        store.lookups.by_physical_offset(offset)
+
+
+def test_a_record_below_the_minimum_has_expired(store: Store) -> None:
+    store.put()
+    store.log.min_offset = store.put()
+
+    with pytest.raises(RecordExpired):
+        store.lookups.by_physical_offset(0)
+
+
+def test_a_damaged_body_is_named(store: Store) -> None:
+    store.damage_body(store.put())
+
+    with pytest.raises(RecordBodyCorrupt):
+        store.lookups.by_physical_offset(0)
+
+
+@pytest.mark.parametrize("host", [HOST, HOST_V6])
+def test_a_record_is_found_by_its_offset_message_id(store: Store, host: Host) -> None:
+    store.put()
+    found = store.lookups.by_physical_offset(store.put(body=b"wanted", host=host))
+
+    for text in (found.offset_message_id, found.offset_message_id.lower()):
+        assert store.lookups.by_message_id(text).body == b"wanted"
+
+
+def test_an_id_of_another_host_is_refused(store: Store) -> None:
+    found = store.lookups.by_physical_offset(store.put())
+    other = found.offset_message_id.replace("0A010203", "0A010204")
+
+    with pytest.raises(OffsetOutOfRange, match="host"):
+        store.lookups.by_message_id(other)
+
+
+@pytest.mark.parametrize("text", ["", "zz", "0" * 31, "x" * 32, "0" * 55])
+def test_what_is_no_message_id_is_refused(store: Store, text: str) -> None:
+    with pytest.raises(MessageIdError):
+        store.lookups.by_message_id(text)
+
+
+# by key -----------------------------------------------------------------------------------
+
+
+def test_a_unique_key_finds_its_newest_record(store: Store) -> None:
+    store.put(uniq_key="U1", body=b"old")
+    store.put(uniq_key="U1", body=b"new")
+    store.put(uniq_key="U2", keys="U1")
+    store.put("Other", uniq_key="U1")
+
+    assert store.lookups.by_unique_key("T", "U1").body == b"new"
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_unknown_unique_key_says_whether_all_was_seen(store: Store, complete: bool) -> None:
+    store.put(uniq_key="U1")
+    store.bounds.index_complete = complete
+
+    with pytest.raises(KeyUnknown) as unknown:
+        store.lookups.by_unique_key("T", "U2")
+    assert unknown.value.complete is complete
+
+
+def test_a_key_finds_records_newest_first_without_collisions(store: Store) -> None:
+    first = store.put(keys="a b")
+    store.put(keys="ab")
+    store.put("Other", keys="b")
+    last = store.put(uniq_key="b")
+
+    answer = store.lookups.by_key("T", "b")
+
+    assert offsets(answer.records) == [last, first]
+    assert answer.complete
+    assert answer.cursor is None
+    assert answer.scanned.candidates == 4
+
+
+def test_a_time_range_includes_both_ends(store: Store) -> None:
+    wanted = [store.put(keys="k", stored_ms=ms) for ms in (1000, 1001, 1002, 1003)]
+
+    answer = store.lookups.by_key("T", "k", from_ms=1001, to_ms=1002)
+
+    assert offsets(answer.records) == [wanted[2], wanted[1]]
+
+
+def test_cursors_walk_through_everything_once(store: Store) -> None:
+    wanted = [store.put(keys="k") for _ in range(700)]
+    seen: list[int] = []
+    cursor = None
+    while True:
+        answer = store.lookups.by_key("T", "k", limit=64, cursor=cursor)
+        seen += offsets(answer.records)
+        assert answer.complete is (answer.cursor is None)
+        if answer.cursor is None:
+            break
+        cursor = answer.cursor
+        store.put(keys="k")  # what is newer than the first answer is not part of the walk
+
+    assert seen == wanted[::-1]
+
+
+def test_a_page_that_ends_exactly_at_the_last_record_has_no_cursor(store: Store) -> None:
+    for _ in range(3):
+        store.put(keys="k")
+
+    assert store.lookups.by_key("T", "k", limit=3).cursor is None
+
+
+def test_an_entry_that_is_there_twice_is_answered_once(store: Store) -> None:
+    offset = store.put(keys="k k")
+    store.index.offsets.append(offset)
+
+    assert offsets(store.lookups.by_key("T", "k").records) == [offset]
+
+
+def test_index_entries_beyond_a_cut_are_left_out(store: Store) -> None:
+    offset = store.put(keys="k")
+    store.index.offsets += [5_000, 6_000]
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert offsets(answer.records) == [offset]
+    assert answer.complete
+
+
+def test_expired_records_are_left_out(store: Store) -> None:
+    store.put(keys="k")
+    kept = store.put(keys="k")
+    store.log.min_offset = kept
+
+    assert offsets(store.lookups.by_key("T", "k").records) == [kept]
+
+
+def test_what_is_not_dispatched_yet_is_found_in_the_tail(store: Store) -> None:
+    first = store.put(keys="k")
+    store.put_blank(32)
+    second = store.put(keys="k", dispatch=False)
+    third = store.put(keys="k", dispatch=False)
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert offsets(answer.records) == [third, second, first]
+    assert answer.complete
+    assert answer.scanned.max_offset == store.log.max_offset
+
+
+def test_a_tail_that_is_too_long_makes_the_answer_incomplete(store: Store) -> None:
+    first = store.put(keys="k")
+    end = store.log.max_offset
+    store.put(keys="k", body=bytes(2 << 20), dispatch=False)
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert offsets(answer.records) == [first]
+    assert not answer.complete
+    assert answer.scanned.max_offset == end
+
+
+def test_a_rebuild_of_the_index_makes_the_answer_incomplete(store: Store) -> None:
+    store.put(keys="k")
+    store.bounds.index_complete = False
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert len(answer.records) == 1
+    assert not answer.complete
+
+
+def test_a_damaged_body_under_a_key_is_named_beside_the_records(store: Store) -> None:
+    bad = store.put(keys="k")
+    good = store.put(keys="k", body=b"good")
+    store.damage_body(bad)
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert offsets(answer.records) == [good]
+    assert [each.physical_offset for each in answer.unreadable] == [bad]
+    assert isinstance(answer.unreadable[0].error, RecordBodyCorrupt)
+
+
+@given(text=st.text(max_size=40))
+def test_foreign_cursors_are_refused(text: str) -> None:
+    store = Store()
+    store.put(keys="k")
+    try:
+        answer = store.lookups.by_key("T", "k", cursor=text)
+    except CursorError:
+        return
+    assert len(answer.records) <= 1
+
+
+# by queue ---------------------------------------------------------------------------------
+
+
+def test_topics_and_queues_are_listed_with_their_bounds(store: Store) -> None:
+    store.put("B", 1)
+    store.put("B", 0)
+    store.put("B", 0)
+    store.put("A", 3)
+
+    assert store.lookups.topics() == ["A", "B"]
+    found = store.lookups.queues("B")
+    assert [(each.queue_id, each.min_offset, each.max_offset) for each in found] == [
+        (0, 0, 2),
+        (1, 0, 1),
+    ]
+    assert store.lookups.queue_range("A", 3).max_offset == 1
+
+
+def test_unknown_topics_and_queues_are_named(store: Store) -> None:
+    store.put("A", 0)
+
+    with pytest.raises(TopicUnknown):
+        store.lookups.queues("B")
+    for call in (
+        lambda: store.lookups.queue_range("A", 1),
+        lambda: store.lookups.records("B", 0, 0),
+        lambda: store.lookups.offset_by_time("A", -1, 0),
+    ):
+        with pytest.raises(QueueUnknown):
+            call()
+
+
+def test_a_queue_is_read_in_order_and_says_where_to_go_on(store: Store) -> None:
+    wanted = [store.put() for _ in range(5)]
+
+    pull = store.lookups.records("T", 0, 1, count=3)
+
+    assert pull.status is PullStatus.FOUND
+    assert offsets(pull.records) == wanted[1:4]
+    assert (pull.next_offset, pull.min_offset, pull.max_offset) == (4, 0, 5)
+
+
+def test_bytes_are_bounded_but_one_record_always_comes(store: Store) -> None:
+    for _ in range(3):
+        store.put(body=bytes(1000))
+
+    assert len(store.lookups.records("T", 0, 0, max_bytes=1).records) == 1
+    assert len(store.lookups.records("T", 0, 0, max_bytes=2500).records) == 2
+
+
+@pytest.mark.parametrize(
+    ("offset", "status"),
+    [(2, PullStatus.OFFSET_OVERFLOW_ONE), (3, PullStatus.OFFSET_OVERFLOW_BADLY)],
+)
+def test_beyond_the_end_nothing_is_found(store: Store, offset: int, status: PullStatus) -> None:
+    store.put()
+    store.put()
+
+    pull = store.lookups.records("T", 0, offset)
+
+    assert (pull.status, pull.records, pull.next_offset) == (status, [], 2)
+
+
+def test_a_negative_queue_offset_is_refused(store: Store) -> None:
+    store.put()
+
+    with pytest.raises(OffsetOutOfRange, match="negative"):
+        store.lookups.records("T", 0, -1)
+
+
+def test_holes_and_expired_entries_are_skipped(store: Store) -> None:
+    store.put()
+    kept = store.put()
+    last = store.put()
+    queue = store.queues["T", 0]
+    queue.entries.insert(2, HOLE)
+    queue.entries.insert(2, QueueEntry(0, 0, 0))
+    store.log.min_offset = kept
+
+    pull = store.lookups.records("T", 0, 0)
+
+    assert offsets(pull.records) == [kept, last]
+    assert pull.unreadable == []
+    assert pull.next_offset == 5
+
+
+def test_reading_below_the_minimum_begins_at_the_minimum(store: Store) -> None:
+    wanted = [store.put() for _ in range(4)]
+    store.queues["T", 0].min_index = 2
+
+    pull = store.lookups.records("T", 0, 0)
+
+    assert offsets(pull.records) == wanted[2:]
+    assert pull.min_offset == 2
+
+
+def test_unreadable_records_are_named_and_passed(store: Store) -> None:
+    store.put()
+    bad = store.put()
+    store.put()
+    store.damage_body(bad)
+
+    pull = store.lookups.records("T", 0, 0)
+
+    assert len(pull.records) == 2
+    assert [(each.queue_offset, each.physical_offset) for each in pull.unreadable] == [(1, bad)]
+    assert pull.next_offset == 3
+
+
+@pytest.mark.parametrize("entry", [QueueEntry(1 << 40, 100, 0), QueueEntry(0, 50, 0)])
+def test_an_entry_that_lies_is_unreadable(store: Store, entry: QueueEntry) -> None:
+    store.put()
+    store.queues["T", 0].entries.append(entry)
+
+    pull = store.lookups.records("T", 0, 1)
+
+    assert pull.records == []
+    assert isinstance(pull.unreadable[0].error, OffsetOutOfRange)
+    assert pull.next_offset == 2
+
+
+def test_entries_above_the_dispatched_offset_are_not_believed(store: Store) -> None:
+    store.put()
+    second = store.put()
+    store.bounds.dispatched_offset = second
+
+    pull = store.lookups.records("T", 0, 0)
+    after = store.lookups.records("T", 0, 1)
+
+    assert (len(pull.records), pull.next_offset) == (1, 1)
+    assert (after.status, after.next_offset) == (PullStatus.OFFSET_OVERFLOW_ONE, 1)
+
+
+@given(
+    times=st.lists(st.integers(0, 50), max_size=30),
+    wanted=st.integers(-1, 51),
+    holes=st.sets(st.integers(0, 29)),
+)
+def test_offset_by_time_is_the_first_at_or_after(
+    times: list[int], wanted: int, holes: set[int]
+) -> None:
+    store = Store()
+    store.put(stored_ms=0)
+    for stored_ms in sorted(times):
+        store.put(stored_ms=stored_ms)
+    queue = store.queues["T", 0]
+    for hole in holes:
+        if hole < len(queue.entries):
+            queue.entries[hole] = HOLE
+
+    readable = [
+        index
+        for index, entry in enumerate(queue.entries)
+        if entry is not HOLE
+        and store.lookups.by_physical_offset(entry.physical_offset).store_timestamp_ms >= wanted
+    ]
+    expected = readable[0] if readable else queue.max_index
+    assert store.lookups.offset_by_time("T", 0, wanted) == expected
+
+
+# recovery meanwhile -----------------------------------------------------------------------
+
+
+def test_a_look_up_that_recovery_disturbed_is_repeated(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = store.put()
+    select, calls = store.log.select, 0
+
+    def disturbed(start: int, size: int) -> memoryview | None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            store.bounds.epoch += 1
+            return None
+        return select(start, size)
+
+    monkeypatch.setattr(store.log, "select", disturbed)
+
+    assert store.lookups.by_physical_offset(offset).body == b"body"
+
+
+def test_a_look_up_that_is_disturbed_all_along_gives_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put()
+
+    def disturbed(start: int, size: int) -> memoryview | None:
+        store.bounds.epoch += 1
+        return None
+
+    monkeypatch.setattr(store.log, "select", disturbed)
+
+    with pytest.raises(StoreNotOpen) as refused:
+        store.lookups.by_physical_offset(0)
+    assert refused.value.state == "recovering"

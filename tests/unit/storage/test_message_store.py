@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage import format_file, manifest
+from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.errors import (
+    DirectoryNotUsable,
+    MessageTooLarge,
+    StoreLocked,
+    StoreNotWritable,
+    StoreOfAnother,
+    StoreUnsupported,
+    TopicNameError,
+    TopicUnknown,
+)
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import Durability
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.recovery.report import StartReason
+from mqstore.storage.state_page import Health, read_state
+from tests.unit.storage.stores import (
+    CONFIG,
+    FILES,
+    abandon,
+    all_bodies,
+    bodies,
+    message,
+    open_store,
+    put_some,
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def closed(root: Path) -> Iterator[Path]:
+    """A store with 1000 messages, cleanly closed."""
+    with open_store(root) as store:
+        put_some(store, 1000)
+    yield root
+
+
+def test_what_was_put_is_read_back_after_a_clean_close(closed: Path) -> None:
+    with open_store(closed) as store:
+        assert bodies(store) == all_bodies(1000)
+        assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
+        assert store.recovery.plan.scanned_bytes == 0
+        assert store.dispatcher.index_complete
+
+
+def test_a_message_can_be_looked_up_when_its_put_returns(root: Path) -> None:
+    with open_store(root) as store:
+        placement = store.put(message(store, 7))
+        assert store.lookups.by_message_id(placement.offset_message_id).body == b"body 7 " * 10
+        assert store.lookups.by_unique_key("T", f"U{7:031d}").queue_offset == 0
+
+
+def test_queue_offsets_go_on_after_reopening(closed: Path) -> None:
+    with open_store(closed) as store:
+        placement = store.put(message(store, 1, queue_id=0))
+        assert placement.queue_offset == 334
+        assert store.put(message(store, 1, topic="New")).queue_offset == 0
+
+
+def test_a_batch_is_contiguous_in_its_queue(root: Path) -> None:
+    with open_store(root) as store:
+        placements = store.put_batch([message(store, n) for n in range(50)], Durability.SYNC)
+        assert [p.queue_offset for p in placements] == list(range(50))
+        assert store.log.flushed_offset == placements[-1].end
+
+
+def test_sync_durability_returns_with_the_message_on_disk(root: Path) -> None:
+    with open_store(root) as store:
+        placement = store.put(message(store, 1), Durability.SYNC)
+        assert store.log.flushed_offset >= placement.end
+        assert store.state.flushed_offset >= placement.end
+
+
+def test_the_default_durability_follows_flush_disk_type(root: Path) -> None:
+    config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC})
+    with open_store(root, config) as store:
+        placement = store.put(message(store, 1))
+        assert store.log.flushed_offset >= placement.end
+
+
+def test_a_refused_message_leaves_nothing_behind(root: Path) -> None:
+    with open_store(root) as store:
+        too_large = message(store, 1)
+        too_large.body = bytes(CONFIG.mapped_file_size_commit_log)
+        with pytest.raises(MessageTooLarge):
+            store.put(too_large)
+        assert store.log.max_offset == 0
+
+
+def test_abort_is_there_while_the_store_is_open_and_goes_with_a_clean_close(root: Path) -> None:
+    store = open_store(root)
+    assert (root / "abort").read_bytes() == b""
+    assert not (root / "abort.bak").exists()
+    store.close()
+    assert not (root / "abort").exists()
+    state = read_state(FILES, StorePaths(root).state)
+    assert state is not None
+    assert state.health is Health.CLOSED
+
+
+def test_a_5x_store_writes_its_process_id_into_abort(root: Path) -> None:
+    with open_store(root, format=StoreFormat.V5_X, pid=4711):
+        assert (root / "abort").read_bytes() == b"4711"
+    assert (root / "abort.bak").read_bytes() == b""
+    with open_store(root) as store:
+        assert store.format is StoreFormat.V5_X
+
+
+def test_a_second_opening_is_refused_and_says_who_holds_the_store(root: Path) -> None:
+    with open_store(root, pid=4711), pytest.raises(StoreLocked, match="4711"):
+        open_store(root)
+
+
+def test_closing_twice_is_closing_once(root: Path) -> None:
+    store = open_store(root)
+    store.close()
+    store.close()
+    with pytest.raises(StoreNotWritable):
+        store.append(message(store, 1))
+
+
+def test_another_store_is_refused_with_both_ids(closed: Path) -> None:
+    wanted = "0" * 31 + "1"
+    with open_store(closed) as store:
+        found = store.store_id
+    with pytest.raises(StoreOfAnother, match=f"{found}.*{wanted}"):
+        open_store(closed, store_id=wanted)
+    with pytest.raises(StoreOfAnother, match="shard"):
+        open_store(closed, shard="7")
+
+
+def test_a_refused_directory_is_not_left_locked(closed: Path) -> None:
+    with pytest.raises(StoreOfAnother):
+        open_store(closed, shard="7")
+    open_store(closed).close()
+
+
+def test_a_missing_or_unusable_directory_is_one_clear_error(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(DirectoryNotUsable):
+        open_store(root, create=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DirectoryNotUsable):
+        open_store(tmp_path / "file")
+
+
+def test_several_log_directories_are_refused_by_name(root: Path) -> None:
+    with pytest.raises(StoreUnsupported, match="/a,/b"):
+        open_store(root, store_path_commit_log="/a,/b")
+
+
+def test_the_log_may_lie_in_another_directory(root: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "disk2" / "log"
+    with open_store(root, store_path_commit_log=str(elsewhere)) as store:
+        put_some(store, 300)
+    assert not (root / "commitlog").exists()
+    assert len(list(elsewhere.iterdir())) > 1
+    with open_store(root) as store:
+        assert bodies(store) == all_bodies(300)
+
+
+def test_existing_files_keep_their_sizes_whatever_is_configured(closed: Path) -> None:
+    shutil.rmtree(closed / "mqstore")
+    with open_store(closed, StoreConfig(max_hash_slot_num=100, max_index_num=400)) as store:
+        assert store.config.mapped_file_size_commit_log == CONFIG.mapped_file_size_commit_log
+        assert store.config.queue_file_size == CONFIG.queue_file_size
+        assert bodies(store) == all_bodies(1000)
+    with open_store(closed, StoreConfig()) as store:
+        assert store.config.max_index_num == 400
+
+
+def test_index_sizes_that_do_not_fit_are_refused(closed: Path) -> None:
+    shutil.rmtree(closed / "mqstore")
+    with pytest.raises(StoreUnsupported, match="maxHashSlotNum"):
+        open_store(closed, StoreConfig())
+
+
+@pytest.mark.parametrize("trace", ["abort.bak", "rocksdbstore", "compaction"])
+def test_a_store_with_traces_of_5x_is_of_format_5x(root: Path, trace: str) -> None:
+    (root / "commitlog").mkdir(parents=True)
+    (root / trace).mkdir()
+    with open_store(root) as store:
+        assert store.format is StoreFormat.V5_X
+
+
+def test_a_store_with_a_v2_record_is_of_format_5x(root: Path) -> None:
+    with open_store(root, format=StoreFormat.V5_X) as store:
+        put_some(store, 5)
+        store.put(message(store, 5, topic="t" * 128))
+    shutil.rmtree(root / "mqstore")
+    (root / "abort.bak").unlink()
+    with open_store(root) as store:
+        assert store.format is StoreFormat.V5_X
+
+
+def test_every_opening_is_a_new_epoch_and_hosts_are_remembered(root: Path) -> None:
+    open_store(root, store_host="10.0.0.1:10911").close()
+    with open_store(root, store_host="10.0.0.2:10911") as store:
+        assert store.epoch == 2
+    found = format_file.load(FILES, StorePaths(root))
+    assert found is not None
+    assert found.store_hosts == ("10.0.0.2:10911", "10.0.0.1:10911")
+    conf = (root / "mqstore" / "broker.conf").read_text()
+    assert f"storePathRootDir={root}\n" in conf
+    assert "mappedFileSizeCommitLog=65536\n" in conf
+    assert "listenPort=10911\n" in conf
+
+
+def test_topics_are_created_listed_and_kept(root: Path) -> None:
+    with open_store(root) as store:
+        store.create_topic("Orders", queues=8)
+        with pytest.raises(TopicNameError):
+            store.create_topic("../etc")
+        with pytest.raises(TopicUnknown):
+            store.topic("Nobody")
+        put_some(store, 5)
+    with open_store(root) as store:
+        assert store.topic("Orders").write_queues == 8
+        assert [topic.name for topic in store.topics()] == ["Orders", "T"]
+        assert store.topic("T").write_queues == 3
+
+
+def test_status_and_segments_tell_of_the_open_store(closed: Path) -> None:
+    with open_store(closed) as store:
+        status = store.status()
+        assert (status.health, status.read_only_reason) == ("ready", None)
+        assert status.dispatched_offset == status.max_offset == store.log.max_offset
+        segments = store.segments()
+        assert [s.offset for s in segments] == [n * 65536 for n in range(status.segments)]
+        assert segments[-1].used == status.max_offset - segments[-1].offset
+
+
+def test_an_overlay_shows_the_recovered_store_and_writes_nothing(root: Path) -> None:
+    store = open_store(root)
+    put_some(store, 500)
+    abandon(store)
+    before = _fingerprint(root)
+    with open_store(root, in_place=False, services=False, create=False) as looked:
+        assert bodies(looked) == all_bodies(500)
+        with pytest.raises(StoreNotWritable):
+            looked.put(message(looked, 1))
+    assert _fingerprint(root) == before
+
+
+def test_an_overlay_needs_no_lock(root: Path) -> None:
+    with open_store(root) as store:
+        put_some(store, 100)
+        with open_store(root, in_place=False, services=False, create=False) as looked:
+            assert bodies(looked) == all_bodies(100)
+
+
+def test_an_overlay_does_not_open_what_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(DirectoryNotUsable):
+        open_store(tmp_path, in_place=False, services=False, create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told_while_recovering(root: Path) -> None:
+    store = open_store(root)
+    put_some(store, 300)
+    abandon(store)
+    seen: list[str] = []
+    open_store(root, on_progress=lambda progress: seen.append(progress.stage)).close()
+    assert "log" in seen
+    assert "queues" in seen
+
+
+def test_the_recovery_report_is_kept_beside_the_store(closed: Path) -> None:
+    with open_store(closed) as store:
+        kept = (closed / "mqstore" / "recovery.json").read_text()
+        assert type(store.recovery).model_validate_json(kept) == store.recovery
+
+
+def test_a_failed_service_ends_the_store_and_leaves_abort(root: Path) -> None:
+    failures: list[BaseException] = []
+    store = open_store(root, on_failure=failures.append)
+    put_some(store, 3)
+    store._fail(OSError("the disk is gone"))
+    with pytest.raises(StoreNotWritable, match="failed"):
+        store.append(message(store, 3))
+    store.close()
+    assert [str(failure) for failure in failures] == ["the disk is gone"]
+    assert (root / "abort").exists()
+    assert manifest.load(FILES, StorePaths(root).manifest) is None
+
+
+def _fingerprint(root: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
