@@ -61,9 +61,9 @@ def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     lines = ["| row | unit | mqstore | RocketMQ | ratio | spread |", "|---|---|---|---|---|---|"]
     for row in rows:
-        peer = "–" if row.peer is None else f"{row.peer:,.3g}"
-        ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
-        spread = "–" if row.spread is None else f"{row.spread[0]:.2f}–{row.spread[1]:.2f}"
+        peer = "-" if row.peer is None else f"{row.peer:,.3g}"
+        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
+        spread = "-" if row.spread is None else f"{row.spread[0]:.2f}-{row.spread[1]:.2f}"
         lines.append(f"| {row.name} | {row.unit} | {row.ours:,.3g} | {peer} | {ratio} | {spread} |")
     return "\n".join(lines)
 

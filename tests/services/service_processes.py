@@ -19,6 +19,7 @@ from mqstore.service.sockets import bind
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 15.0
 """What is promised: everything has ended by then, after the first signal."""
+SEGMENT_SIZE = 8 << 20
 _ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
 
 
@@ -129,6 +130,7 @@ def query(store: Path, **settings: object) -> contextlib.AbstractContextManager[
 def service(
     target: Target, arguments: list[str], store: Path, **settings: object
 ) -> Iterator[Process]:
+    settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
     with bind("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         process = subprocess.Popen(

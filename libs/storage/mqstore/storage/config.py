@@ -6,7 +6,7 @@ accepted as aliases. Sizes are bytes, times milliseconds unless the name says ot
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -17,7 +17,7 @@ from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 INT32_MAX = 2**31 - 1
 
 
-class FlushDiskType(str, Enum):
+class FlushDiskType(StrEnum):
     SYNC = "SYNC_FLUSH"
     ASYNC = "ASYNC_FLUSH"
 

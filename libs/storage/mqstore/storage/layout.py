@@ -6,7 +6,7 @@ Source of all facts here: store directories written by real RocketMQ 4.9.7 and 5
 
 from __future__ import annotations
 
-from enum import Enum, IntFlag
+from enum import IntFlag, StrEnum
 from typing import Final
 
 # Commit log records -------------------------------------------------------------------
@@ -57,7 +57,7 @@ TRANSACTION_NONE: Final = 0x0
 SEGMENT_NAME_DIGITS: Final = 20
 QUEUE_ENTRY_SIZE: Final = 20
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""SIZE of the filler entry (offset 0, tagsCode 0) before a queue's first real entry and in holes."""
+"""SIZE of the filler entry (offset 0, tagsCode 0) before the first real entry and in holes."""
 EXT_ADDRESS_MAX: Final = -2147483649
 """A ConsumeQueue tagsCode at or below this is the address of a ConsumeQueueExt unit."""
 
@@ -69,7 +69,7 @@ CHECKPOINT_SIZE: Final = 4096
 PAGE_SIZE: Final = 4096
 
 
-class StoreFormat(str, Enum):
+class StoreFormat(StrEnum):
     """Which RocketMQ generation a store directory follows where the two differ."""
 
     V4_9 = "4.9"

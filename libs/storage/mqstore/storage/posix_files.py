@@ -93,7 +93,7 @@ class PosixFileSystem:
     def list(self, directory: Path) -> list[str]:
         try:
             return sorted(entry.name for entry in directory.iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_directories(self, path: Path) -> None:

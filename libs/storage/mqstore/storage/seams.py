@@ -65,7 +65,7 @@ class FileSystem(Protocol):
         """None when it is not there."""
 
     def list(self, directory: Path) -> list[str]:
-        """Names in a directory, sorted; empty when there is no such directory."""
+        """Names in a directory, sorted; empty when there is none, or only a file of that name."""
 
     def make_directories(self, path: Path) -> None:
         """Create a directory and its parents; each new entry is synced into its parent."""

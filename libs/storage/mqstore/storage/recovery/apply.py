@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.quarantine import Quarantine
+from mqstore.storage.recovery.log_scan import is_zero
 from mqstore.storage.recovery.report import (
     CutTail,
     ExtendSegment,
@@ -103,7 +104,7 @@ class Applier:
     def _zero(self, path: Path, position: int, length: int) -> None:
         with self._writable(path) as mapped:
             for start, stop in _chunks(position, position + length):
-                if mapped.view[start:stop] != _ZEROS[: stop - start]:
+                if not is_zero(mapped.view[start:stop]):
                     mapped.view[start:stop] = _ZEROS[: stop - start]
             mapped.sync()
 

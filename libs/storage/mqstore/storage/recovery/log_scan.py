@@ -262,12 +262,17 @@ class LogScan:
                     position += max(size, 1)
 
 
+def is_zero(chunk: memoryview) -> bool:
+    """For chunks of at most 1 MiB. (Comparing a memoryview itself goes byte by byte.)"""
+    return bytes(chunk) == _ZEROS[: len(chunk)]
+
+
 def find_whole(view: memoryview, position: int, base: int) -> int:
     """As the kernel's ``find_record``, but quick over long stretches of zeros."""
     end = len(view)
     while position < end:
         stop = min(position + _CHUNK, end)
-        if view[position:stop] != _ZEROS[: stop - position]:
+        if not is_zero(view[position:stop]):
             return find_record(view, max(position, 0), end, base, True)
         position = stop
     return -1
@@ -278,7 +283,7 @@ def last_nonzero(view: memoryview, start: int) -> int:
     end = len(view)
     while end > start:
         begin = max(start, end - _CHUNK)
-        if view[begin:end] != _ZEROS[: end - begin]:
+        if not is_zero(view[begin:end]):
             return begin + len(bytes(view[begin:end]).rstrip(b"\0"))
         end = begin
     return start
