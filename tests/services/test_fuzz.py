@@ -18,7 +18,11 @@ TOPIC = "fuzz"
 texts = st.text(max_size=40)
 numbers = st.integers(-(2**70), 2**70).map(str) | st.floats().map(str) | texts
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=10,
 )

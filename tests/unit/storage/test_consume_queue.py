@@ -277,3 +277,20 @@ def test_search_by_time_passes_entries_without_a_record_over(tmp_path: Path) -> 
 
     assert queue.find_by_time(BORN_MS - 5, log) == 1
     assert queue.find_by_time(BORN_MS + 5, log) == 2
+
+
+def test_a_file_with_an_absurd_name_makes_no_endless_walk(tmp_path: Path) -> None:
+    filled(tmp_path, 12).flush()
+    source = tmp_path / "queue" / f"{200:020d}"
+    far = 2**62 - 2**62 % FILE_SIZE
+    (tmp_path / "queue" / f"{far:020d}").write_bytes(source.read_bytes())
+    log = SmallLog()
+
+    queue = open_queue(tmp_path)
+
+    assert queue.max_index == far // 20 + 2
+    queue.correct_min(10**9)
+    assert queue.find_by_time(BORN_MS, log) == queue.max_index
+    assert queue.max_physical_end() == 1_200
+    assert queue.truncate_after(1_000) == far // 20 - 8
+    assert queue.max_index == 10

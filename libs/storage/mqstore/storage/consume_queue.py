@@ -34,6 +34,7 @@ PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 RESERVE_SIZE: Final = 256 << 10
 """Bytes of a file that get disk blocks at a time, ahead of what is written."""
 _BLOCK_ENTRIES: Final = 512
+_BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 _OFFSET_MAX: Final = 2**63 - 1
 HOLE_MAX: Final = 3_000_000
 """Most entries that are filled in front of one record (60 MB): beyond, its offset is no truth."""
@@ -170,20 +171,27 @@ class ConsumeQueue:
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
         """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
         out. Reads block by block, for scans."""
-        index, stop = max(start, self.first_index), min(stop, self.max_index)
-        while index < stop:
-            mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
-            if mapped is None:
-                index = (index // self.entries_per_file + 1) * self.entries_per_file
-                continue
-            at = index * QUEUE_ENTRY_SIZE - mapped.base_offset
-            count = min(stop - index, _BLOCK_ENTRIES, (mapped.size - at) // QUEUE_ENTRY_SIZE)
-            block = bytes(mapped.view[at : at + count * QUEUE_ENTRY_SIZE])
-            for fields in ENTRY.iter_unpack(block):
-                yield index, QueueEntry(*fields)
-                index += 1
-            if not block:
-                return
+        stop = min(stop, self.max_index)
+        for mapped in self.files.files:
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for index in range(
+                max(start, first), min(stop, first + self.entries_per_file), _BLOCK_ENTRIES
+            ):
+                at = (index - first) * QUEUE_ENTRY_SIZE
+                end = min(at + _BLOCK_SIZE, (stop - first) * QUEUE_ENTRY_SIZE)
+                for number, fields in enumerate(ENTRY.iter_unpack(bytes(mapped.view[at:end]))):
+                    yield index + number, QueueEntry(*fields)
+
+    def last_entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        """All entries with their numbers, the newest first."""
+        for mapped in reversed(self.files.files):
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for index in range(
+                min(self.max_index, first + self.entries_per_file) - 1, first - 1, -1
+            ):
+                entry = self._read(index)
+                if entry is not None:
+                    yield index, entry
 
     # writing ------------------------------------------------------------------------------
 
@@ -326,11 +334,9 @@ class ConsumeQueue:
 
     def max_physical_end(self) -> int:
         """The end of the record that the last real entry names; 0 when there is none."""
-        for index in range(self.max_index - 1, self.first_index - 1, -1):
-            entry = self._read(index)
-            if entry is not None and not entry.is_hole:
-                return entry.physical_offset + entry.size
-        return 0
+        real = (entry for _, entry in self.last_entries() if not entry.is_hole)
+        last = next(real, None)
+        return last.physical_offset + last.size if last is not None else 0
 
     def first_hole(self) -> int | None:
         """The first entry below ``max_index`` that was never written (all zero), if any."""
@@ -387,13 +393,10 @@ class ConsumeQueue:
         return entry is not None and not entry.is_missing
 
     def _end_below(self, physical_offset: int) -> int:
-        end = self.max_index
-        while end > self.first_index:
-            entry = self._read(end - 1)
-            if entry and not entry.is_missing and entry.physical_offset < physical_offset:
-                break
-            end -= 1
-        return end
+        for index, entry in self.last_entries():
+            if not entry.is_missing and entry.physical_offset < physical_offset:
+                return index + 1
+        return self.first_index
 
     def _begin(self, index: int) -> None:
         """The first file of an empty queue, pre-blank up to ``index``."""

@@ -139,13 +139,6 @@ class IndexFile:
         if first_offset is not None:
             yield first_offset
 
-    def items(self, start: int, stop: int) -> Iterator[IndexItem]:
-        """Items ``start`` to before ``stop``, as they stand in the file."""
-        at = self._item_at(start)
-        end = self._item_at(min(stop, self.index_num))
-        for fields in _ITEM.iter_unpack(bytes(self.view[at : max(at, end)])):
-            yield IndexItem(*fields)
-
     def item(self, number: int) -> IndexItem:
         return IndexItem(*_ITEM.unpack_from(self.view, self._item_at(number)))
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
+from array import array
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from mqstore.storage import format_file, manifest, sizes, store_lock
-from mqstore.storage._kernel import Defect, check_record
+from mqstore.storage._kernel import check_run
 from mqstore.storage.atomic_file import remove_file, replace_file
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DirectoryNotUsable, StoreUnsupported
@@ -34,8 +35,10 @@ from mqstore.storage.state_page import StatePage, StateSnapshot, read_state
 from mqstore.storage.store_lock import StoreLock
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_V2_MAGIC: Final = MAGIC_V2.to_bytes(4)
-_CHUNK: Final = 4 << 20
+_MAGIC_END: Final = 7
+_V2_MAGIC_END: Final = MAGIC_V2 & 0xFF
+"""The last byte of MAGICCODE tells V2 from V1."""
+_RUN_RECORDS: Final = 100_000
 
 log = logging.getLogger(__name__)
 
@@ -231,16 +234,21 @@ def _has_v2_record(files: FileSystem, segments: Segments) -> bool:
 
 
 def _finds_v2(view: memoryview, base: int) -> bool:
-    for start in range(0, len(view), _CHUNK):
-        chunk = bytes(view[start : start + _CHUNK + len(_V2_MAGIC)])
-        at = chunk.find(_V2_MAGIC)
-        while at >= 0:
-            position = start + at - 4
-            if position >= 0:
-                defect, _ = check_record(view, position, len(view), base + position, True)
-                if defect == Defect.NONE:
-                    return True
-            at = chunk.find(_V2_MAGIC, at + 1)
+    """Looks at records only, so the unused rest of a segment is not read."""
+    position, records = 0, _RUN_RECORDS
+    while records == _RUN_RECORDS:
+        starts = array("q")
+        _, position, records, _ = check_run(
+            view,
+            position,
+            len(view),
+            base,
+            verify_body=False,
+            max_records=_RUN_RECORDS,
+            starts=starts,
+        )
+        if any(view[start + _MAGIC_END] == _V2_MAGIC_END for start in starts):
+            return True
     return False
 
 
