@@ -37,7 +37,8 @@ class QuarantineEntry(BaseModel):
     position: int
     """Of the first byte in that file."""
     length: int
-    crc32c: int
+    crc32c: int | None
+    """None for a file that was moved as it was."""
     reason: str
     kept_at_ms: int
 
@@ -70,14 +71,10 @@ class Quarantine:
         """Move a whole file of the store's own file system aside, without a copy."""
         stat = self._files.stat(source)
         length = 0 if stat is None else stat.size
-        entry = self._entry(source, 0, length, self._checksum(source, 0, length), reason)
-        if self._find(entry.name) is not None:
-            self._files.unlink(source)
-        else:
-            self._files.rename(source, self._empty(entry.name) / _DATA)
-            self._seal(entry)
+        entry = self._entry(source, 0, length, None, reason)
+        self._files.rename(source, self._empty(entry.name) / _DATA)
         self._files.sync_directory(source.parent)
-        return entry
+        return self._seal(entry)
 
     def entries(self) -> list[QuarantineEntry]:
         """All complete entries, by name."""
@@ -97,12 +94,14 @@ class Quarantine:
         self._files.sync_directory(self._directory)
 
     def _entry(
-        self, source: Path, position: int, length: int, checksum: int, reason: str
+        self, source: Path, position: int, length: int, checksum: int | None, reason: str
     ) -> QuarantineEntry:
         relative = source.relative_to(self._root) if source.is_relative_to(self._root) else source
+        # A moved file is told from an earlier one of its name by when it was moved.
+        mark = self._clock.now_ms() if checksum is None else f"{checksum:08x}"
         flat = "-".join(part for part in relative.parts if part != "/")[-100:]
         return QuarantineEntry(
-            name=f"{flat}-{position}-{length}-{checksum:08x}",
+            name=f"{flat}-{position}-{length}-{mark}",
             source=str(relative),
             position=position,
             length=length,

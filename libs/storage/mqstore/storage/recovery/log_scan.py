@@ -18,6 +18,7 @@ from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     MAGIC_V2,
+    RECORD_IPV6_EXTRA_SIZE,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
     SysFlag,
@@ -30,8 +31,12 @@ _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""
 _CHUNK: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK)
-_HEAD: Final = struct.Struct(">iIiiiqqi")
-_HOSTS_POSITION: Final = 48
+_HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
+"""MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
+_INT: Final = struct.Struct(">i")
+_BODY_LENGTH_POSITION: Final = 84
+"""Where both hosts are IPv4."""
+_BOTH_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 
 
@@ -151,7 +156,7 @@ class LogScan:
         place = queue_place(view, position)
         if place is None:
             return True
-        key = place.topic, place.queue_id
+        key = place[:2]
         expected = self._next.get(key)
         if expected is None:
             expected = self._expected(place, offset)
@@ -291,20 +296,21 @@ def last_nonzero(view: memoryview, start: int) -> int:
 
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:
     """The queue entry that a whole record is; None for prepared and rolled back ones."""
-    _, magic, _, queue_id, _, queue_offset, _, sys_flag = _HEAD.unpack_from(view, position)
+    magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(view, position)
     if sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
         return None
-    at = position + _HOSTS_POSITION
-    at += 20 if sys_flag & SysFlag.BORN_HOST_V6 else 8
-    at += 8
-    at += 20 if sys_flag & SysFlag.STORE_HOST_V6 else 8
-    at += 12
-    body_length: int = struct.unpack_from(">i", view, at)[0]
+    at = position + _BODY_LENGTH_POSITION
+    if sys_flag & _BOTH_HOSTS_V6:
+        at += RECORD_IPV6_EXTRA_SIZE * (sys_flag & _BOTH_HOSTS_V6).bit_count()
+    body_length: int = _INT.unpack_from(view, at)[0]
     at += 4 + max(0, body_length)
-    width = 2 if magic == MAGIC_V2 else 1
-    topic_length = int.from_bytes(view[at : at + width], "big")
-    at += width
-    return QueuePlace(bytes(view[at : at + topic_length]), queue_id, queue_offset)
+    if magic == MAGIC_V2:
+        length = view[at] << 8 | view[at + 1]
+        at += 2
+    else:
+        length = view[at]
+        at += 1
+    return QueuePlace(view[at : at + length].tobytes(), queue_id, queue_offset)
 
 
 def _why(defect: Defect, offset: int) -> str:
