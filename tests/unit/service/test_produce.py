@@ -105,6 +105,22 @@ def test_what_cannot_be_stored_is_refused_with_422(members: dict[str, Any]) -> N
     assert problem.detail
 
 
+plain = st.text(st.characters(codec="utf-8", exclude_characters="\0\1\2 "), min_size=1, max_size=9)
+
+
+@given(st.dictionaries(plain.map("p-".__add__), plain, max_size=4), plain, st.lists(plain))
+def test_properties_are_encoded_as_the_codec_does(
+    given_: dict[str, str], tags: str, keys: list[str]
+) -> None:
+    expected = dict(given_) | ({"KEYS": " ".join(keys)} if keys else {})
+    expected |= {"UNIQ_KEY": "u", "TAGS": tags}
+    for store_format in StoreFormat:
+        message = NewMessage(tags=tags, keys=keys, properties=dict(given_), uniq_key="u")
+        built, _ = produce.build(message, ORIGIN, UniqueKeys(production_seams()), store_format)
+        trailing = store_format.trailing_property_separator
+        assert built.properties == properties.encode(expected, trailing_separator=trailing)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"messages": [}'])
 def test_no_json_is_400(body: bytes) -> None:
     with pytest.raises(Problem) as caught:

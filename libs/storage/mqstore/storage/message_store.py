@@ -363,8 +363,11 @@ class MessageStore:
         for handle in self._services:
             handle.stop()
         self._parts.allocation.close()
-        if self._failure is None:
+        try:
             self.flush.stop()
+        except StoreFailed:
+            if self._failure is None:
+                raise
 
     def _close_cleanly(self) -> None:
         dispatcher = self.dispatcher

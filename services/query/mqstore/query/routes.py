@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -34,91 +34,71 @@ TopicName = Annotated[str, PathParameter(description="Topic.", examples=["orders
 QueueId = Annotated[int, PathParameter(ge=0, le=2**31 - 1, description="Queue.", examples=[0])]
 _READING = (problems.STORE_NOT_READY, problems.OVERLOADED)
 _GUARDED = (problems.UNAUTHENTICATED, problems.FORBIDDEN)
+_ONE_MESSAGE = (
+    problems.BAD_MESSAGE_ID,
+    problems.MESSAGE_UNKNOWN,
+    problems.MESSAGE_EXPIRED,
+    problems.MESSAGE_DAMAGED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    path: str
+    endpoint: Any
+    summary: str
+    schema: str
+    example: dict[str, Any]
+    problems: tuple[problems.ProblemType, ...]
 
 
 def add(api: Api, service: QueryService) -> None:
     """Put all routes of query into its interface."""
     api.add_schemas(*views.SCHEMAS)
-    messages, queues = _Messages(service), _Queues(service)
     consume = api.requires(Role.CONSUME)
-
-    def route(
-        path: str,
-        endpoint: Any,
-        summary: str,
-        schema: str,
-        example: Any,
-        tag: str,
-        kinds: tuple[problems.ProblemType, ...],
-    ) -> None:
+    for route in (*_Messages(service).routes(), *_Queues(service).routes()):
         api.app.add_api_route(
-            path,
-            endpoint,
-            summary=summary,
+            route.path,
+            route.endpoint,
+            summary=route.summary,
             response_class=Response,
             responses=documented(
-                schema, example, problems.BAD_PARAMETER, *kinds, *_READING, *_GUARDED
+                route.schema,
+                route.example,
+                problems.BAD_PARAMETER,
+                *route.problems,
+                *_READING,
+                *_GUARDED,
             ),
-            tags=[tag],
+            tags=["queues" if "queues" in route.path else "messages"],
             dependencies=[consume],
         )
-
-    route(
-        "/v1/messages/{id}",
-        messages.by_id,
-        "One message, by its id",
-        "MessageView",
-        examples.MESSAGE,
-        "messages",
-        (
-            problems.BAD_MESSAGE_ID,
-            problems.MESSAGE_UNKNOWN,
-            problems.MESSAGE_EXPIRED,
-            problems.MESSAGE_DAMAGED,
-        ),
-    )
-    route(
-        "/v1/topics/{topic}/messages",
-        messages.by_key,
-        "Messages by key, newest first",
-        "KeyView",
-        examples.BY_KEY,
-        "messages",
-        (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
-    )
-    route(
-        "/v1/topics/{topic}/queues",
-        queues.all,
-        "A topic's queues and their bounds",
-        "QueuesView",
-        examples.QUEUES,
-        "queues",
-        (problems.TOPIC_UNKNOWN,),
-    )
-    route(
-        "/v1/topics/{topic}/queues/{queue}/messages",
-        queues.pull,
-        "Messages of a queue, from an offset; waits for arrivals when asked to",
-        "PullView",
-        examples.PULL,
-        "queues",
-        (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN),
-    )
-    route(
-        "/v1/topics/{topic}/queues/{queue}/offset",
-        queues.offset,
-        "The queue offset of a time",
-        "OffsetView",
-        examples.OFFSET,
-        "queues",
-        (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN),
-    )
 
 
 class _Messages:
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
+
+    def routes(self) -> tuple[_Route, ...]:
+        return (
+            _Route(
+                "/v1/messages/{id}",
+                self.by_id,
+                "One message, by its id",
+                "MessageView",
+                examples.MESSAGE,
+                _ONE_MESSAGE,
+            ),
+            _Route(
+                "/v1/topics/{topic}/messages",
+                self.by_key,
+                "Messages by key, newest first",
+                "KeyView",
+                examples.BY_KEY,
+                (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
+            ),
+        )
 
     async def by_id(
         self,
@@ -198,6 +178,36 @@ class _Queues:
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
+
+    def routes(self) -> tuple[_Route, ...]:
+        base = "/v1/topics/{topic}/queues"
+        unknown = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN)
+        return (
+            _Route(
+                base,
+                self.all,
+                "A topic's queues and their bounds",
+                "QueuesView",
+                examples.QUEUES,
+                (problems.TOPIC_UNKNOWN,),
+            ),
+            _Route(
+                base + "/{queue}/messages",
+                self.pull,
+                "Messages of a queue, from an offset; waits for arrivals when asked to",
+                "PullView",
+                examples.PULL,
+                unknown,
+            ),
+            _Route(
+                base + "/{queue}/offset",
+                self.offset,
+                "The queue offset of a time",
+                "OffsetView",
+                examples.OFFSET,
+                unknown,
+            ),
+        )
 
     async def all(self, topic: TopicName) -> Response:
         service = self._service

@@ -24,7 +24,9 @@ from mqstore.storage.errors import PropertyError
 from mqstore.storage.hosts import Host
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
+    NAME_VALUE_SEPARATOR,
     PROPERTY_KEYS,
+    PROPERTY_SEPARATOR,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     StoreFormat,
@@ -130,9 +132,8 @@ def build(
         uniq_key = unique_keys.next()
     else:
         topic_names.check_key(uniq_key)
-    encoded = properties.encode(
-        _properties(message, uniq_key, store_format),
-        trailing_separator=store_format.trailing_property_separator,
+    encoded = _encode(
+        _properties(message, uniq_key, store_format), store_format.trailing_property_separator
     )
     return origin.message(_body(message), encoded, message.flag), uniq_key
 
@@ -170,6 +171,22 @@ def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -
     if message.tags:
         found[PROPERTY_TAGS] = message.tags
     return found
+
+
+def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
+    """As ``properties.encode``, which looks at each name and value, only where something is odd."""
+    parts = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in found.items()]
+    text = PROPERTY_SEPARATOR.join(parts)
+    odd = (
+        text.count(NAME_VALUE_SEPARATOR) != len(parts)
+        or text.count(PROPERTY_SEPARATOR) != len(parts) - 1
+        or "\0" in text
+        or "" in found
+        or "" in found.values()
+    )
+    if odd:
+        return properties.encode(found, trailing_separator=trailing_separator)
+    return (text + PROPERTY_SEPARATOR if trailing_separator else text).encode()
 
 
 def _body(message: NewMessage) -> bytes:

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage.hosts import Host
+from mqstore.storage.layout import SysFlag
+from mqstore.storage.record import Message, decode, encode_into
+from mqstore.storage.recovery.log_scan import find_whole, is_zero, last_nonzero, queue_place
+
+HOSTS = [Host.parse("10.0.0.1", 10911), Host.parse("::1", 10911)]
+
+
+@given(
+    topic=st.text(min_size=1, max_size=40).filter(lambda text: "\0" not in text),
+    queue_id=st.integers(0, 2**31 - 1),
+    queue_offset=st.integers(0, 2**62),
+    body=st.one_of(st.none(), st.binary(max_size=50)),
+    born=st.sampled_from(HOSTS),
+    store=st.sampled_from(HOSTS),
+    version=st.sampled_from([1, 2]),
+    kind=st.sampled_from([0, 0x4, 0x8, 0xC]),
+    position=st.integers(0, 20),
+)
+def test_a_records_place_is_what_the_codec_says(
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    body: bytes | None,
+    born: Host,
+    store: Host,
+    version: int,
+    kind: int,
+    position: int,
+) -> None:
+    if len(topic.encode("utf-8", "surrogatepass")) > 120 or not topic.isprintable():
+        topic = "T"
+    message = Message(topic, queue_id, body, b"A\x01b", born, store, 0, sys_flag=kind)
+    buffer = bytearray(600)
+    encode_into(
+        buffer,
+        position,
+        message,
+        version=version,
+        queue_offset=queue_offset,
+        physical_offset=position,
+        store_timestamp_ms=1,
+    )
+    view = memoryview(buffer)
+    record = decode(view, position, len(view), physical_offset=position)
+    place = queue_place(view, position)
+    if kind in (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK):
+        assert place is None
+    else:
+        assert place == (record.raw_topic, record.queue_id, record.queue_offset)
+    assert find_whole(view, 0, 0) == position
+
+
+@given(
+    length=st.integers(0, 3 << 20),
+    where=st.lists(st.floats(0, 1, exclude_max=True), max_size=3),
+    start=st.floats(0, 1),
+)
+def test_the_last_byte_that_is_not_zero_is_found(
+    length: int, where: list[float], start: float
+) -> None:
+    data = bytearray(length)
+    places = [int(fraction * length) for fraction in where] if length else []
+    for place in places:
+        data[place] = 7
+    begin = int(start * length)
+    expected = max([begin, *(place + 1 for place in places if place >= begin)])
+    assert last_nonzero(memoryview(data), begin) == expected
+
+
+def test_zeros_hold_no_record() -> None:
+    assert find_whole(memoryview(bytes(3 << 20)), 0, 0) == -1
+    assert is_zero(memoryview(bytes(100)))
+    assert not is_zero(memoryview(b"\0\1"))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage.paths import segment_name
+from mqstore.storage.posix_files import PosixFileSystem
+from mqstore.storage.recovery.view import (
+    CheckpointTimes,
+    QueueFiles,
+    find_segments,
+    read_checkpoint,
+)
+from tests.unit.storage.recovery.log_builder import SEGMENT, START_MS, LogBuilder, view_of
+
+FILES = PosixFileSystem()
+PER_FILE = 5
+FILE_SIZE = PER_FILE * 20
+
+
+def queue_of(directory: Path, offsets: list[int], *, first_file: int = 0) -> QueueFiles:
+    """A queue whose entries name these physical offsets (-1: a hole)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    entries = b"".join(
+        struct.pack(">qiq", 0, 0x7FFFFFFF, 0) if offset < 0 else struct.pack(">qiq", offset, 1, 0)
+        for offset in offsets
+    )
+    for number in range(-(-len(entries) // FILE_SIZE)):
+        data = entries[number * FILE_SIZE : (number + 1) * FILE_SIZE].ljust(FILE_SIZE, b"\0")
+        (directory / segment_name((first_file + number) * FILE_SIZE)).write_bytes(data)
+    return QueueFiles(FILES, directory, FILE_SIZE)
+
+
+def test_entries_are_read_by_their_number(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, [10, 20, -1, 40, 50, 60], first_file=2)
+    assert queue.first_index == 10
+    assert [queue.entry(n) for n in (10, 12, 15, 16, 9, 99)] == [
+        (10, 1),
+        None,
+        (60, 1),
+        None,
+        None,
+        None,
+    ]
+    queue.close()
+
+
+@given(
+    offsets=st.lists(st.integers(0, 300), max_size=17, unique=True).map(sorted),
+    beyond=st.integers(-1, 301),
+)
+def test_the_first_entry_beyond_an_offset_is_found(
+    offsets: list[int], beyond: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    queue = queue_of(tmp_path_factory.mktemp("queue"), offsets)
+    assert queue.first_beyond(beyond) == min((o for o in offsets if o > beyond), default=None)
+    queue.close()
+
+
+def test_a_queue_holds_what_its_files_hold_without_gaps(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, list(range(0, 120, 10)))
+    assert queue.holds(0)
+    assert queue.holds(12)
+    assert not queue.holds(13)
+    (tmp_path / segment_name(FILE_SIZE)).unlink()
+    assert not QueueFiles(FILES, tmp_path, FILE_SIZE).holds(12)
+    assert not QueueFiles(FILES, tmp_path / "absent", FILE_SIZE).holds(1)
+
+
+def test_segments_are_told_from_strays_and_misfits(tmp_path: Path) -> None:
+    paths = LogBuilder().fill(100).write(tmp_path)
+    names = sorted(path.name for path in paths.commit_log.iterdir())
+    (paths.commit_log / "notes.txt").write_text("mine")
+    (paths.commit_log / "folder").mkdir()
+    (paths.commit_log / names[1]).write_bytes(bytes(10))
+    (paths.commit_log / names[-1]).write_bytes(bytes(20))
+    found = find_segments(FILES, paths, SEGMENT)
+    assert [segment.path.name for segment in found.usable] == [names[0], *names[2:]]
+    assert [segment.path.name for segment in found.misfits] == [names[1]]
+    assert [Path(stray).name for stray in found.strays] == ["folder", "notes.txt"]
+
+
+def test_a_last_segment_that_is_too_long_is_a_misfit(tmp_path: Path) -> None:
+    paths = LogBuilder().fill(10).write(tmp_path)
+    (paths.commit_log / segment_name(SEGMENT)).write_bytes(bytes(SEGMENT + 1))
+    found = find_segments(FILES, paths, SEGMENT)
+    assert [segment.base for segment in found.misfits] == [SEGMENT]
+
+
+def test_the_first_store_time_of_a_segment(tmp_path: Path) -> None:
+    log = LogBuilder().fill(60)
+    log.segments.append(bytearray(SEGMENT))
+    view = view_of(log.write(tmp_path))
+    times = [view.first_store_timestamp(segment) for segment in view.segments.usable]
+    assert times[0] == START_MS
+    assert times[-1] is None
+    assert all(time is None or time >= START_MS for time in times)
+
+
+def test_a_checkpoint_of_another_size_counts_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    assert read_checkpoint(FILES, path) == CheckpointTimes()
+    path.write_bytes(struct.pack(">3q", 1, 2, 3).ljust(4096, b"\0"))
+    assert read_checkpoint(FILES, path) == CheckpointTimes(1, 2, 3)
+    path.write_bytes(b"short")
+    assert read_checkpoint(FILES, path) == CheckpointTimes()

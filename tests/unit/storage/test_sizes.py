@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage import sizes
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import StoreDamaged, StoreUnsupported
+from mqstore.storage.format_file import Sizes
+from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.posix_files import PosixFileSystem
+
+FILES = PosixFileSystem()
+
+
+def segments(directory: Path, size: int, *lengths: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, length in enumerate(lengths):
+        with (directory / segment_name(number * size)).open("wb") as file:
+            file.truncate(length)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [(8192,), (8192, 8192), (8192, 100), (8192, 0), (8192, 100, 8192), (8192, 8192, 9000)],
+)
+def test_the_segment_size_is_that_of_the_files(tmp_path: Path, lengths: tuple[int, ...]) -> None:
+    paths = StorePaths(tmp_path)
+    segments(paths.commit_log, 8192, *lengths)
+    found = sizes.adopt(FILES, paths, StoreConfig(), None)
+    assert found.mapped_file_size_commit_log == 8192
+
+
+def test_the_queue_file_size_is_that_of_the_files(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    for queue_id in range(3):
+        segments(paths.consume_queue / "T" / str(queue_id), 2000, 2000, 2000)
+    segments(paths.consume_queue / "Short" / "0", 2000, 40)
+    found = sizes.adopt(FILES, paths, StoreConfig(), None)
+    assert found.queue_file_size == 2000
+
+
+def test_an_empty_directory_takes_what_is_configured(tmp_path: Path) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=1 << 20)
+    found = sizes.adopt(FILES, StorePaths(tmp_path), config, None)
+    assert found.mapped_file_size_commit_log == 1 << 20
+    assert found.queue_file_size == 6_000_000
+
+
+def test_what_format_json_says_wins(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    segments(paths.commit_log, 8192, 8192)
+    known = Sizes(
+        mapped_file_size_commit_log=16384,
+        mapped_file_size_consume_queue=400,
+        max_hash_slot_num=7,
+        max_index_num=9,
+    )
+    found = sizes.adopt(FILES, paths, StoreConfig(max_index_num=100), known)
+    assert Sizes.of(found) == known
+    found = sizes.adopt(FILES, paths, StoreConfig(max_index_num=100), known, keep_index_sizes=False)
+    assert (found.max_hash_slot_num, found.max_index_num) == (7, 100)
+
+
+def test_lengths_that_no_store_has_are_damage(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    segments(paths.commit_log, 100, 100, 100)
+    with pytest.raises(StoreDamaged, match="lengths"):
+        sizes.adopt(FILES, paths, StoreConfig(), None)
+
+
+def test_other_index_sizes_are_refused_by_file(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    config = StoreConfig(max_hash_slot_num=10, max_index_num=20)
+    paths.index.mkdir()
+    (paths.index / "notes.txt").write_text("mine")
+    fitting = paths.index / "20231114221320000"
+    fitting.write_bytes(bytes(sizes.index_file_size(config)))
+    sizes.refuse_other_index_sizes(FILES, paths, config)
+    with pytest.raises(StoreUnsupported, match=fitting.name):
+        sizes.refuse_other_index_sizes(FILES, paths, StoreConfig())
