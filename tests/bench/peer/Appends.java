@@ -1,0 +1,66 @@
+package peer;
+
+import java.util.Map;
+import org.apache.rocketmq.store.DefaultMessageStore;
+
+/** Asynchronous puts into a fresh store, by one thread. */
+final class Appends {
+    private static final double NANOS = 1e9;
+
+    private final DefaultMessageStore store;
+    private final byte[] body;
+    private final int batch;
+
+    private Appends(DefaultMessageStore store, byte[] body, int batch) {
+        this.store = store;
+        this.body = body;
+        this.batch = batch;
+    }
+
+    /** The first `warm` records are not counted. */
+    static Map<String, Double> run(Request request) throws Exception {
+        DefaultMessageStore store = Stores.open(request);
+        try {
+            byte[] body = Workload.body(request.number("body"));
+            Appends appends = new Appends(store, body, request.number("batch"));
+            int warm = request.number("warm");
+            appends.prepare(0, warm).run();
+            Stores.awaitDispatch(store);
+            int records = request.number("records");
+            Runnable puts = appends.prepare(warm, records);
+            long began = System.nanoTime();
+            puts.run();
+            double acknowledged = (System.nanoTime() - began) / NANOS;
+            Stores.awaitDispatch(store);
+            double readable = (System.nanoTime() - began) / NANOS;
+            return Map.of("acknowledged", records / acknowledged, "readable", records / readable);
+        } finally {
+            Stores.destroy(store);
+        }
+    }
+
+    private Runnable prepare(int first, int records) {
+        return batch == 1 ? singles(first, records) : batches(first, records);
+    }
+
+    private Runnable singles(int first, int records) {
+        String[] properties = Workload.properties(first, records);
+        return () -> {
+            for (int i = 0; i < properties.length; i++) {
+                Workload.put(store, Workload.message(i % Workload.QUEUES, body, properties[i]));
+            }
+        };
+    }
+
+    private Runnable batches(int first, int records) {
+        byte[][] encoded = new byte[records / batch][];
+        for (int i = 0; i < encoded.length; i++) {
+            encoded[i] = Workload.encodedBatch(first + i * batch, batch, body);
+        }
+        return () -> {
+            for (int i = 0; i < encoded.length; i++) {
+                Workload.check(store.putMessages(Workload.batch(i % Workload.QUEUES, encoded[i])));
+            }
+        };
+    }
+}
