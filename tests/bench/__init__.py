@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`, ours and a peer interleaved in one run, reported as a ratio."""
+"""Benchmarks: `make bench`, ours and real RocketMQ in turn in one run (docs/benchmarks.md)."""

@@ -1,74 +1,160 @@
 """How a benchmark is run and reported.
 
 Machines are noisy, so ours and the peer run in turn, round by round, and what is reported is the
-median of each and the ratio of the rounds with its spread. Above 1 ours is ahead.
+median of each and the median of the rounds' ratios with their spread. Above 1 ours is ahead,
+whether more or less is better. A first round warms both up and is not counted.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROUNDS = 5
+from tests.bench.rocketmq import Peer
+
+Figures = Mapping[str, float]
+Side = Callable[[], Figures]
+"""One round of one side: sets up, times what is meant, cleans up; figures by metric key."""
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every benchmark is given."""
+
+    directory: Path
+    """Scratch room on the disk that is meant."""
+    peer: Peer | None
+    records: int
+    """Records of one round of appends; other counts are derived from it."""
+    log_mib: int
+    """Size of the existing log that is rebuilt and read."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a benchmark, which is one row of the table."""
+
+    key: str
+    name: str
+    unit: str
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One measurement of ours, of the peer if there is one, and of the bare disk if that bounds it.
+
+    The peer and the disk may leave metrics out.
+    """
+
+    metrics: Sequence[Metric]
+    ours: Side
+    peer: Side | None = None
+    disk: Side | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Without a peer, ``peer``, ``ratio`` and ``spread`` are None."""
+    """One line of the table; what was not measured is None."""
 
     name: str
     unit: str
     ours: float
     peer: float | None = None
     ratio: float | None = None
+    """How far ours is ahead of the peer: the median over the rounds, and its spread."""
     spread: tuple[float, float] | None = None
+    disk: float | None = None
+    of_disk: float | None = None
+    """How near ours comes to the disk."""
 
 
-def paired(
-    name: str,
-    unit: str,
-    ours: Callable[[], float],
-    peer: Callable[[], float] | None,
-    *,
-    higher_is_better: bool = True,
-    rounds: int = ROUNDS,
-) -> Row:
-    """Run both in turn and compare them round by round."""
-    mine: list[float] = []
-    theirs: list[float] = []
-    for _ in range(rounds):
-        mine.append(ours())
-        if peer is not None:
-            theirs.append(peer())
-    if not theirs:
-        return Row(name, unit, statistics.median(mine))
-    pairs = zip(mine, theirs, strict=True)
-    ratios = sorted(a / b if higher_is_better else b / a for a, b in pairs)
+def measure(bench: Bench, rounds: int, progress: Progress) -> list[Row]:
+    """Run all sides in turn, the first one changing from round to round."""
+    sides = {"ours": bench.ours, "peer": bench.peer, "disk": bench.disk}
+    order = [name for name, side in sides.items() if side is not None]
+    figures: dict[str, list[Figures]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name in order if number % 2 else reversed(order):
+            turn = f"round {number} of {rounds}" if number else "warming up"
+            progress(f"{bench.metrics[0].name}: {turn}, {name}")
+            figures[name].append(_settled(sides[name]))
+    counted = {name: found[1:] for name, found in figures.items()}
+    return [_row(metric, counted) for metric in bench.metrics]
+
+
+def _settled(side: Side | None) -> Figures:
+    """A round that does not pay for what the one before left in memory."""
+    assert side is not None
+    os.sync()
+    gc.collect()
+    return side()
+
+
+def _row(metric: Metric, figures: Mapping[str, Sequence[Figures]]) -> Row:
+    ours, peer, disk = (_values(figures[name], metric.key) for name in ("ours", "peer", "disk"))
+    ahead = _ratios(ours, peer, metric) if peer else None
     return Row(
-        name,
-        unit,
-        statistics.median(mine),
-        statistics.median(theirs),
-        statistics.median(ratios),
-        (ratios[0], ratios[-1]),
+        metric.name,
+        metric.unit,
+        statistics.median(ours),
+        statistics.median(peer) if peer else None,
+        statistics.median(ahead) if ahead else None,
+        (min(ahead), max(ahead)) if ahead else None,
+        statistics.median(disk) if disk else None,
+        statistics.median(_ratios(ours, disk, metric)) if disk else None,
     )
 
 
-def table(rows: list[Row]) -> str:
+def _values(rounds: Sequence[Figures], key: str) -> list[float]:
+    return [figures[key] for figures in rounds if key in figures]
+
+
+def _ratios(ours: list[float], theirs: list[float], metric: Metric) -> list[float]:
+    pairs = zip(ours, theirs, strict=True)
+    return [a / b if metric.higher_is_better else b / a for a, b in pairs]
+
+
+def table(rows: Sequence[Row], peer_name: str) -> str:
     """The rows as a Markdown table."""
-    lines = ["| row | unit | mqstore | RocketMQ | ratio | spread |", "|---|---|---|---|---|---|"]
+    lines = [
+        f"| row | unit | mqstore | {peer_name} | ratio | spread | disk | of the disk |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
     for row in rows:
-        peer = "-" if row.peer is None else f"{row.peer:,.3g}"
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        spread = "-" if row.spread is None else f"{row.spread[0]:.2f}-{row.spread[1]:.2f}"
-        lines.append(f"| {row.name} | {row.unit} | {row.ours:,.3g} | {peer} | {ratio} | {spread} |")
+        spread = "" if row.spread is None else f"{row.spread[0]:.2f} … {row.spread[1]:.2f}"
+        cells = (
+            row.name,
+            row.unit,
+            _figure(row.ours),
+            _figure(row.peer),
+            _ratio(row.ratio),
+            spread,
+            _figure(row.disk),
+            _ratio(row.of_disk),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def write(rows: list[Row], path: Path) -> None:
-    """Write the rows as JSON for other programs."""
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def write(rows: Sequence[Row], machine: Mapping[str, str], path: Path) -> None:
+    """Write machine and rows as JSON for other programs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    content = {"machine": dict(machine), "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -29,11 +29,8 @@ VERSIONS = {"4.9.7": "v4", "5.4.0": "v5"}
 COMMAND_TIMEOUT_S = 180
 BUILD_TIMEOUT_S = 540
 # 4.9.7 unmaps files by ways that Java 17 closes; the disk ratios would refuse writes on a full
-# machine; the serial collector and the first compiler start fastest.
-JVM_FLAGS = [
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+# machine.
+JVM_ACCESS_FLAGS = [
     "-Dfile.encoding=UTF-8",
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
@@ -41,6 +38,8 @@ JVM_FLAGS = [
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 ]
+# The serial collector and the first compiler start fastest.
+JVM_FLAGS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *JVM_ACCESS_FLAGS]
 
 Line = dict[str, Any]
 
@@ -133,6 +132,11 @@ class Referee:
         jars = self._classpath_file.read_text().strip().split(os.pathsep)
         return all(Path(jar).exists() for jar in jars)
 
+    @property
+    def class_path(self) -> str:
+        """What a JVM needs of RocketMQ, and this program; valid after ``build``."""
+        return f"{self.out / 'classes'}{os.pathsep}{self._classpath_file.read_text().strip()}"
+
     def _java(self, scratch: Path, *arguments: str) -> list[str]:
         classes = self.out / "classes"
         return [
@@ -143,7 +147,7 @@ class Referee:
             f"-Drmq.logback.configurationFile={classes / 'logback.xml'}",
             f"-Dreferee.log={os.environ.get('REFEREE_LOG', 'WARN')}",
             "-cp",
-            f"{classes}{os.pathsep}{self._classpath_file.read_text().strip()}",
+            self.class_path,
             "referee.Main",
             *arguments,
         ]

@@ -7,7 +7,8 @@ Order: the lock before any other file; then ``format.json``; then the state page
 from __future__ import annotations
 
 import logging
-import socket
+import os
+
 import uuid
 from array import array
 from dataclasses import dataclass, replace
@@ -194,7 +195,7 @@ def _next_format(
             "store_path_commit_log": str(paths.commit_log_dir) if paths.commit_log_dir else None,
             "store_hosts": (options.store_host, *hosts),
             "lock_modified_ms": lock.modified_ms,
-            "owner": Owner(pid=options.pid, host=socket.gethostname()),
+            "owner": Owner(pid=options.pid, host=os.uname().nodename),
         }
     )
 

@@ -1,0 +1,72 @@
+"""Opening a store whose queues and index are gone, until every record is in them again.
+
+`rebuild`: closed cleanly, then consumequeue/ and index/ deleted. `recovery`: as after a halt, with
+the checkpoint deleted too, since 4.9.7 would otherwise rebuild the last segment only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage.paths import StorePaths
+from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.stores import Filled, filled_store, open_store
+
+SEGMENT: Final = 64 << 20
+
+Spoil = Callable[[StorePaths], None]
+
+
+def benches(setting: Setting) -> Iterator[Bench]:
+    with filled_store(setting.directory, SEGMENT, setting.log_mib << 20) as filled:
+        for name, spoil in (
+            ("rebuild of queues and index", drop_derived),
+            ("recovery after a halt, without queues and index", drop_derived_and_halt),
+        ):
+            metric = Metric("rate", f"{name}, {setting.log_mib} MiB", "MiB/s")
+            peer = partial(_peer, setting, filled, spoil) if setting.peer else None
+            yield Bench([metric], partial(_ours, filled, spoil), peer)
+
+
+def drop_derived(paths: StorePaths) -> None:
+    for directory in (paths.consume_queue, paths.index):
+        shutil.rmtree(directory)
+
+
+def drop_derived_and_halt(paths: StorePaths) -> None:
+    drop_derived(paths)
+    paths.checkpoint.unlink()
+    paths.manifest.unlink(missing_ok=True)
+    paths.abort.touch()
+
+
+def _ours(filled: Filled, spoil: Spoil) -> Figures:
+    spoil(StorePaths(filled.ours))
+    began = time.perf_counter()
+    store = open_store(filled.ours, segment=filled.segment)
+    store.wait_for_index()
+    seconds = time.perf_counter() - began
+    dispatched = store.recovery.dispatched_records
+    store.close()
+    _check(dispatched, filled)
+    return {"rate": filled.log_bytes / seconds / (1 << 20)}
+
+
+def _peer(setting: Setting, filled: Filled, spoil: Spoil) -> Figures:
+    assert setting.peer is not None
+    spoil(StorePaths(Path(filled.peers)))
+    figures = setting.peer.ask(
+        "rebuild", dir=filled.peers, segment=filled.segment, flush="ASYNC_FLUSH"
+    )
+    _check(int(figures["records"]), filled)
+    return figures
+
+
+def _check(dispatched: int, filled: Filled) -> None:
+    if dispatched != filled.records:
+        raise AssertionError(f"{dispatched} of {filled.records} records were dispatched")

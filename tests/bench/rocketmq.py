@@ -1,0 +1,122 @@
+"""The peer: real RocketMQ's DefaultMessageStore in one long-lived JVM (Java source in `peer/`).
+
+Its jars are those of the referee in tests/compat; its options are those of RocketMQ's own start
+script (G1, a touched heap), with a heap that fits a small machine. It times itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO
+
+from tests.compat.referee import JVM_ACCESS_FLAGS, Referee
+from tests.compat.referee import missing as referee_missing
+
+VERSION = "4.9.7"
+NAME = f"RocketMQ {VERSION}"
+SOURCES = Path(__file__).parent / "peer"
+ANSWER_TIMEOUT_S = 600
+HEAP = ["-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"]
+
+
+class PeerError(Exception):
+    """The peer could not be built, or answered with an error."""
+
+
+def missing() -> str | None:
+    """Why the peer cannot run here, or None when it can."""
+    if shutil.which("javac") is None:
+        return "no javac on the PATH: the peer needs a JDK 11+ and Maven"
+    return referee_missing()
+
+
+class Peer:
+    """A JVM that answers requests until it is closed. One request at a time."""
+
+    def __init__(self) -> None:
+        """Builds what is not built. Raises PeerError."""
+        referee = Referee(VERSION)
+        referee.build()
+        self._out = referee.out / "peer"
+        self._out.mkdir(exist_ok=True)
+        self._compile(referee.class_path)
+        self._scratch = tempfile.TemporaryDirectory(prefix="bench-peer-")
+        self._log_path = self._out / "peer.log"
+        self._log = self._log_path.open("wb")
+        self._process = subprocess.Popen(
+            self._java(referee.class_path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+
+    def ask(self, verb: str, **arguments: object) -> dict[str, float]:
+        """Run one measurement; its figures. Raises PeerError."""
+        requests, answers = self._pipes()
+        fields = [verb, *(f"{name}={value}" for name, value in arguments.items())]
+        watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            requests.write("\t".join(fields).encode() + b"\n")
+            requests.flush()
+            answer = answers.readline().decode().rstrip("\n").split("\t")
+        except BrokenPipeError:
+            answer = [""]
+        finally:
+            watchdog.cancel()
+        if answer[0] != "ok":
+            why = answer[1] if len(answer) > 1 else "the JVM ended without an answer"
+            raise PeerError(f"{verb}: {why}; see {self._log_path}")
+        return {name: float(value) for name, value in (pair.split("=") for pair in answer[1:])}
+
+    def close(self) -> None:
+        requests, answers = self._pipes()
+        with contextlib.suppress(BrokenPipeError):
+            requests.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _compile(self, class_path: str) -> None:
+        """Compile the peer unless this very source was compiled before."""
+        sources = sorted(SOURCES.glob("*.java"))
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        stamp = self._out / "built-from"
+        if stamp.exists() and stamp.read_text() == digest:
+            return
+        command = ["javac", "-Xlint:all", "--release", "11", "-d", str(self._out / "classes")]
+        command += ["-cp", class_path, *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PeerError(f"javac could not build the peer: {done.stderr}")
+        stamp.write_text(digest)
+
+    def _java(self, class_path: str) -> list[str]:
+        return [
+            "java",
+            *HEAP,
+            *JVM_ACCESS_FLAGS,
+            f"-Duser.home={self._scratch.name}",
+            f"-Djava.io.tmpdir={self._scratch.name}",
+            "-Drmq.logback.configurationFile=logback.xml",
+            "-cp",
+            f"{self._out / 'classes'}{os.pathsep}{class_path}",
+            "peer.Peer",
+        ]

@@ -1,0 +1,73 @@
+"""Stores of ours for measurements: new ones, and a filled one that stands ready on both sides."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.threads import production_seams
+from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body, make_message
+
+SEGMENT_DEFAULT: Final = 1 << 30
+"""RocketMQ's mappedFileSizeCommitLog."""
+FILL_BATCH: Final = 64
+
+
+def open_store(
+    root: Path, *, segment: int = SEGMENT_DEFAULT, flush: FlushDiskType = FlushDiskType.ASYNC
+) -> MessageStore:
+    """RocketMQ's defaults, but for the segment size and the kind of flush."""
+    config = StoreConfig(mapped_file_size_commit_log=segment, flush_disk_type=flush)
+    return MessageStore.open(root, config, production_seams())
+
+
+@contextmanager
+def fresh_directory(directory: Path) -> Iterator[Path]:
+    with TemporaryDirectory(dir=directory, prefix="store-") as root:
+        yield Path(root)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The same cleanly closed store twice, so that neither side opens what the other left."""
+
+    ours: Path
+    peers: Path
+    segment: int
+    records: int
+    offsets: list[int]
+    """Where the records stand, by number (``workload.unique_key``)."""
+    log_bytes: int
+
+
+@contextmanager
+def filled_store(directory: Path, segment: int, size: int) -> Iterator[Filled]:
+    """A store whose log holds at least ``size`` bytes of 1 KiB messages."""
+    with fresh_directory(directory) as room:
+        ours, peers = room / "ours", room / "peers"
+        with open_store(ours, segment=segment) as store:
+            offsets = _fill(store, size)
+            log_bytes = store.log.max_offset
+        # Index and segments are mostly holes, or zeros that were reserved.
+        subprocess.run(["cp", "-a", "--sparse=always", str(ours), str(peers)], check=True)
+        shutil.rmtree(peers / "mqstore")
+        yield Filled(ours, peers, segment, len(offsets), offsets, log_bytes)
+
+
+def _fill(store: MessageStore, size: int) -> list[int]:
+    body = make_body(BODY_SIZE)
+    offsets: list[int] = []
+    while store.log.max_offset < size:
+        queue_id = len(offsets) // FILL_BATCH % QUEUES
+        encoded = encoded_properties(len(offsets), FILL_BATCH)
+        batch = [make_message(queue_id, body, each) for each in encoded]
+        offsets += [placement.physical_offset for placement in store.put_batch(batch)]
+    return offsets
