@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-
 import uuid
 from array import array
 from dataclasses import dataclass, replace
