@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,11 +37,13 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
 BUILD: Final = Path(__file__).parents[2] / "build"
 
 
-def main() -> int:
-    options = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0, or 2 for rows that there are not."""
+    options = _parser().parse_args(arguments)
     unknown = [name for name in options.rows if name not in BENCHES]
     if unknown:
-        print(f"no such rows: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+        known = ", ".join(BENCHES)
+        print(f"no such rows: {', '.join(unknown)}; there are {known}", file=sys.stderr)
         return 2
     why_alone = "asked for" if options.alone else rocketmq.missing()
     directory = options.directory or BUILD

@@ -2,8 +2,8 @@
 
 The disk's own figure: as many records as there are threads are written into a mapped file and one
 fdatasync follows; the file was reserved and its pages populated, as a segment of ours is. It is
-what perfect group commit would reach. The second form of ours is what a service does: the thread that put goes on,
-and the flush thread calls back.
+what perfect group commit would reach. The second form of ours is what a service does: the thread
+that put goes on, and the flush thread calls back.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 EPOCH_MS: Final = 1_700_000_000_000
@@ -14,11 +15,20 @@ class SimulatedClock:
     def __init__(self, wall_ms: int = EPOCH_MS) -> None:
         self._offset_ms = wall_ms
         self._monotonic = 0.0
+        self.glance: Callable[[], None] = lambda: None
+        """Called by whoever asks for the monotonic time."""
+
+    def copy(self) -> SimulatedClock:
+        """A clock that shows the same and goes on by itself."""
+        copied = SimulatedClock(self._offset_ms)
+        copied._monotonic = self._monotonic
+        return copied
 
     def now_ms(self) -> int:
         return self._offset_ms + round(self._monotonic * 1000)
 
     def monotonic(self) -> float:
+        self.glance()
         return self._monotonic
 
     def advance(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """A disk in memory that loses, tears and reorders whatever was not synced.
 
 Each file has the content that everybody sees (the page cache) and the content that would survive a
-power cut. Changed pages are found by comparing at each operation, so code that stores into a map
-needs no hook. Names, too, become durable only by ``sync_directory``.
+power cut. Changed pages are found by comparing at each operation that has an effect, so code that
+stores into a map needs no hook. Names, too, become durable only by ``sync_directory``.
 """
 
 from __future__ import annotations
@@ -12,128 +12,25 @@ import errno
 import os
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from mqstore.storage import native
 from mqstore.storage.errors import StoreLocked
 from mqstore.storage.posix_files import LOCK_CONTENT
-from mqstore.storage.seams import Clock, DiskUsage, FileLock, FileStat, MappedBytes
+from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits
 
-PAGE: Final = 4096
-SECTOR: Final = 512
 CAPACITY: Final = 1 << 30
-SPARE_MEMORY: Final = 1 << 20
-"""Address space behind each file's end, so that it can grow under those who have it mapped."""
 READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "usage"})
-
-Torn = Literal[512, 4096]
+CONTENT: Final = frozenset({"write", "create", "copy"})
+"""Operations that a full or failing disk may leave half done."""
 
 
 class PowerCut(BaseException):
     """The machine stopped: everything unwinds, and nothing done meanwhile has an effect."""
-
-
-class _Inode:
-    """One file: what everybody sees, what is durable, and what may be, page by page."""
-
-    def __init__(self, size: int, modified_ms: int) -> None:
-        self.memory = native.map_anonymous(size + SPARE_MEMORY)
-        self.size = size
-        self.modified_ms = modified_ms
-        self.seen = bytes(size)
-        """The content at the last look."""
-        self.durable = b""
-        self.dirty: dict[int, list[bytes]] = {}
-        """By page, each content seen since the page was last written back."""
-        self.reserved: set[int] = set()
-        """Pages that have disk blocks."""
-
-    @property
-    def view(self) -> memoryview:
-        return self.memory[: self.size]
-
-    def look(self, now_ms: int) -> list[int]:
-        """Find the pages that changed since the last look; answers those in holes."""
-        content = bytes(self.view)
-        if content == self.seen:
-            return []
-        changed = [
-            page for page in _pages(len(content)) if _page(content, page) != _page(self.seen, page)
-        ]
-        for page in changed:
-            self.dirty.setdefault(page, []).append(_page(content, page))
-        self.seen = content
-        self.modified_ms = now_ms
-        return [page for page in changed if page not in self.reserved]
-
-    def replace(self, data: bytes, now_ms: int) -> None:
-        """Give it other content, as writing through a descriptor does: blocks come along."""
-        self.resize(len(data))
-        self.memory[: len(data)] = data
-        self.reserve(0, len(data))
-        self.look(now_ms)
-
-    def resize(self, size: int) -> None:
-        if size > len(self.memory):
-            raise AssertionError(f"simulated files grow by at most {SPARE_MEMORY} bytes")
-        if size < self.size:
-            self.memory[size : self.size] = bytes(self.size - size)
-        self.size = size
-        self.seen = self.seen[:size].ljust(size, b"\0")
-
-    def reserve(self, offset: int, length: int) -> None:
-        self.reserved.update(self.pages_of(offset, length))
-
-    @staticmethod
-    def pages_of(offset: int, length: int) -> set[int]:
-        return set(range(offset // PAGE, -(-(offset + length) // PAGE)))
-
-    def write_back(self) -> int:
-        """All dirty pages become durable; how many."""
-        durable = bytearray(self.durable[: self.size].ljust(self.size, b"\0"))
-        for page in self.dirty:
-            durable[page * PAGE : (page + 1) * PAGE] = _page(self.seen, page)
-        self.durable = bytes(durable[: self.size])
-        return self.forget_dirty()
-
-    def forget_dirty(self) -> int:
-        """All pages count as clean, as they do after a sync that failed."""
-        pages = len(self.dirty)
-        self.dirty = {}
-        return pages
-
-    def survive(self, rng: random.Random, torn: Torn | None) -> _Inode:
-        """The file as a power cut leaves it."""
-        content = self._surviving_content(rng, torn) if torn else self.durable
-        return self._copy(content, content, {})
-
-    def _surviving_content(self, rng: random.Random, torn: Torn) -> bytes:
-        sizes = {len(self.durable), self.size}
-        if len(sizes) > 1:
-            sizes.add(0)
-        size = rng.choice(sorted(sizes))
-        longest = max(self.size, len(self.durable))
-        content = bytearray(self.durable.ljust(longest, b"\0"))
-        for page, versions in sorted(self.dirty.items()):
-            candidates = [_page(content, page), *versions]
-            for start in range(0, PAGE, torn):
-                part = rng.choice(candidates)[start : start + torn]
-                content[page * PAGE + start : page * PAGE + start + len(part)] = part
-        return bytes(content[:size].ljust(size, b"\0"))
-
-    def clone(self) -> _Inode:
-        """The file as the next process finds it: page cache and all."""
-        dirty = {page: list(versions) for page, versions in self.dirty.items()}
-        return self._copy(self.seen, self.durable, dirty)
-
-    def _copy(self, content: bytes, durable: bytes, dirty: dict[int, list[bytes]]) -> _Inode:
-        copied = _Inode(len(content), self.modified_ms)
-        copied.memory[: len(content)] = content
-        copied.seen, copied.durable, copied.dirty = content, durable, dirty
-        copied.reserved = set(self.reserved)
-        return copied
 
 
 class Mark(Enum):
@@ -141,34 +38,52 @@ class Mark(Enum):
     GONE = "gone"
 
 
-Names = dict[Path, _Inode | Mark]
-"""What a path is. As a change: what one operation did, which survives whole or not at all until a
-directory is synced."""
+Node = Inode | Mark
+Tree = dict[str, dict[str, Node]]
+"""By directory, what its names are."""
+Change = dict[str, Node]
+"""What one operation did, by path; survives whole or not at all until a directory is synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What befalls one operation: an errno, or None for a power cut."""
+
+    error: int | None
+    short: bool = False
+    """Part of the content gets there first."""
 
 
 class SimulatedMapping:
     """``seams.MappedBytes``."""
 
-    def __init__(self, disk: SimulatedDisk, path: Path, inode: _Inode, *, writable: bool) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode, *, writable: bool) -> None:
         self.size = inode.size
-        self.view = inode.view if writable else inode.view.toreadonly()
+        view = inode.map()
+        self.view = view if writable else view.toreadonly()
         self._disk = disk
         self._path = path
-        self._inode: _Inode | None = inode if writable else None
+        self._inode: Inode | None = inode if writable else None
 
     def sync(self) -> None:
         if self._inode is not None:
             self._disk.sync_inode(self._path, self._inode)
 
+    def rewrite(self, offset: int, length: int) -> None:
+        if self._inode is not None:
+            self._disk.rewrite(self._inode, offset, length)
+
     def populate(self, offset: int, length: int) -> None:
         pass
 
     def unmap(self) -> None:
-        self._inode = None
+        inode, self._inode = self._inode, None
+        if inode is not None:
+            self._disk.unmapped(inode)
 
 
 class SimulatedLock:
-    def __init__(self, held: set[Path], path: Path) -> None:
+    def __init__(self, held: set[str], path: str) -> None:
         self._held = held
         self._path = path
 
@@ -179,221 +94,280 @@ class SimulatedLock:
 class SimulatedDisk:
     """``seams.FileSystem`` in memory. One thread."""
 
-    def __init__(self, clock: Clock, *, capacity: int = CAPACITY) -> None:
+    def __init__(self, clock: SimulatedClock, *, capacity: int = CAPACITY) -> None:
         self.clock = clock
         self.capacity = capacity
         """Bytes; more blocks than this, all files together, is ENOSPC."""
         self.trace: list[str] = []
         """Every operation, by number."""
+        self.effects: list[int] = []
+        """Numbers of those that were more than reading: where to cut."""
         self.holes_written: list[str] = []
         """Stores into pages without blocks: on a full disk each would have been a SIGBUS."""
-        self._names: Names = {Path("/"): Mark.DIRECTORY}
-        self._durable_names: Names = dict(self._names)
-        self._pending: list[Names] = []
-        self._mapped: dict[_Inode, Path] = {}
-        self._locks: set[Path] = set()
-        self._faults: dict[int, int | None] = {}
-        self._next_faults: dict[str, int] = {}
+        self.before_effect: Callable[[], None] | None = None
+        """Called before each operation that is more than reading."""
+        self._tree: Tree = {"/": {}}
+        self._durable: Tree = {"/": {}}
+        self._pending: list[tuple[int, Change]] = []
+        self._mapped: dict[Inode, str] = {}
+        self._locks: set[str] = set()
+        self._faults: dict[int, Fault] = {}
+        self._next_faults: dict[str, Fault] = {}
         self._dead = False
+        clock.glance = self._glance
 
     # faults
 
-    def fail_at(self, number: int, error: int) -> None:
+    def fail_at(self, number: int, error: int, *, short: bool = False) -> None:
         """The operation with this number in the trace fails with an errno."""
-        self._faults[number] = error
+        self._faults[number] = Fault(error, short)
 
-    def fail_next(self, name: str, error: int) -> None:
+    def fail_next(self, name: str, error: int, *, short: bool = False) -> None:
         """The next operation of this name fails with an errno."""
-        self._next_faults[name] = error
+        self._next_faults[name] = Fault(error, short)
+
+    def forgive(self) -> None:
+        """No operation is to fail any more."""
+        self._faults.clear()
+        self._next_faults.clear()
 
     def cut_at(self, number: int) -> None:
         """The power fails at the operation with this number, before it has an effect."""
-        self._faults[number] = None
+        self._faults[number] = Fault(None)
 
-    @property
-    def effects(self) -> list[int]:
-        """Numbers of the operations so far that were more than reading: where to cut."""
-        return [n for n, line in enumerate(self.trace) if line.split(" ", 1)[0] not in READS]
-
-    def power_cut(self, seed: int, torn: Torn | None = SECTOR) -> SimulatedDisk:
-        """The disk after the power came back.
-
-        ``torn`` is the unit of unsynced content that persists or not on its own; unsynced changes
-        of names persist or not, one by one. None: nothing that was not synced persists.
-        """
+    def power_cut(self, seed: int, loss: Loss = Loss.TORN_512) -> SimulatedDisk:
+        """The disk after the power came back, on a clock of its own."""
         self._look()
         rng = random.Random(seed)
-        names = dict(self._durable_names)
-        for change in self._pending:
-            if torn is not None and rng.random() < 0.5:
-                _apply(change, names)
-        survivor = _once(lambda inode: inode.survive(rng, torn))
-        after = SimulatedDisk(self.clock, capacity=self.capacity)
-        after._names = _translate(_reachable(names), survivor)
-        after._durable_names = dict(after._names)
+        moment = self._last_moment(rng) if loss is Loss.PREFIX else NEVER
+        tree = {path: dict(names) for path, names in self._durable.items()}
+        for when, change in self._pending:
+            if loss is Loss.DROP or (loss is Loss.PREFIX and when > moment):
+                continue
+            if loss is Loss.PREFIX or rng.random() < 0.5:
+                _apply(change, tree)
+        survivor = _once(lambda inode: inode.survive(rng, loss, moment))
+        after = SimulatedDisk(self.clock.copy(), capacity=self.capacity)
+        after._tree = _translate(_reachable(tree), survivor)
+        after._durable = {path: dict(names) for path, names in after._tree.items()}
         return after
 
     def kill(self) -> SimulatedDisk:
         """The disk as the next process finds it after kill -9: the page cache is all there."""
         self._look()
-        clone = _once(_Inode.clone)
-        after = SimulatedDisk(self.clock, capacity=self.capacity)
-        after._names = _translate(self._names, clone)
-        after._durable_names = _translate(self._durable_names, clone)
-        after._pending = [_translate(change, clone) for change in self._pending]
+        clone = _once(Inode.clone)
+        after = SimulatedDisk(self.clock.copy(), capacity=self.capacity)
+        after._tree = _translate(self._tree, clone)
+        after._durable = _translate(self._durable, clone)
+        after._pending = [
+            (NEVER, {p: clone(n) if isinstance(n, Inode) else n for p, n in change.items()})
+            for _, change in self._pending
+        ]
+        for inode in _inodes(after._tree):
+            _date_back(inode)
         return after
 
-    def _operation(self, name: str, path: Path) -> None:
-        """Count it, look for changed pages, and let it fail where it was told to."""
+    def _last_moment(self, rng: random.Random) -> int:
+        """Up to when everything survives."""
+        moments = {when for when, _ in self._pending} | {NEVER}
+        for inode in _inodes(self._tree):
+            moments.update(when for versions in inode.dirty.values() for when, _ in versions)
+        return rng.choice(sorted(moments))
+
+    def _operation(self, name: str, path: str) -> Fault | None:
+        """Count it, look for changed pages, and let it fail where it was told to.
+
+        A fault that leaves content half done is handed to the caller to raise.
+        """
         if self._dead:
             raise PowerCut
-        self._look()
         number = len(self.trace)
+        if name not in READS:
+            self._look()
+            if self.before_effect is not None:
+                self.before_effect()
+            self.effects.append(number)
         self.trace.append(f"{name} {path}")
-        if number in self._faults:
-            error = self._faults.pop(number)
-        elif name in self._next_faults:
-            error = self._next_faults.pop(name)
-        else:
-            return
-        if error is None:
+        if not self._faults and not self._next_faults:
+            return None
+        fault = self._faults.pop(number, None) or self._next_faults.pop(name, None)
+        if fault is None or (fault.short and name in CONTENT):
+            return fault
+        raise self._failure(fault, path)
+
+    def _failure(self, fault: Fault, path: str) -> BaseException:
+        if fault.error is None:
             self._dead = True
-            raise PowerCut
-        raise _error(error, path)
+            return PowerCut()
+        return _error(fault.error, path)
 
     def _look(self) -> None:
-        if self._dead:
-            return
-        for inode, path in self._mapped.items():
-            for page in inode.look(self.clock.now_ms()):
-                self.holes_written.append(f"page {page} of {path}")
+        if not self._dead:
+            for inode in self._mapped:
+                if inode.memory != inode.seen:
+                    self._look_at(inode)
+
+    def _look_at(self, inode: Inode) -> None:
+        for page in inode.look(len(self.trace), self.clock.now_ms()):
+            self.holes_written.append(f"page {page} of {self._mapped[inode]}")
+
+    def _glance(self) -> None:
+        """Somebody looked at the clock: time enough to see that lost pages are stored again, which
+        need not show any more at the next operation."""
+        if not self._dead:
+            for inode in self._mapped:
+                if inode.lost:
+                    self._look_at(inode)
 
     # seams.FileSystem
 
     def stat(self, path: Path) -> FileStat | None:
-        self._operation("stat", path)
-        node = self._names.get(path)
-        if isinstance(node, _Inode):
+        name = str(path)
+        self._operation("stat", name)
+        node = self._node(name)
+        if isinstance(node, Inode):
+            if node in self._mapped:
+                self._look_at(node)
             return FileStat(node.size, node.modified_ms, is_directory=False)
         return None if node is None else FileStat(0, self.clock.now_ms(), is_directory=True)
 
     def list(self, directory: Path) -> list[str]:
-        self._operation("list", directory)
-        return [path.name for path in self._children(directory)]
+        name = str(directory)
+        self._operation("list", name)
+        return sorted(self._tree.get(name, ()))
 
     def make_directories(self, path: Path) -> None:
-        node = self._names.get(path)
+        name = str(path)
+        node = self._node(name)
         if node is None:
             self.make_directories(path.parent)
-            self._operation("make_directory", path)
-            self._change({path: Mark.DIRECTORY})
+            self._operation("make_directory", name)
+            self._change({name: Mark.DIRECTORY})
             self.sync_directory(path.parent)
         elif node is not Mark.DIRECTORY:
-            raise _error(errno.ENOTDIR, path)
+            raise _error(errno.ENOTDIR, name)
 
     def read(self, path: Path) -> bytes:
-        self._operation("read", path)
-        return bytes(self._inode(path).view)
+        name = str(path)
+        self._operation("read", name)
+        return self._content(self._inode(name))
 
     def write(self, path: Path, data: bytes) -> None:
-        self._operation("write", path)
-        if path not in self._names:
-            self._check_absent(path)
-            self._change({path: _Inode(0, self.clock.now_ms())})
-        inode = self._inode(path)
-        self._check_room(len(inode.pages_of(0, len(data)) - inode.reserved))
-        inode.replace(data, self.clock.now_ms())
-        self.sync_inode(path, inode)
+        name = str(path)
+        fault = self._operation("write", name)
+        if fault is not None:
+            data = data[: len(data) // 2]
+        if self._node(name) is None:
+            self._check_absent(name)
+            self._change({name: Inode(b"", self.clock.now_ms())})
+        inode = self._inode(name)
+        self._check_room(inode.new_blocks(0, len(data)))
+        inode.replace(data, len(self.trace), self.clock.now_ms())
+        if fault is not None:
+            raise self._failure(fault, name)
+        self.sync_inode(name, inode)
 
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
-        inode = _Inode(size, self.clock.now_ms())
+        inode = Inode(bytes(size), self.clock.now_ms())
         inode.reserve(0, size if reserve is None else min(reserve, size))
-        self._make("create", path, inode)
+        self._make("create", str(path), inode)
 
     def reserve(self, path: Path, offset: int, length: int) -> None:
-        self._operation("reserve", path)
-        inode = self._inode(path)
+        name = str(path)
+        self._operation("reserve", name)
+        inode = self._inode(name)
         length = min(length, inode.size - offset)
-        self._check_room(len(inode.pages_of(offset, length) - inode.reserved))
+        self._check_room(inode.new_blocks(offset, length))
         inode.reserve(offset, length)
 
     def extend(self, path: Path, size: int) -> None:
-        self._operation("extend", path)
-        inode = self._inode(path)
+        name = str(path)
+        self._operation("extend", name)
+        inode = self._inode(name)
         if size < inode.size:
-            raise _error(errno.EINVAL, path)
+            raise _error(errno.EINVAL, name)
         inode.resize(size)
-        self.sync_inode(path, inode)
+        self.sync_inode(name, inode)
 
     def copy(self, source: Path, target: Path, offset: int = 0, length: int | None = None) -> None:
-        content = bytes(self._inode(source).view)
+        content = self._content(self._inode(str(source)))
         end = len(content) if length is None else offset + length
-        inode = _Inode(0, self.clock.now_ms())
-        inode.replace(content[offset:end], self.clock.now_ms())
-        self._make("copy", target, inode)
+        inode = Inode(b"", self.clock.now_ms())
+        inode.replace(content[offset:end], len(self.trace), self.clock.now_ms())
+        self._make("copy", str(target), inode)
 
     def rename(self, source: Path, target: Path) -> None:
-        self._operation("rename", target)
-        self._check_parent(target)
-        self._change({source: Mark.GONE, target: self._inode(source)})
+        origin, name = str(source), str(target)
+        self._operation("rename", name)
+        self._check_directory(_split(name)[0])
+        self._change({origin: Mark.GONE, name: self._inode(origin)})
 
     def unlink(self, path: Path) -> None:
-        self._operation("unlink", path)
-        self._inode(path)
-        self._change({path: Mark.GONE})
+        name = str(path)
+        self._operation("unlink", name)
+        self._inode(name)
+        self._change({name: Mark.GONE})
 
     def remove_directory(self, path: Path) -> None:
-        self._operation("remove_directory", path)
-        self._check_directory(path)
-        if self._children(path):
-            raise _error(errno.ENOTEMPTY, path)
-        self._change({path: Mark.GONE})
+        name = str(path)
+        self._operation("remove_directory", name)
+        self._check_directory(name)
+        if self._tree[name]:
+            raise _error(errno.ENOTEMPTY, name)
+        self._change({name: Mark.GONE})
 
     def sync_directory(self, path: Path) -> None:
-        self._operation("sync_directory", path)
-        self._check_directory(path)
-        for change in self._pending:
-            below = {p: node for p, node in change.items() if p.parent == path}
-            _apply(below, self._durable_names)
+        name = str(path)
+        self._operation("sync_directory", name)
+        self._check_directory(name)
+        for _, change in self._pending:
+            below = {p: node for p, node in change.items() if _split(p)[0] == name}
+            _apply(below, self._durable)
             for synced in below:
                 del change[synced]
-        self._pending = [change for change in self._pending if change]
+        self._pending = [(when, change) for when, change in self._pending if change]
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:
-        self._operation("map", path)
-        inode = self._inode(path)
+        name = str(path)
+        self._operation("map", name)
+        inode = self._inode(name)
         if writable:
-            self._mapped[inode] = path
-        return SimulatedMapping(self, path, inode, writable=writable)
+            self._mapped[inode] = name
+            inode.maps += 1
+        return SimulatedMapping(self, name, inode, writable=writable)
 
     def map_private(self, path: Path) -> memoryview:
         """A copy, for an overlay over this disk."""
-        self._operation("map", path)
-        return memoryview(bytearray(self._inode(path).view))
+        self._operation("map", str(path))
+        return memoryview(bytearray(self._content(self._inode(str(path)))))
 
     def lock(self, path: Path) -> FileLock:
-        self._operation("lock", path)
-        if path in self._locks:
+        name = str(path)
+        self._operation("lock", name)
+        if name in self._locks:
             raise StoreLocked(f"{path} is held by another process; stop that first")
-        if path not in self._names:
-            self._check_parent(path)
-            inode = _Inode(0, self.clock.now_ms())
-            inode.replace(LOCK_CONTENT, self.clock.now_ms())
-            inode.write_back()
-            self._change({path: inode})
-        self._locks.add(path)
-        return SimulatedLock(self._locks, path)
+        inode = self._node(name)
+        if not isinstance(inode, Inode):
+            self._check_absent(name)
+            inode = Inode(b"", self.clock.now_ms())
+            self._change({name: inode})
+        inode.replace(LOCK_CONTENT, len(self.trace), self.clock.now_ms())
+        self.sync_inode(name, inode)
+        self._locks.add(name)
+        return SimulatedLock(self._locks, name)
 
     def is_locked(self, path: Path) -> bool:
-        self._operation("is_locked", path)
-        return path in self._locks
+        self._operation("is_locked", str(path))
+        return str(path) in self._locks
 
     def usage(self, path: Path) -> DiskUsage:
-        self._operation("usage", path)
+        self._operation("usage", str(path))
         used = self._used_pages() * PAGE
         return DiskUsage(self.capacity, used, max(0, self.capacity - used))
 
-    def sync_inode(self, path: Path, inode: _Inode) -> None:
+    # what mappings do
+
+    def sync_inode(self, path: str, inode: Inode) -> None:
         try:
             self._operation("sync", path)
         except OSError:
@@ -401,83 +375,129 @@ class SimulatedDisk:
             raise
         inode.write_back()
 
+    def rewrite(self, inode: Inode, offset: int, length: int) -> None:
+        self._look_at(inode)
+        pages = page_bits(offset, length)
+        for page in range(pages.bit_length()):
+            if pages >> page & 1:
+                inode.touch(page, len(self.trace))
+
+    def unmapped(self, inode: Inode) -> None:
+        if inode in self._mapped and not self._dead:
+            self._look_at(inode)
+        inode.maps -= 1
+        if inode.maps == 0:
+            self._mapped.pop(inode, None)
+
     # names
 
-    def _make(self, name: str, path: Path, inode: _Inode) -> None:
-        """Add a new file and sync it; a failure leaves nothing."""
-        self._operation(name, path)
+    def _node(self, path: str) -> Node | None:
+        if path == "/":
+            return Mark.DIRECTORY
+        directory, name = _split(path)
+        return self._tree.get(directory, {}).get(name)
+
+    def _make(self, name: str, path: str, inode: Inode) -> None:
+        """Add a new file and sync it; a failure leaves nothing, though a power cut may."""
+        fault = self._operation(name, path)
         self._check_absent(path)
-        self._check_room(len(inode.reserved))
+        self._check_room(inode.blocks)
         self._change({path: inode})
         try:
+            if fault is not None:
+                inode.resize(inode.size // 2)
+                raise self._failure(fault, path)
             self.sync_inode(path, inode)
         except OSError:
             self._change({path: Mark.GONE})
             raise
 
-    def _change(self, change: Names) -> None:
-        _apply(change, self._names)
-        self._pending.append(change)
+    def _change(self, change: Change) -> None:
+        _apply(change, self._tree)
+        self._pending.append((len(self.trace), change))
 
-    def _inode(self, path: Path) -> _Inode:
-        node = self._names.get(path)
-        if isinstance(node, _Inode):
+    def _inode(self, path: str) -> Inode:
+        node = self._node(path)
+        if isinstance(node, Inode):
             return node
         raise _error(errno.ENOENT if node is None else errno.EISDIR, path)
 
-    def _children(self, directory: Path) -> builtins.list[Path]:
-        return sorted(p for p in self._names if p.parent == directory and p != directory)
+    def _content(self, inode: Inode) -> bytes:
+        if inode in self._mapped:
+            self._look_at(inode)
+        return inode.seen
 
-    def _check_absent(self, path: Path) -> None:
-        self._check_parent(path)
-        if path in self._names:
+    def _check_absent(self, path: str) -> None:
+        self._check_directory(_split(path)[0])
+        if self._node(path) is not None:
             raise _error(errno.EEXIST, path)
 
-    def _check_parent(self, path: Path) -> None:
-        self._check_directory(path.parent)
-
-    def _check_directory(self, path: Path) -> None:
-        node = self._names.get(path)
+    def _check_directory(self, path: str) -> None:
+        node = self._node(path)
         if node is not Mark.DIRECTORY:
-            raise _error(errno.ENOENT if node is None else errno.ENOTDIR, path)
+            above = node is None and not isinstance(self._node(_split(path)[0]), Inode)
+            raise _error(errno.ENOENT if above else errno.ENOTDIR, path)
 
     # room
 
     def _used_pages(self) -> int:
-        inodes = {node for node in self._names.values() if isinstance(node, _Inode)}
-        return sum(len(inode.reserved) for inode in inodes)
+        return sum(inode.blocks for inode in _inodes(self._tree))
 
     def _check_room(self, more_pages: int) -> None:
-        if (self._used_pages() + more_pages) * PAGE > self.capacity:
+        if more_pages and (self._used_pages() + more_pages) * PAGE > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _apply(change: Names, names: Names) -> None:
+def _split(path: str) -> tuple[str, str]:
+    directory, _, name = path.rpartition("/")
+    return directory or "/", name
+
+
+def _apply(change: Change, tree: Tree) -> None:
     for path, node in change.items():
-        if node is Mark.GONE:
-            names.pop(path, None)
-        else:
-            names[path] = node
+        directory, name = _split(path)
+        names = tree.setdefault(directory, {})
+        if node is not Mark.GONE:
+            names[name] = node
+        elif names.pop(name, None) is Mark.DIRECTORY:
+            tree.pop(path, None)
+        if node is Mark.DIRECTORY:
+            tree.setdefault(path, {})
 
 
-def _reachable(names: Names) -> Names:
+def _reachable(tree: Tree, path: str = "/") -> Tree:
     """Without what lies in directories that did not survive."""
-    reachable: Names = {}
-    for path in sorted(names):
-        if path.parent == path or reachable.get(path.parent) is Mark.DIRECTORY:
-            reachable[path] = names[path]
+    names = tree.get(path, {})
+    reachable = {path: names}
+    for name, node in names.items():
+        if node is Mark.DIRECTORY:
+            reachable |= _reachable(tree, f"{'' if path == '/' else path}/{name}")
     return reachable
 
 
-def _translate(names: Names, copy: Callable[[_Inode], _Inode]) -> Names:
-    return {p: copy(node) if isinstance(node, _Inode) else node for p, node in names.items()}
+def _translate(tree: Tree, copy: Callable[[Inode], Inode]) -> Tree:
+    return {
+        path: {name: copy(n) if isinstance(n, Inode) else n for name, n in names.items()}
+        for path, names in tree.items()
+    }
 
 
-def _once(copy: Callable[[_Inode], _Inode]) -> Callable[[_Inode], _Inode]:
+def _inodes(tree: Tree) -> builtins.list[Inode]:
+    found = (n for names in tree.values() for n in names.values() if isinstance(n, Inode))
+    return list(dict.fromkeys(found))
+
+
+def _date_back(inode: Inode) -> None:
+    """What is dirty in the next process was so before its first operation."""
+    for page, versions in inode.dirty.items():
+        inode.dirty[page] = [(NEVER, content) for _, content in versions]
+
+
+def _once(copy: Callable[[Inode], Inode]) -> Callable[[Inode], Inode]:
     """Copy each file once, however many names it has."""
-    copies: dict[_Inode, _Inode] = {}
+    copies: dict[Inode, Inode] = {}
 
-    def copy_once(inode: _Inode) -> _Inode:
+    def copy_once(inode: Inode) -> Inode:
         if inode not in copies:
             copies[inode] = copy(inode)
         return copies[inode]
@@ -485,14 +505,6 @@ def _once(copy: Callable[[_Inode], _Inode]) -> Callable[[_Inode], _Inode]:
     return copy_once
 
 
-def _pages(size: int) -> range:
-    return range(-(-size // PAGE))
-
-
-def _page(content: bytes | bytearray, page: int) -> bytes:
-    return bytes(content[page * PAGE : (page + 1) * PAGE])
-
-
-def _error(number: int, path: Path) -> OSError:
+def _error(number: int, path: str) -> OSError:
     """OSError picks the subclass (FileNotFoundError and so on) by the number."""
-    return OSError(number, os.strerror(number), str(path))
+    return OSError(number, os.strerror(number), path)

@@ -17,7 +17,8 @@ from mqstore.storage.overlay_files import OverlayFileSystem
 from mqstore.storage.seams import FileSystem, MappedBytes
 from tests.simulation import Deadlock, PowerCut, SimulatedMachine
 from tests.simulation.clock import SimulatedClock
-from tests.simulation.disk import PAGE, SECTOR, SimulatedDisk
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.inode import PAGE, SECTOR, Loss
 
 ROOT = Path("/store")
 FILE = ROOT / "file"
@@ -64,14 +65,14 @@ def test_any_subset_of_unsynced_pages_survives(disk: SimulatedDisk, mapping: Map
 
 def test_pages_tear_at_sectors_or_not_at_all(disk: SimulatedDisk, mapping: MappedBytes) -> None:
     mapping.view[:PAGE] = b"x" * PAGE
-    torn = {disk.power_cut(seed, torn=SECTOR).read(FILE)[:PAGE] for seed in SEEDS}
+    torn = {disk.power_cut(seed, Loss.TORN_512).read(FILE)[:PAGE] for seed in SEEDS}
     assert any(set(page) == {0, ord("x")} for page in torn)
     for page in torn:
         sectors = [page[i : i + SECTOR] for i in range(0, PAGE, SECTOR)]
         assert all(len(set(sector)) == 1 for sector in sectors)
-    whole = {disk.power_cut(seed, torn=PAGE).read(FILE)[:PAGE] for seed in SEEDS}
+    whole = {disk.power_cut(seed, Loss.TORN_4096).read(FILE)[:PAGE] for seed in SEEDS}
     assert whole == {bytes(PAGE), b"x" * PAGE}
-    assert disk.power_cut(0, torn=None).read(FILE) == bytes(4 * PAGE)
+    assert disk.power_cut(0, Loss.DROP).read(FILE) == bytes(4 * PAGE)
 
 
 def test_content_between_two_operations_may_be_what_survives(
@@ -79,7 +80,7 @@ def test_content_between_two_operations_may_be_what_survives(
 ) -> None:
     for value in (1, 2):
         mapping.view[0] = value
-        disk.stat(FILE)
+        disk.sync_directory(ROOT)
     assert outcomes(disk, lambda after: after.read(FILE)[0]) == {0, 1, 2}
 
 
@@ -104,7 +105,7 @@ def test_kill_keeps_the_page_cache_and_what_is_not_durable_stays_so(
     mapping.view[0] = 2
     assert after.read(FILE)[0] == 1
     assert outcomes(after, lambda cut: cut.read(FILE)[0]) == {0, 1}
-    assert after.power_cut(0, torn=None).read(FILE)[0] == 0
+    assert after.power_cut(0, Loss.DROP).read(FILE)[0] == 0
 
 
 def test_a_synced_write_has_its_whole_content(disk: SimulatedDisk) -> None:

@@ -26,8 +26,9 @@ public final class Peer {
         BufferedReader requests =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-            answers.println(answer(line));
+            String answer = answer(line);
             System.gc(); // unmaps the files of closed stores, outside of any measurement
+            answers.println(answer);
         }
         Runtime.getRuntime().halt(0); // RocketMQ leaves threads behind that are no daemons
     }

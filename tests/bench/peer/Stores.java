@@ -10,6 +10,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** Opens and closes stores with RocketMQ's defaults, but for file sizes and the kind of flush. */
 final class Stores {
+    /** One for all: each has threads that only the JVM's end stops. */
+    private static final BrokerStatsManager STATISTICS = new BrokerStatsManager("bench", false);
+
     private Stores() {
     }
 
@@ -23,7 +26,7 @@ final class Stores {
         config.setHaListenPort(0);
         config.setFileReservedTime(24 * 365 * 50); // nothing expires meanwhile
         config.setCleanFileForciblyEnable(false);
-        return new DefaultMessageStore(config, new BrokerStatsManager("bench", false),
+        return new DefaultMessageStore(config, STATISTICS,
             (topic, queueId, offset, tagsCode, time, bitMap, properties) -> { }, new BrokerConfig());
     }
 

@@ -54,6 +54,9 @@ class GatedMapping:
     def size(self) -> int:
         return self._mapping.size
 
+    def rewrite(self, offset: int, length: int) -> None:
+        self._mapping.rewrite(offset, length)
+
     def sync(self) -> None:
         self._gate.pass_through(self._name)
         self._mapping.sync()

@@ -233,8 +233,10 @@ def check_run(
     return Defect.NONE, position, len(starts), store_time, starts
 
 
-def find_record(data: bytes, position: int, end: int, base: int, verify_body: bool) -> int:
-    for at in range(position, end):
+def find_record(
+    data: bytes, position: int, end: int, base: int, verify_body: bool, stop: int = 2**63 - 1
+) -> int:
+    for at in range(position, min(end, stop)):
         if check(data, at, end, base + at, verify_body)[0] is Defect.NONE:
             return at
     return -1

@@ -221,6 +221,9 @@ def test_find_record_agrees_with_the_model(record: bytes, junk: bytes, verify: b
     base = 1000 - len(junk)
     expected = model.find_record(data, 0, end, base, verify)
     assert _kernel.find_record(data, 0, end, base, verify) == expected
+    for stop in {0, 1, len(junk), len(junk) + 1, end, end + 1}:
+        expected = model.find_record(data, 0, end, base, verify, stop)
+        assert _kernel.find_record(data, 0, end, base, verify, stop) == expected
 
 
 @given(st.integers(0, 200), st.binary(max_size=100))

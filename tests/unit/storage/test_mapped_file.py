@@ -11,7 +11,7 @@ import pytest
 from mqstore.storage.errors import RecordExpired, StoreFailed
 from mqstore.storage.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.posix_files import PosixFileSystem
-from tests.simulation import SimulatedMachine
+from tests.simulation import Loss, SimulatedMachine
 from tests.unit.storage.small_disk import small_disk
 
 FILES = PosixFileSystem()
@@ -107,7 +107,7 @@ def test_flush_moves_to_what_was_written_before_it(
     mapped.view[0:3] = b"abc"
     mapped.wrote_position = 3
     assert mapped.flush() == mapped.flushed_position == 3
-    after = machine.disk.power_cut(seed=0, torn=None)
+    after = machine.disk.power_cut(0, Loss.DROP)
     assert after.read(mapped.path)[:4] == b"abc\0"
 
 

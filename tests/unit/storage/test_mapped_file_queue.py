@@ -14,7 +14,7 @@ from mqstore.storage.mapped_file_queue import MappedFileQueue, StrayFile, StrayR
 from mqstore.storage.paths import segment_name
 from mqstore.storage.seams import Seams
 from mqstore.storage.threads import production_seams
-from tests.simulation import PowerCut, SimulatedMachine
+from tests.simulation import Loss, PowerCut, SimulatedMachine
 
 SIZE = 8192
 
@@ -175,7 +175,7 @@ def test_what_is_flushed_survives_a_power_cut(machine: SimulatedMachine) -> None
     queue = queue_in(Path("/store"), machine.seams)
     fill(queue, 2)
     queue.flush()
-    after = queue_in(Path("/store"), machine.restart(machine.disk.power_cut(3, torn=None)).seams)
+    after = queue_in(Path("/store"), machine.restart(machine.disk.power_cut(3, Loss.DROP)).seams)
     assert after.load() == []
     assert [bytes(mapped.view) for mapped in after.files] == [b"\1" * SIZE, b"\2" * SIZE]
 

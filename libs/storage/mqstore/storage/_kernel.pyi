@@ -126,10 +126,12 @@ def find_record(
     end: int,
     base: int,
     verify_body: bool,
+    stop: int = ...,
 ) -> int:
     """First position at or after ``position`` where a whole record stands that says so itself.
 
-    Its PHYSICALOFFSET equals base + position. -1 when there is none. Releases the GIL.
+    Its PHYSICALOFFSET equals base + position; it begins below ``stop`` (by default anywhere) and
+    ends at or below ``end``. -1 when there is none. Releases the GIL.
     """
 
 def decode_record(

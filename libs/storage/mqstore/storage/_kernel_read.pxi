@@ -253,13 +253,19 @@ def check_run(
 
 
 cdef int64_t search(
-    const uint8_t *log, int64_t position, int64_t end, int64_t base, bint verify_body
+    const uint8_t *log,
+    int64_t position,
+    int64_t stop,
+    int64_t end,
+    int64_t base,
+    bint verify_body,
 ) noexcept nogil:
     cdef Layout r
     cdef const uint8_t *found
     cdef int64_t at = position
-    while at + 8 <= end:
-        found = <const uint8_t *> memchr(log + at + 4, MAGIC_V1 >> 24, end - at - 7)
+    stop = min(stop, end - 7)
+    while at < stop:
+        found = <const uint8_t *> memchr(log + at + 4, MAGIC_V1 >> 24, stop - at)
         if found == NULL:
             return -1
         at = found - log - 4
@@ -275,6 +281,7 @@ def find_record(
     int64_t end,
     int64_t base,
     bint verify_body,
+    int64_t stop=INT64_MAX,
 ):
     cdef int64_t found
     cdef const uint8_t *log
@@ -283,5 +290,5 @@ def find_record(
         return -1
     log = &view[0]
     with nogil:
-        found = search(log, position, end, base, verify_body)
+        found = search(log, position, stop, end, base, verify_body)
     return found

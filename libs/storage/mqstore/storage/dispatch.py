@@ -28,15 +28,13 @@ from mqstore.storage.dispatch_defects import Stretch, placeable_record, resume_a
 from mqstore.storage.errors import RecordError
 from mqstore.storage.index_service import IndexService
 from mqstore.storage.layout import (
-    MULTI_DISPATCH_SEPARATOR,
     PROPERTY_DELAY,
-    PROPERTY_MULTI_DISPATCH,
-    PROPERTY_MULTI_QUEUE_OFFSET,
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
     SysFlag,
 )
+from mqstore.storage.multi_dispatch import further_queues
 from mqstore.storage.record import Record
 from mqstore.storage.topic_names import is_lmq
 
@@ -46,11 +44,9 @@ INLINE_MAX: Final = 8 << 20
 """Bytes behind from which an append leaves dispatching to the background."""
 RETRY_S: Final = 1.0
 """Pause after the disk refused a new file."""
-MULTI_QUEUES_MAX: Final = 1_000
 _QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 _LOGGED_MAX: Final = 100
 """Stretches that are logged one by one; the counters go on."""
-_OFFSET_MAX: Final = 2**63 - 1
 
 _log = logging.getLogger(__name__)
 
@@ -367,16 +363,10 @@ class Dispatcher:
 
     def _multi_dispatched(self, found: Record) -> list[tuple[str, int, int]]:
         """The further queues of a record and its offset in each."""
-        table = found.properties or {}
-        names = _split(table.get(PROPERTY_MULTI_DISPATCH, ""))
-        offsets = _split(table.get(PROPERTY_MULTI_QUEUE_OFFSET, ""))
-        if len(names) != len(offsets) or len(names) > MULTI_QUEUES_MAX:
-            return []
-        queues = []
-        for name, text in zip(names, offsets, strict=True):
-            if text.isascii() and text.isdigit() and int(text) <= _OFFSET_MAX:
-                queues.append((name, self._multi_queue_id(name, found.queue_id), int(text)))
-        return queues
+        return [
+            (name, self._multi_queue_id(name, found.queue_id), offset)
+            for name, offset in further_queues(found)
+        ]
 
     def _multi_queue_id(self, name: str, queue_id: int) -> int:
         return 0 if self._light_queue_id_fixed and is_lmq(name) else queue_id
@@ -432,9 +422,3 @@ class Dispatcher:
         self.counts.refused += 1
         if self.counts.refused <= _LOGGED_MAX:
             _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)
-
-
-def _split(text: str) -> list[str]:
-    """As Java's String.split: no empty parts at the end."""
-    stripped = text.rstrip(MULTI_DISPATCH_SEPARATOR)
-    return stripped.split(MULTI_DISPATCH_SEPARATOR) if stripped.strip() else []

@@ -13,7 +13,8 @@
     │   ├── RecordTopicInvalid
     │   ├── RecordPropertiesMalformed
     │   ├── RecordBodyCorrupt
-    │   └── RecordCrcMismatch      5.x ``__CRC32#``
+    │   ├── RecordCrcMismatch      5.x ``__CRC32#``
+    │   └── RecordTombstone        stands where an unreadable record was
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
@@ -104,6 +105,35 @@ class RecordCrcMismatch(RecordError):
     """The 5.x whole-record CRC (property ``__CRC32#``) does not fit."""
 
     defect = "record crc mismatch"
+
+
+class RecordTombstone(RecordError):
+    """A record of ours that stands where an unreadable one was, so that a broker walks over it.
+
+    What the original's queue is was known where ``queue_offset`` is not None; its bytes are in
+    ``store/mqstore/quarantine``.
+    """
+
+    defect = "lost record"
+
+    def __init__(
+        self,
+        offset: int,
+        size: int,
+        topic: str | None,
+        queue_id: int | None = None,
+        queue_offset: int | None = None,
+    ) -> None:
+        place = "" if topic is None else f" of queue {queue_id} of {topic}, entry {queue_offset},"
+        super().__init__(
+            offset,
+            f"the message{place} could not be read any more when the store was recovered; its "
+            "bytes are kept in mqstore/quarantine",
+            size,
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
 
 
 class PutRefused(StorageError):

@@ -22,7 +22,7 @@ from mqstore.storage.mapped_file import MappedFile
 _HEADER: Final = struct.Struct(">4q2i")
 _COUNT_AT: Final = 36
 _INT: Final = struct.Struct(">i")
-_ITEM: Final = struct.Struct(">iqii")
+ITEM: Final = struct.Struct(">iqii")
 _FIRST_CHUNK: Final = 256
 TIME_STEP_MS: Final = 1_000
 """Items keep whole seconds, so an item may look up to one second older than its record."""
@@ -140,7 +140,7 @@ class IndexFile:
             yield first_offset
 
     def item(self, number: int) -> IndexItem:
-        return IndexItem(*_ITEM.unpack_from(self.view, self._item_at(number)))
+        return IndexItem(*ITEM.unpack_from(self.view, self._item_at(number)))
 
     def trailing_items_of(self, physical_offset: int) -> tuple[int, bool]:
         """How many of the last items are of this record, and whether all items of the file are."""

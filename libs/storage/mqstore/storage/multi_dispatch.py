@@ -30,7 +30,7 @@ from mqstore.storage.layout import (
     StoreFormat,
 )
 from mqstore.storage.queue_offsets import QueueOffsets
-from mqstore.storage.record import Message
+from mqstore.storage.record import Message, Record
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -43,6 +43,10 @@ _DROPPED_V4: Final = (_NUMBERS, _WAIT)
 _DROPPED_V5: Final = (_NUMBERS,)
 _QUEUE_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 _LMQ_QUEUE_ID: Final = 0
+QUEUES_MAX: Final = 1_000
+"""Further queues of one record that are followed."""
+_OFFSET_MAX: Final = 2**63 - 1
+_OFFSET: Final = re.compile(r"[0-9]{1,19}")
 _NO_LMQ_TOPICS: Final = ("%RETRY%", "rmq_sys_")
 
 
@@ -117,3 +121,26 @@ class MultiDispatch:
                 "a 5.x store dispatches only to those"
             )
         return name, queue_id
+
+
+def further_queues(found: Record) -> list[tuple[str, int]]:
+    """The queues that a stored record names beside its own, and its offset in each.
+
+    Empty where the two properties do not go together; what is no offset is left out.
+    """
+    table = found.properties or {}
+    names = _split(table.get(PROPERTY_MULTI_DISPATCH, ""))
+    offsets = _split(table.get(PROPERTY_MULTI_QUEUE_OFFSET, ""))
+    if len(names) != len(offsets) or len(names) > QUEUES_MAX:
+        return []
+    return [
+        (name, int(text))
+        for name, text in zip(names, offsets, strict=True)
+        if _OFFSET.fullmatch(text) and int(text) <= _OFFSET_MAX
+    ]
+
+
+def _split(text: str) -> list[str]:
+    """As Java's String.split: no empty parts at the end."""
+    stripped = text.rstrip(MULTI_DISPATCH_SEPARATOR)
+    return stripped.split(MULTI_DISPATCH_SEPARATOR) if stripped.strip() else []

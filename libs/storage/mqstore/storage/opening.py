@@ -86,7 +86,7 @@ def _identify(
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
             paths = StorePaths(paths.root, Path(found.store_path_commit_log))
-    existed = found is not None or _holds_a_store(files, paths)
+    existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
     known = found.sizes if found is not None else None
@@ -99,8 +99,8 @@ def _identify(
     content = _next_format(found, left, segments, paths, config, seams, options, lock)
     view = _view(paths, config, content, segments, files)
     if trusted and left is not None and found is not None:
-        view = _with_what_is_known(view, found, left)
-    clean = _clean_close(view, found) if trusted else None
+        view = with_what_is_known(view, found, left)
+    clean = clean_close(view, found) if trusted else None
     state = _begin(paths, content, seams, trusted=trusted, options=options)
     format_file.save(files, paths, content)
     conf = format_file.broker_conf(content, config, paths)
@@ -121,7 +121,7 @@ def _log_directory(root: Path, setting: str | None) -> Path | None:
     return None if path == root / "commitlog" else path
 
 
-def _holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
+def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
     return bool(files.list(paths.commit_log)) or any(
         files.stat(path) is not None
         for path in (paths.commit_log, paths.consume_queue, paths.checkpoint)
@@ -146,7 +146,7 @@ def _view(
     )
 
 
-def _with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot) -> StoreView:
+def with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot) -> StoreView:
     """Add what our own last run left, which holds as nobody else has opened the store since."""
     if left.store_id != found.store_id:
         return view
@@ -157,7 +157,7 @@ def _with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot)
     return replace(view, known_queues=running.entries, derived_offset=running.derived_offset)
 
 
-def _clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
+def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
     clean = manifest.load(view.files, view.paths.manifest)
     if clean is None or found is None or not _is_of(clean, found):
         return None
@@ -184,7 +184,7 @@ def _next_format(
             store_id=_store_id(left, options, seams),
             shard=options.shard,
             epoch=0,
-            rocketmq_format=_find_format(seams.files, paths, segments, options.format),
+            rocketmq_format=find_format(seams.files, paths, segments, options.format),
             sizes=Sizes.of(config),
         )
     hosts = [host for host in found.store_hosts if host != options.store_host]
@@ -208,7 +208,7 @@ def _store_id(left: StateSnapshot | None, options: StoreOptions, seams: Seams) -
     return uuid.UUID(int=seams.random.getrandbits(128), version=4).hex
 
 
-def _find_format(
+def find_format(
     files: FileSystem, paths: StorePaths, segments: Segments, wanted: StoreFormat | None
 ) -> StoreFormat:
     """5.x where ``abort.bak``, ``rocksdbstore/``, ``compaction/`` or a V2 record is; else 4.9."""

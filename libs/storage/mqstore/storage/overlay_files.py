@@ -35,6 +35,8 @@ class _Content:
 
     view: memoryview
     modified_ms: int
+    may_differ: bool = True
+    """From the file of that path in the base."""
 
 
 class OverlayMapping:
@@ -49,6 +51,9 @@ class OverlayMapping:
         return self._view
 
     def sync(self) -> None:
+        pass
+
+    def rewrite(self, offset: int, length: int) -> None:
         pass
 
     def populate(self, offset: int, length: int) -> None:
@@ -106,7 +111,7 @@ class OverlayFileSystem:
         content = self._contents.get(path)
         if content is not None and len(content.view) == len(data):
             content.view[:] = data  # seen by those who have it mapped, as on a real disk
-            content.modified_ms = _now_ms()
+            content.modified_ms, content.may_differ = _now_ms(), True
         else:
             self._put(path, memoryview(bytearray(data)))
 
@@ -135,6 +140,7 @@ class OverlayFileSystem:
         content = self._content(source)
         self._check_parent(target)
         self._remove(source)
+        content.may_differ = True
         self._show(target, content)
 
     def unlink(self, path: Path) -> None:
@@ -157,8 +163,9 @@ class OverlayFileSystem:
             raise _error(errno.ENOENT, path)
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:
-        view = self._content(path).view
-        return OverlayMapping(view if writable else view.toreadonly())
+        content = self._content(path)
+        content.may_differ = content.may_differ or writable
+        return OverlayMapping(content.view if writable else content.view.toreadonly())
 
     def lock(self, path: Path) -> FileLock:
         return OverlayLock()
@@ -166,6 +173,12 @@ class OverlayFileSystem:
     def is_locked(self, path: Path) -> bool:
         """Whether somebody holds the lock of the base."""
         return self._base.is_locked(path)
+
+    def next_data(self, path: Path, offset: int) -> int | None:
+        content = self._content(path)
+        if content.may_differ:
+            return offset if offset < len(content.view) else None
+        return self._base.next_data(path, offset)
 
     def usage(self, path: Path) -> DiskUsage:
         return self._base.usage(path)
@@ -177,7 +190,8 @@ class OverlayFileSystem:
             found = self.stat(path)
             if found is None or found.is_directory:
                 raise _error(errno.ENOENT if found is None else errno.EISDIR, path)
-            content = _Content(self._base.map_private(path), found.modified_ms)
+            view = self._base.map_private(path)
+            content = _Content(view, found.modified_ms, may_differ=False)
             self._contents[path] = content
         return content
 

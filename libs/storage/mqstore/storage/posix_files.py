@@ -59,6 +59,12 @@ class PosixMapping:
         if descriptor is not None:
             os.fdatasync(descriptor.number)
 
+    def rewrite(self, offset: int, length: int) -> None:
+        view = self.view
+        for start in range(offset, offset + length, COPY_CHUNK_SIZE):
+            end = min(start + COPY_CHUNK_SIZE, offset + length)
+            view[start:end] = bytes(view[start:end])
+
     def populate(self, offset: int, length: int) -> None:
         view = self._view
         if view is not None and not view.readonly:
@@ -182,6 +188,17 @@ class PosixFileSystem:
         except FileNotFoundError:
             return False
         return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def next_data(self, path: Path, offset: int) -> int | None:
+        with _opened(path, os.O_RDONLY) as descriptor:
+            try:
+                return os.lseek(descriptor, offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return None
+                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # it cannot tell
+                    return offset
+                raise
 
     def usage(self, path: Path) -> DiskUsage:
         """Of the nearest directory that is there, where ``path`` itself is not."""

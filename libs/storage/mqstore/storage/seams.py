@@ -47,6 +47,12 @@ class MappedBytes(Protocol):
     def sync(self) -> None:
         """fdatasync: every byte stored before the call is on disk at return. OSError if not."""
 
+    def rewrite(self, offset: int, length: int) -> None:
+        """Store a range's bytes again as they are, so that the next ``sync`` writes them.
+
+        After a sync that failed the kernel calls pages clean that the disk never got.
+        """
+
     def populate(self, offset: int, length: int) -> None:
         """Fault pages in for writing, without the GIL. A hint: never raises."""
 
@@ -107,6 +113,10 @@ class FileSystem(Protocol):
 
     def is_locked(self, path: Path) -> bool:
         """Whether some process (either implementation) holds the lock; takes nothing."""
+
+    def next_data(self, path: Path, offset: int) -> int | None:
+        """The first byte at or after ``offset`` that may be other than zero; None when there is
+        none. A hint of what need not be read: what lies between is a hole or was never written."""
 
     def usage(self, path: Path) -> DiskUsage: ...
 

@@ -135,7 +135,7 @@ RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
 """Names that RocketMQ's clients refuse as user properties (MessageConst.STRING_HASH_SET)."""
 
 _STORE_ONLY_PROPERTIES: Final = frozenset(
-    {"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "__CRC32#"}
+    {"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "__CRC32#", PROPERTY_TOMBSTONE}
 )
 """Not in every version's list, but the store acts on them, so no client may forge them."""
 

@@ -123,8 +123,7 @@ class Applier:
 
     def _store_again(self, path: Path, low: int, high: int) -> None:
         with self._writable(path) as mapped:
-            for first, last in _chunks(low, high):
-                mapped.view[first:last] = bytes(mapped.view[first:last])
+            mapped.rewrite(low, high - low)
             mapped.sync()
 
     def _sync_directories(self, plan: RecoveryPlan) -> None:

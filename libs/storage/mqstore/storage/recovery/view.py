@@ -9,8 +9,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import (
@@ -24,6 +25,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.sparse import NextData, last_nonzero
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")
@@ -56,6 +58,17 @@ class Segments:
     misfits: tuple[Segment, ...]
     """Of a wrong length inside the log."""
     strays: tuple[str, ...]
+    empty: tuple[Segment, ...] = ()
+    """Of no bytes at the log's end: a halt came while they were made."""
+
+
+class QueueMisfit(NamedTuple):
+    """A ConsumeQueue file of a wrong length."""
+
+    topic: str
+    queue_id: int
+    name: str
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,9 @@ class StoreView:
         finally:
             mapped.unmap()
 
+    def next_data(self, segment: Segment) -> NextData:
+        return partial(self.files.next_data, segment.path)
+
     def first_store_timestamp(self, segment: Segment) -> int | None:
         """STORETIMESTAMP of a segment's first record; None where none begins there."""
         with self.mapped(segment) as view:
@@ -117,12 +133,32 @@ class StoreView:
         directory = self.paths.consume_queue / topic / str(queue_id)
         return QueueFiles(self.files, directory, self.config.queue_file_size)
 
+    def queue_misfits(self) -> Iterator[QueueMisfit]:
+        """Queue files that have another length than the store's, most often 0 bytes."""
+        due = self.config.queue_file_size
+        for topic, queue_id in self.queue_names():
+            directory = self.paths.consume_queue / topic / str(queue_id)
+            for name in self.files.list(directory):
+                offset, stat = segment_offset(name), self.files.stat(directory / name)
+                if offset is None or offset % due or stat is None or stat.is_directory:
+                    continue
+                if stat.size != due:
+                    yield QueueMisfit(topic, queue_id, name, stat.size)
+
     def queue_names(self) -> Iterator[tuple[str, int]]:
         """Every topic and queue id that has a directory."""
         for topic in self.files.list(self.paths.consume_queue):
             for name in self.files.list(self.paths.consume_queue / topic):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
                     yield topic, int(name)
+
+
+class NamedRecord(NamedTuple):
+    """What one queue entry says: where a record stands, and which entry it is."""
+
+    offset: int
+    size: int
+    index: int
 
 
 class QueueFiles:
@@ -140,6 +176,8 @@ class QueueFiles:
         }
         self._mapped: MappedBytes | None = None
         self._number = -1
+        self._counts: dict[int, int] = {}
+        """By file, entries up to the last that is not all zero; found when needed."""
 
     @property
     def first_index(self) -> int:
@@ -156,21 +194,25 @@ class QueueFiles:
 
     def first_beyond(self, physical: int) -> int | None:
         """The lowest physical offset above ``physical`` that an entry names (binary search)."""
+        index = self._first_above(physical)
+        entry = None if index is None else self.entry(index)
+        return None if entry is None else entry[0]
+
+    def named_within(self, start: int, stop: int) -> Iterator[NamedRecord]:
+        """The records from physical offset ``start`` to before ``stop`` that entries name."""
+        first, last = self._first_above(start - 1), start - 1
         for number in sorted(self._paths):
-            low, high = number * self._entries, (number + 1) * self._entries - 1
-            last = self.entry(high)
-            if last is not None and last[0] <= physical:
+            low, high = number * self._entries, number * self._entries + self._used(number)
+            if first is None or high <= first:
                 continue
-            while low < high:
-                middle = (low + high) // 2
-                found = self.entry(middle)
-                if found is not None and found[0] <= physical:
-                    low = middle + 1
-                else:
-                    high = middle
-            found = self.entry(low)
-            return found[0] if found is not None and found[0] > physical else None
-        return None
+            for index in range(max(low, first), high):
+                entry = self.entry(index)
+                if entry is None or entry[0] <= last:  # a hole or its filler
+                    continue
+                if entry[0] >= stop:
+                    return
+                yield NamedRecord(*entry, index)
+                last = entry[0]
 
     def holds(self, count: int) -> bool:
         """Whether the last of ``count`` entries is there, in files without a gap before it."""
@@ -182,6 +224,26 @@ class QueueFiles:
         ):
             return False
         return self._is_written(count - 1)
+
+    def _first_above(self, physical: int) -> int | None:
+        for number in sorted(self._paths):
+            low = number * self._entries
+            high = end = low + self._used(number)
+            while low < high:
+                middle = (low + high) // 2
+                probe = self._next_named(middle, high)
+                found = self.entry(probe) if probe < high else None
+                if found is None or found[0] > physical:
+                    high = middle
+                else:
+                    low = probe + 1
+            low = self._next_named(low, end)
+            if low < end:
+                return low
+        return None
+
+    def _next_named(self, start: int, stop: int) -> int:
+        return next((index for index in range(start, stop) if self.entry(index)), stop)
 
     def _is_written(self, index: int) -> bool:
         view = self._view(index // self._entries)
@@ -202,6 +264,14 @@ class QueueFiles:
             self._mapped, self._number = self._files.map(path, writable=False), number
         return self._mapped.view
 
+    def _used(self, number: int) -> int:
+        if number not in self._counts:
+            view = self._view(number)
+            assert view is not None
+            next_data = partial(self._files.next_data, self._paths[number])
+            self._counts[number] = -(-last_nonzero(view, 0, next_data) // QUEUE_ENTRY_SIZE)
+        return self._counts[number]
+
 
 def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
     """Sort the files of the log's directory; ``size`` is what a segment must have."""
@@ -214,11 +284,14 @@ def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
             strays.append(str(paths.commit_log / name))
         else:
             found.append(Segment(paths.commit_log / name, base, stat.size))
+    empty: list[Segment] = []
+    while found and found[-1].length == 0:
+        empty.insert(0, found.pop())
     misfits = [s for s in found if s.length != size]
     if misfits and misfits[-1] == found[-1] and found[-1].length < size:
         misfits.pop()
     usable = tuple(s for s in found if s not in misfits)
-    return Segments(usable, tuple(misfits), tuple(strays))
+    return Segments(usable, tuple(misfits), tuple(strays), tuple(empty))
 
 
 def read_checkpoint(files: FileSystem, path: Path) -> CheckpointTimes:

@@ -1,0 +1,165 @@
+"""What ``verify`` finds, and what a real broker would do with it.
+
+Outcomes were observed on 4.9.7 and 5.4.0 (docs/rocketmq-observed.md and the damage table that the
+store's formats came with), or read from their recovery code where no run was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """One kind of finding; the JSON name is stable."""
+
+    RECORD_BODY = "record-body"
+    """The body is not what BODYCRC says."""
+    RECORD_BROKEN = "record-broken"
+    """Magic or lengths: no whole record stands there."""
+    RECORD_ODD = "record-odd"
+    """Whole by its lengths, with a field that no writer leaves."""
+    LOG_GAP = "log-gap"
+    LOG_TAIL = "log-tail"
+    """Bytes behind the log's end."""
+    SEGMENT_LENGTH = "segment-length"
+    QUEUE_OFFSET_TAKEN = "queue-offset-taken"
+    """A record whose place in its queue belongs to another whole record."""
+
+    ENTRY_MISSING = "entry-missing"
+    ENTRY_WRONG = "entry-wrong"
+    """An entry that names no record of its place in the queue."""
+    ENTRY_BEYOND = "entry-beyond-log"
+    ENTRY_ORDER = "entry-order"
+    ENTRY_TAGS = "entry-tags-code"
+    QUEUE_HOLE = "queue-hole"
+    QUEUE_MISSING = "queue-missing"
+    QUEUE_FILE = "queue-file"
+    """A file that is missing in a run, or of a wrong length."""
+
+    INDEX_FILE = "index-file"
+    """A length or header that no index file has."""
+    INDEX_HEADER = "index-header"
+    """A header that disagrees with the file's own items."""
+    INDEX_CHAIN = "index-chain"
+    INDEX_ITEM = "index-item"
+    """An item that names no record with such a key."""
+    INDEX_BEYOND = "index-item-beyond-log"
+    INDEX_MISSING = "key-missing"
+    """Keys of messages that are in no index file."""
+
+    CHECKPOINT = "checkpoint"
+    CONFIG = "config"
+    CONFIG_BACKUP = "config-backup"
+    OURS = "mqstore-file"
+    STRAY_REFUSED = "stray-refused"
+    """A file beside the store's own, for which a broker does not start."""
+
+    NOT_CLOSED = "not-closed"
+    STRAY = "stray"
+    NOT_CHECKED = "not-checked"
+    QUARANTINED = "quarantined"
+
+
+class Level(StrEnum):
+    FINDING = "finding"
+    """Something is not as it must be."""
+    NOTE = "note"
+    """Worth knowing; nothing is wrong with the store."""
+
+
+_NOTES: Final = frozenset({Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.QUARANTINED})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. ``file`` is relative to the store where it lies inside; ``offset`` is the byte
+    in it; ``physical_offset`` the place in the log; ``index`` a queue entry's or index item's
+    number."""
+
+    kind: Kind
+    file: str
+    what: str
+    broker: str
+    """What a real broker would do."""
+    offset: int | None = None
+    physical_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    index: int | None = None
+
+    @property
+    def level(self) -> Level:
+        return Level.NOTE if self.kind in _NOTES else Level.FINDING
+
+
+_ALWAYS: Final[dict[Kind, str]] = {
+    Kind.RECORD_ODD: "not checked by it: the record is kept and dispatched as it stands",
+    Kind.LOG_GAP: "opens; messages behind the gap are read as before, those inside are skipped",
+    Kind.LOG_TAIL: "the bytes stay behind its write position until they are overwritten",
+    Kind.SEGMENT_LENGTH: "refuses to start",
+    Kind.QUEUE_OFFSET_TAKEN: "not noticed: the record is in no queue",
+    Kind.ENTRY_WRONG: "not noticed: a pull skips the entry or returns what it names",
+    Kind.ENTRY_ORDER: "not noticed: look-ups by time and expiry may miss entries",
+    Kind.ENTRY_TAGS: "not noticed: a subscription by tag may miss the message or get it wrongly",
+    Kind.QUEUE_HOLE: (
+        "kept as an entry: a pull skips it and those behind it in its file whose records lie in "
+        "segment 0; as a queue's last entry it stops later puts from getting entries"
+    ),
+    Kind.QUEUE_FILE: "refuses to start for a wrong length; reads fail where a file is missing",
+    Kind.INDEX_FILE: "not noticed: a short file is extended with zeros, queries miss what is wrong",
+    Kind.INDEX_HEADER: "not noticed: queries by time may leave the file out",
+    Kind.INDEX_CHAIN: "not noticed: queries miss the older part of the chain",
+    Kind.INDEX_ITEM: "not noticed: a query reads the record and the client drops it",
+    Kind.INDEX_BEYOND: "a query that meets it logs an error and leaves it out",
+    Kind.CONFIG: "falls back to the .bak; without a readable one it does not start",
+    Kind.CONFIG_BACKUP: "no effect while the file itself can be read",
+    Kind.OURS: "none: it does not look at these files",
+    Kind.STRAY_REFUSED: "refuses to start",
+    Kind.NOT_CLOSED: "recovers as after a crash",
+    Kind.STRAY: "ignores it",
+    Kind.NOT_CHECKED: "not known",
+    Kind.QUARANTINED: "none: it does not look there",
+}
+_CLEAN: Final[dict[Kind, str]] = {
+    Kind.ENTRY_MISSING: (
+        "not rebuilt after a clean close: dispatch resumes at the largest offset found in any "
+        "queue, and later records may take these places"
+    ),
+    Kind.QUEUE_MISSING: "not rebuilt after a clean close unless all queues are gone",
+    Kind.ENTRY_BEYOND: "cut at its next start",
+    Kind.INDEX_MISSING: "never indexed again after a clean close",
+    Kind.CHECKPOINT: "no effect after a clean close; a crash later is recovered from a wrong place",
+}
+_CRASHED: Final[dict[Kind, str]] = {
+    Kind.ENTRY_MISSING: "made again as far as recovery's start segment reaches back, else lost",
+    Kind.QUEUE_MISSING: "made again as far as recovery's start segment reaches back, else lost",
+    Kind.ENTRY_BEYOND: "cut by recovery",
+    Kind.INDEX_MISSING: "indexed again as far as recovery's start segment reaches back, else lost",
+    Kind.CHECKPOINT: "recovery starts at another segment, and drops or keeps the wrong index files",
+}
+_CUTS: Final = "cuts the log here at its next start: this record and all behind it are lost"
+_UNNOTICED: Final[dict[Kind, str]] = {
+    Kind.RECORD_BODY: "not noticed at its next start; a read returns the damaged body",
+    Kind.RECORD_BROKEN: "not noticed at its next start; a read of the record fails",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A real broker that would be started on the store as it is."""
+
+    crashed: bool
+    """``abort`` is there: it recovers as after a crash."""
+    start: int
+    """Physical offset from which its recovery reads the log."""
+
+    def does(self, kind: Kind, physical_offset: int | None = None) -> str:
+        """What it would do with a finding of this kind at that place of the log."""
+        if kind in _UNNOTICED:
+            seen = physical_offset is None or physical_offset >= self.start
+            return _CUTS if seen else _UNNOTICED[kind]
+        if kind in _ALWAYS:
+            return _ALWAYS[kind]
+        return (_CRASHED if self.crashed else _CLEAN)[kind]

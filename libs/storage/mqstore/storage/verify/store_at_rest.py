@@ -1,0 +1,187 @@
+"""A store as it lies on the disk, for looking at only: what the checks read from.
+
+Everything is mapped through a copy-on-write overlay, so whatever a loader repairs on the way stays
+in memory. Beside a living writer only what it had dispatched when the look began is looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage import format_file, opening, record, sizes
+from mqstore.storage.checkpoint import CLOCK_TOLERANCE_MS
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
+from mqstore.storage.format_file import FormatFile
+from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC, StoreFormat
+from mqstore.storage.manifest import Manifest
+from mqstore.storage.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.record import Record
+from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, plan
+from mqstore.storage.recovery.view import Segment, find_segments, read_checkpoint
+from mqstore.storage.seams import Seams
+from mqstore.storage.state_page import StateSnapshot, read_state
+from mqstore.storage.verify.finding import Broker
+
+_CLEAN_SEGMENTS: Final = {StoreFormat.V4_9: 3, StoreFormat.V5_X: 1}
+"""Last segments that a broker looks at after a clean close."""
+
+Progress = Callable[[str, int, int], None]
+"""Told the stage, how much of it is done, and of how much."""
+
+
+class StoreAtRest:
+    """One store, opened by ``look``. Not for sharing between threads."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        seams: Seams,
+        content: FormatFile | None,
+        state: StateSnapshot | None,
+        recovery: RecoveryPlan,
+        *,
+        clean: Manifest | None,
+        is_live: bool,
+    ) -> None:
+        self.view = view
+        self.paths = view.paths
+        self.config = view.config
+        self.format = view.store_format
+        self.seams = seams
+        """With the overlay as file system."""
+        self.content = content
+        self.state = state
+        self.plan = recovery
+        self.clean = clean
+        self.is_live = is_live
+        self.min_offset = recovery.min_offset
+        self.end = recovery.max_offset
+        """Where the log ends, as far as it is looked at."""
+        if is_live and state is not None:
+            self.end = min(max(state.dispatched_offset, self.min_offset), self.end)
+        self.broker = Broker(crashed=view.abort, start=_broker_start(view))
+        self._delays = DelayLevels(self.config.message_delay_level)
+        self._bases = [segment.base for segment in view.segments.usable]
+        self._open: tuple[Segment, memoryview] | None = None
+
+    @classmethod
+    def look(
+        cls, root: Path, config: StoreConfig, seams: Seams, base: PrivateBase, progress: Progress
+    ) -> StoreAtRest:
+        """Raises DirectoryNotUsable, StoreUnsupported, StoreDamaged, OSError."""
+        files = OverlayFileSystem(base)
+        content, paths = _identify(files, root)
+        is_live = files.is_locked(paths.lock)
+        known = content.sizes if content is not None else None
+        config = sizes.adopt(files, paths, config, known, keep_index_sizes=False)
+        segments = find_segments(files, paths, config.mapped_file_size_commit_log)
+        found_format = (
+            content.rocketmq_format
+            if content is not None
+            else opening.find_format(files, paths, segments, None)
+        )
+        view = StoreView(
+            files=files,
+            paths=paths,
+            config=config,
+            store_format=found_format,
+            segments=segments,
+            abort=files.stat(paths.abort) is not None,
+            checkpoint=read_checkpoint(files, paths.checkpoint),
+        )
+        state = read_state(files, paths.state)
+        clean = None
+        lock = files.stat(paths.lock)
+        if content is not None and lock is not None and lock.modified_ms == content.lock_modified_ms:
+            clean = opening.clean_close(view, content)
+            if state is not None:
+                view = opening.with_what_is_known(view, content, state)
+        recovery = (
+            clean_plan(view, clean)
+            if clean is not None
+            else plan(view, lambda done, total: progress("recovery", done, total))
+        )
+        overlaid = replace(seams, files=files)
+        return cls(view, overlaid, content, state, recovery, clean=clean, is_live=is_live)
+
+    def name_of(self, path: Path) -> str:
+        """A file as findings name it."""
+        root = self.paths.root
+        return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+    def segment_at(self, offset: int) -> Segment | None:
+        """The segment that holds a physical offset."""
+        place = bisect_right(self._bases, offset) - 1
+        if place < 0 or offset >= self.view.segments.usable[place].end:
+            return None
+        return self.view.segments.usable[place]
+
+    def record_at(self, offset: int) -> Record:
+        """The record at a physical offset without its body, which is not judged.
+
+        Raises RecordError, OffsetOutOfRange.
+        """
+        segment = self.segment_at(offset)
+        if segment is None or not self.min_offset <= offset < self.end:
+            raise OffsetOutOfRange(f"offset {offset} is in no segment of the log")
+        data = self._bytes_of(segment)
+        end = min(len(data), self.end - segment.base)
+        return record.decode(
+            data,
+            offset - segment.base,
+            end,
+            physical_offset=offset,
+            verify_body=False,
+            with_body=False,
+        )
+
+    def tags_code(self, found: Record) -> int:
+        """The code that dispatch writes into the record's queue entry."""
+        if found.topic == SCHEDULE_TOPIC:
+            delay = (found.properties or {}).get(PROPERTY_DELAY)
+            code = self._delays.queue_code(delay, found.store_timestamp_ms)
+            if code is not None:
+                return code
+        return found.tags_code
+
+    def _bytes_of(self, segment: Segment) -> memoryview:
+        """The overlay keeps files mapped, so a view stays valid."""
+        if self._open is None or self._open[0] != segment:
+            with self.view.mapped(segment) as data:
+                self._open = (segment, data)
+        return self._open[1]
+
+
+def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, StorePaths]:
+    stat = files.stat(root)
+    if stat is None or not stat.is_directory:
+        raise DirectoryNotUsable(f"{root} is no directory; name a store directory")
+    paths = StorePaths(root)
+    content = format_file.load(files, paths)
+    if content is not None and content.store_path_commit_log is not None:
+        paths = StorePaths(root, Path(content.store_path_commit_log))
+    if content is None and not opening.holds_a_store(files, paths):
+        raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
+    return content, paths
+
+
+def _broker_start(view: StoreView) -> int:
+    """Where a broker's recovery would begin to read the log."""
+    segments = view.segments.usable
+    if not segments:
+        return 0
+    if not view.abort:
+        return segments[-_CLEAN_SEGMENTS[view.store_format] :][0].base
+    covered = min(view.checkpoint.physic_ms, view.checkpoint.logics_ms) - CLOCK_TOLERANCE_MS
+    for segment in reversed(segments):
+        first = view.first_store_timestamp(segment)
+        if first is not None and first <= covered:
+            return segment.base
+    return segments[0].base

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import harness
+from tests.bench.harness import Bench, Figures, Metric, Row, Side, measure
+
+RATE = Metric("rate", "append", "messages/s")
+TIME = Metric("p99", "append, p99", "ms", higher_is_better=False)
+
+
+def rounds_of(*figures: Figures) -> Side:
+    """A side that answers these in turn."""
+    left = iter(figures)
+    return lambda: next(left)
+
+
+def quiet(_: str) -> None: ...
+
+
+def test_the_first_round_is_not_counted() -> None:
+    bench = Bench([RATE], rounds_of({"rate": 1.0}, {"rate": 10.0}, {"rate": 30.0}))
+    assert measure(bench, 2, quiet) == [Row("append", "messages/s", 20.0)]
+
+
+def test_the_ratio_is_taken_round_by_round() -> None:
+    ours = rounds_of({"rate": 1.0}, {"rate": 10.0}, {"rate": 40.0}, {"rate": 30.0})
+    peer = rounds_of({"rate": 1.0}, {"rate": 5.0}, {"rate": 10.0}, {"rate": 10.0})
+    row = measure(Bench([RATE], ours, peer), 3, quiet)[0]
+    assert (row.ours, row.peer, row.ratio, row.spread) == (30.0, 10.0, 3.0, (2.0, 4.0))
+
+
+def test_where_less_is_better_the_ratio_is_turned_round() -> None:
+    ours, peer = rounds_of(*[{"p99": 2.0}] * 2), rounds_of(*[{"p99": 6.0}] * 2)
+    row = measure(Bench([TIME], ours, peer), 1, quiet)[0]
+    assert row.ratio == 3.0
+
+
+def test_the_disk_is_a_ceiling_of_its_own() -> None:
+    ours, disk = rounds_of(*[{"rate": 8.0}] * 2), rounds_of(*[{"rate": 10.0}] * 2)
+    row = measure(Bench([RATE], ours, disk=disk), 1, quiet)[0]
+    assert (row.disk, row.of_disk, row.ratio) == (10.0, 0.8, None)
+
+
+def test_a_side_may_leave_a_metric_out() -> None:
+    both = {"rate": 1.0, "p99": 2.0}
+    bench = Bench([RATE, TIME], rounds_of(both, both), rounds_of(*[{"rate": 1.0}] * 2))
+    rate, p99 = measure(bench, 1, quiet)
+    assert rate.ratio == 1.0
+    assert (p99.ours, p99.peer, p99.ratio) == (2.0, None, None)
+
+
+def test_who_begins_changes_from_round_to_round() -> None:
+    turns: list[str] = []
+
+    def side(name: str) -> Side:
+        def run() -> Figures:
+            turns.append(name)
+            return {"rate": 1.0}
+
+        return run
+
+    measure(Bench([RATE], side("ours"), side("peer")), 2, quiet)
+    assert turns == ["peer", "ours", "ours", "peer", "peer", "ours"]
+
+
+def test_progress_names_the_round_and_the_side() -> None:
+    told: list[str] = []
+    measure(Bench([RATE], rounds_of(*[{"rate": 1.0}] * 2)), 1, told.append)
+    assert told == ["append: warming up, ours", "append: round 1 of 1, ours"]
+
+
+def test_the_table_leaves_empty_what_was_not_measured() -> None:
+    rows = [
+        Row("append", "messages/s", 123456.7, 1000.0, 123.4567, (1.0, 200.0)),
+        Row("sync", "ms", 0.51234, disk=0.4, of_disk=0.78),
+    ]
+    assert harness.table(rows, "RocketMQ").splitlines()[2:] == [
+        "| append | messages/s | 123,457 | 1,000 | 123.46 | 1.00 … 200.00 |  |  |",
+        "| sync | ms | 0.512 |  |  |  | 0.4 | 0.78 |",
+    ]
+
+
+def test_rows_are_written_with_the_machine(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "bench.json"
+    harness.write([Row("append", "messages/s", 1.0, 2.0, 0.5, (0.4, 0.6))], {"cores": "2"}, path)
+    written = json.loads(path.read_text())
+    assert written["machine"] == {"cores": "2"}
+    assert written["rows"][0]["spread"] == [0.4, 0.6]
+    assert written["rows"][0]["unit"] == "messages/s"
+
+
+@pytest.mark.parametrize("value", [0.0, 99.9])
+def test_small_figures_keep_three_digits(value: float) -> None:
+    assert f"| {value:.3g} |" in harness.table([Row("a", "ms", value)], "RocketMQ")

@@ -1,0 +1,52 @@
+"""Every row runs, with few records and one round: what is measured stays measurable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import rocketmq
+from tests.bench.__main__ import BENCHES, main
+
+SMALL = ["--rounds", "1", "--records", "1000", "--log-mib", "1"]
+
+
+def run(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
+    output = tmp_path / "bench.json"
+    done = main([*arguments, *SMALL, "--directory", str(tmp_path), "--output", str(output)])
+    assert done == 0
+    rows: list[dict[str, object]] = json.loads(output.read_text())["rows"]
+    return rows
+
+
+def test_ours_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = run(tmp_path, "append", "--alone")
+    assert "mqstore alone: asked for" in capsys.readouterr().out
+    assert all(row["peer"] is None and row["ours"] for row in rows)
+
+
+@pytest.mark.parametrize("name", ["sync", "rebuild", "reads"])
+def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None:
+    assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["open", "visible"])
+def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> None:
+    assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
+
+
+@pytest.mark.slow
+@pytest.mark.referee
+@pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing()))
+def test_real_rocketmq_is_measured_in_the_same_run(tmp_path: Path) -> None:
+    rows = run(tmp_path, *(name for name in BENCHES if name != "visible"))
+    with_peer = [row for row in rows if "callback" not in str(row["name"])]
+    assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)
+
+
+def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nothing"]) == 2
+    assert "there are append, sync" in capsys.readouterr().err
