@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no such rows: {', '.join(unknown)}; there are {known}", file=sys.stderr)
         return 2
     why_alone = "asked for" if options.alone else rocketmq.missing()
-    directory = options.directory or BUILD
+    directory = (options.directory or BUILD).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=directory, prefix="bench-") as room, _peer(why_alone) as peer:
         setting = Setting(Path(room), peer, options.records, options.log_mib)

@@ -21,10 +21,10 @@ from mqstore.storage.errors import StoreLocked
 from mqstore.storage.posix_files import LOCK_CONTENT
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
 from tests.simulation.clock import SimulatedClock
-from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits
+from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of, pages
 
 CAPACITY: Final = 1 << 30
-READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "usage"})
+READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "next_data", "usage"})
 CONTENT: Final = frozenset({"write", "create", "copy"})
 """Operations that a full or failing disk may leave half done."""
 
@@ -360,6 +360,15 @@ class SimulatedDisk:
         self._operation("is_locked", str(path))
         return str(path) in self._locks
 
+    def next_data(self, path: Path, offset: int) -> int | None:
+        """Pages of zeros are passed over, as if each were a hole."""
+        self._operation("next_data", str(path))
+        content = self._content(self._inode(str(path)))
+        for page in range(offset // PAGE, len(pages(len(content)))):
+            if any(page_of(content, page)):
+                return max(offset, page * PAGE)
+        return None
+
     def usage(self, path: Path) -> DiskUsage:
         self._operation("usage", str(path))
         used = self._used_pages() * PAGE
@@ -377,9 +386,9 @@ class SimulatedDisk:
 
     def rewrite(self, inode: Inode, offset: int, length: int) -> None:
         self._look_at(inode)
-        pages = page_bits(offset, length)
-        for page in range(pages.bit_length()):
-            if pages >> page & 1:
+        touched = page_bits(offset, length)
+        for page in range(touched.bit_length()):
+            if touched >> page & 1:
                 inode.touch(page, len(self.trace))
 
     def unmapped(self, inode: Inode) -> None:

@@ -15,7 +15,7 @@ from mqstore.storage.errors import PutRefused
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.mapped_file_queue import MappedFileQueue
 from mqstore.storage.record import Blank, Message, Record, scan
-from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation import Loss, SimulatedDisk, SimulatedMachine
 from tests.unit.storage.commit_logs import (
     COMMIT,
     CONFIG,
@@ -187,15 +187,15 @@ def survivors(disk: SimulatedDisk, below: int) -> list[Record]:
 
 
 @settings(max_examples=100)
-@given(OPERATIONS, st.integers(0, 2**32), st.sampled_from([None, 512, 4096]))
+@given(OPERATIONS, st.integers(0, 2**32), st.sampled_from(Loss))
 def test_whatever_is_below_the_watermark_survives_a_power_cut(
-    operations: list[tuple[str, int]], seed: int, torn: int | None
+    operations: list[tuple[str, int]], seed: int, loss: Loss
 ) -> None:
     machine = SimulatedMachine(seed)
     simulated = SimulatedLog(machine)
     for operation in operations:
         simulated.run(*operation)
-    disk = machine.disk.power_cut(seed, torn)  # type: ignore[arg-type]  # drawn from its values
+    disk = machine.disk.power_cut(seed, loss)
     records = survivors(disk, simulated.watermark)
     assert [record.body for record in records] == simulated.bodies[: len(records)]
     assert sum(record.size for record in records) <= simulated.watermark

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +22,11 @@ from mqstore.storage.errors import (
     TopicUnknown,
 )
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.message_store import Durability
+from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.state_page import Health, read_state
+from mqstore.storage.threads import production_seams
 from tests.unit.storage.stores import (
     CONFIG,
     FILES,
@@ -130,6 +134,38 @@ def test_closing_twice_is_closing_once(root: Path) -> None:
     store.close()
     with pytest.raises(StoreNotWritable):
         store.append(message(store, 1))
+
+
+class _Late(MessageStore):
+    """Its puts come to dispatching only when told to."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.appended = threading.Event()
+        self.go = threading.Event()
+        super().__init__(*arguments)
+
+    def _dispatch(self, end: int) -> None:
+        self.appended.set()
+        assert self.go.wait(60)
+        super()._dispatch(end)
+
+
+def test_a_put_that_is_overtaken_by_close_is_stored_and_touches_nothing_afterwards(
+    root: Path,
+) -> None:
+    store = _Late.open(root, CONFIG, production_seams())
+    assert isinstance(store, _Late)
+    with ThreadPoolExecutor(1) as pool:
+        put = pool.submit(store.put, message(store, 0, queue_id=0), Durability.SYNC)
+        assert store.appended.wait(60)
+        store.close()
+        with open_store(root) as after:
+            after.put(message(after, 1, queue_id=0))
+            dispatched = after.state.dispatched_offset
+            store.go.set()
+            assert put.result(60).queue_offset == 0
+            assert after.state.dispatched_offset == dispatched
+            assert bodies(after) == all_bodies(2)
 
 
 def test_another_store_is_refused_with_both_ids(closed: Path) -> None:

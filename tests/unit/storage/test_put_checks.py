@@ -54,6 +54,21 @@ def test_properties_are_counted_in_bytes() -> None:
         check_message(message(properties=b"k\x01" + b"v" * 32766), V4)
 
 
+@pytest.mark.parametrize(
+    "properties", [b"k\x01v", b"k\x01", b"\x01v", b"k\x01v\x02\x02", b"k\x01\xff"]
+)
+def test_properties_that_rocketmq_reads_leniently_are_taken(properties: bytes) -> None:
+    assert check_message(message(properties=properties), V4) == 1
+
+
+@pytest.mark.parametrize(
+    "properties", [b"k", b"\x02", b"k\x02v\x02", b"\0", b"k\x01v\0", b"k\x01\0v"]
+)
+def test_properties_that_would_read_as_a_torn_record_are_refused(properties: bytes) -> None:
+    with pytest.raises(MessageInvalid, match="properties"):
+        check_message(message(properties=properties), V4)
+
+
 def test_a_negative_queue_is_refused() -> None:
     with pytest.raises(MessageInvalid, match="queue id"):
         check_message(message(queue_id=-1), V4)

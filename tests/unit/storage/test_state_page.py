@@ -104,6 +104,18 @@ def test_what_is_no_page_is_refused_by_a_reader(path: Path, content: bytes | Non
     assert read_state(FILES, path) is None
 
 
+@pytest.mark.parametrize(
+    ("content", "state"), [(b"", "absent"), (bytes(4096), "absent"), (b"x" * 4096, "unsupported")]
+)
+def test_a_page_that_is_being_made_is_absent_and_another_one_unsupported(
+    path: Path, content: bytes, state: str
+) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreNotOpen) as refused:
+        StatePageReader.open(FILES, path)
+    assert refused.value.state == state
+
+
 def test_read_state_tells_what_the_last_writer_left(path: Path, page: StatePage) -> None:
     page.set_flushed(99)
     page.close()

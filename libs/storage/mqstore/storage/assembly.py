@@ -70,7 +70,7 @@ class Assembly:
         self._options = options
         self._on_failure = on_failure
         self._began = seams.clock.monotonic()
-        self._quarantined: list[str] = []
+        self._quarantined: list[str] = list(opened.quarantined)
         self._strays: list[str] = []
         paths = opened.paths
         self._quarantine = Quarantine(seams.files, seams.clock, paths.quarantine, paths.root)
@@ -82,6 +82,7 @@ class Assembly:
             self._seams.files,
             self._opened.paths,
             self._opened.config,
+            self._opened.format.rocketmq_format,
             self._quarantine,
             durable=self._options.in_place,
         )
@@ -118,7 +119,11 @@ class Assembly:
         if opened.clean is not None:
             found = clean_plan(opened.view, opened.clean)
         else:
-            found = plan(opened.view, lambda done, total: self._progress("log", done, total))
+            found = plan(
+                opened.view,
+                lambda done, total: self._progress("log", done, total),
+                to_append=self._options.services,
+            )
         log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
         if found.read_only is not None:
             log.error("opening read-only: %s", found.read_only)
@@ -188,6 +193,7 @@ class Assembly:
             return Checkpoint.open(path, store_format, self._seams)
         except CheckpointError as error:
             log.warning("starting a new checkpoint of %d bytes: %s", CHECKPOINT_SIZE, error)
+            self._opened.odd.append(f"a new checkpoint was started: {error}")
             self._quarantined.append(self._quarantine.move_file(path, str(error)).name)
             return Checkpoint.open(path, store_format, self._seams)
 
@@ -234,8 +240,9 @@ class Assembly:
             self._seams,
             writable=found.read_only is None,
         )
-        self._strays += [str(stray.path) for stray in queues.load()]
         with opened.state.changing():
+            self._quarantined += applier.apply_to_queue_files(found)
+            self._strays += [str(stray.path) for stray in queues.load()]
             self._quarantined += applier.apply_to_queues(found, queues)
         return queues
 
@@ -287,6 +294,7 @@ class Assembly:
             dispatch_lost_bytes=counts.lost_bytes,
             index_files_dropped=tuple(dropped),
             index_from=dispatcher.index_position,
+            odd=tuple(self._opened.odd),
             finished_at_ms=clock.now_ms(),
             duration_ms=round((clock.monotonic() - self._began) * 1000),
         )

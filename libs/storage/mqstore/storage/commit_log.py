@@ -55,6 +55,7 @@ from mqstore.storage.record import (
     decode,
     encode_batch_into,
     encode_into,
+    message_of,
     size_of,
     write_blank,
 )
@@ -271,7 +272,7 @@ class CommitLog:
         if place is None:
             raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {self._max_offset}")
         view, position, end = place
-        return decode(view, position, end, physical_offset=offset)
+        return message_of(decode(view, position, end, physical_offset=offset))
 
     # under the put lock
 

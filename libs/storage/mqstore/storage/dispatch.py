@@ -127,6 +127,7 @@ class Dispatcher:
         self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
         self._listeners: list[Listener] = []
         self._lock = Lock()
+        self._closed = False
         self._touched: set[bytes] = set()
         self._skip_index_below = 0
         self._boundary: int | None = None
@@ -174,7 +175,7 @@ class Dispatcher:
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
         try:
-            while self._advance(end):
+            while not self._closed and self._advance(end):
                 pass
         except OSError:
             return False
@@ -182,6 +183,14 @@ class Dispatcher:
             self._publish()
             self._lock.release()
         return self._index is None or self._index_joined
+
+    def close(self) -> None:
+        """Return when nobody dispatches any more, nor ever will: files may be closed now.
+
+        A put that was appended before may still come to dispatch its record; it finds this.
+        """
+        with self._lock:
+            self._closed = True
 
     def run_to_end(self, progress: Callable[[int], None] | None = None) -> None:
         """Dispatch everything, index included, in the caller's thread (recovery, a clean close).
@@ -375,6 +384,8 @@ class Dispatcher:
 
     def _publish(self) -> None:
         """Entries first, then the offset, then whoever waits for them."""
+        if self._closed:
+            return
         touched, self._touched = self._touched, set()
         self._queues.publish(touched)
         self._watermarks.set_dispatched(self.position)

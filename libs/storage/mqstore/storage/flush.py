@@ -171,11 +171,11 @@ class FlushService:
         has it, already failed after a failed sync. ValueError beyond the log's end.
         """
         request = FlushRequest(self, offset)
-        if offset > self._target.max_offset:
-            raise ValueError(f"offset {offset} is beyond the log's end {self._target.max_offset}")
         with self._mutex:
             if self._failure is not None or offset <= self._flushed:
                 request.complete(self._failure)
+            elif offset > (end := self._target.max_offset):
+                raise ValueError(f"offset {offset} is beyond the log's end {end}")
             else:
                 self._pending.append(request)
         return request

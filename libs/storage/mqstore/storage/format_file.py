@@ -12,6 +12,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage import sealed_json
 from mqstore.storage.atomic_file import replace_file
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
@@ -85,7 +86,7 @@ def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
         return None
     raw = files.read(paths.format)
     try:
-        _refuse_newer(json.loads(raw), paths)
+        _refuse_newer(json.loads(sealed_json.check(raw)), paths)
         return FormatFile.model_validate_json(raw)
     except (ValueError, ValidationError) as error:
         raise StoreDamaged(
@@ -105,8 +106,8 @@ def _refuse_newer(content: object, paths: StorePaths) -> None:
 
 def save(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:
     """Replace format.json durably. Raises OSError."""
-    text = content.model_dump_json(by_alias=True, indent=2) + "\n"
-    replace_file(files, paths.format, text.encode())
+    text = content.model_dump_json(by_alias=True, indent=2, exclude={"checksum"}) + "\n"
+    replace_file(files, paths.format, sealed_json.seal(text))
 
 
 def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:

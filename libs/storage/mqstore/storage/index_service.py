@@ -49,7 +49,7 @@ class IndexLoad:
     """What ``load`` found."""
 
     strays: list[LeftOut] = field(default_factory=list)
-    """No index files by name or length."""
+    """No index files by name."""
     dropped: list[LeftOut] = field(default_factory=list)
     """Index files that are not to be trusted: quarantine them; their records are indexed again."""
     repaired_items: int = 0
@@ -108,7 +108,7 @@ class IndexService:
         """
         found = IndexLoad()
         files = []
-        for path, size in self._scan(found.strays):
+        for path, size in self._scan(found.strays, found.dropped):
             self._last_name = max(self._last_name, path.name)
             file = self._open(path)
             why = file.damage() or _distrust(file, safe, index_ms, log_end)
@@ -127,7 +127,8 @@ class IndexService:
         """For read-only use: notice files that came and went; whether any did."""
         known = {} if remap else {file.path: file for file in self.files}
         before = self.files
-        opened = (known.get(path) or self._open_if_there(path) for path, _ in self._scan([]))
+        scanned = self._scan([], [])
+        opened = (known.get(path) or self._open_if_there(path) for path, _ in scanned)
         self.files = tuple(file for file in opened if file is not None and file.damage() is None)
         for file in set(before).difference(self.files):
             file.mapped.close()
@@ -266,7 +267,7 @@ class IndexService:
 
     # files --------------------------------------------------------------------------------
 
-    def _scan(self, strays: list[LeftOut]) -> list[tuple[Path, int]]:
+    def _scan(self, strays: list[LeftOut], dropped: list[LeftOut]) -> list[tuple[Path, int]]:
         expected = file_size(self.slots, self.index_num)
         found = []
         for name in self._seams.files.list(self._paths.index):
@@ -277,7 +278,7 @@ class IndexService:
             if stat.is_directory or not (name.isascii() and name.isdigit()):
                 strays.append(LeftOut(path, stat.size, "no name of an index file"))
             elif stat.size != expected:
-                strays.append(LeftOut(path, stat.size, f"has not the expected {expected} bytes"))
+                dropped.append(LeftOut(path, stat.size, f"has not the expected {expected} bytes"))
             else:
                 found.append((path, stat.size))
         return found
@@ -355,6 +356,8 @@ class IndexService:
 
 def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:
     header = file.header
+    if not safe and file.index_count <= 1:
+        return "holds nothing: it was made just before the end, and maybe not synced"
     if not safe and header.end_ms > index_ms:
         return f"ends at {header.end_ms} ms, after the checkpoint's {index_ms}"
     if log_end is not None and file.index_count > 1 and header.end_physical >= log_end:

@@ -106,7 +106,9 @@ PROPERTY_CRC32: Final = "__CRC32#"
 CRC32_PROPERTY_SIZE: Final = 20
 """Name, 0x01, ten digits and 0x02: always the last bytes of the properties that have it."""
 PROPERTY_TOMBSTONE: Final = "__TOMBSTONE"
-"""Ours: the record stands where an unreadable one was. Refused from clients."""
+"""Ours, for those who read with RocketMQ: the record stands where an unreadable one was."""
+TOMBSTONE_MARK: Final = int.from_bytes(b"mqsTOMB\x01")
+"""PREPAREDTRANSACTIONOFFSET of such a record: there is always room for it."""
 KEY_SEPARATOR: Final = " "
 LMQ_PREFIX: Final = "%LMQ%"
 MULTI_DISPATCH_SEPARATOR: Final = ","

@@ -26,11 +26,13 @@ from mqstore.storage.errors import (
     QueueUnknown,
     RecordBodyCorrupt,
     RecordExpired,
+    RecordTombstone,
     StorageError,
     StoreNotOpen,
     TopicUnknown,
 )
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK, PRE_BLANK_SIZE
+from mqstore.storage.multi_dispatch import further_queues
 from mqstore.storage.record import Record
 
 COUNT_MAX: Final = 1_000
@@ -300,7 +302,7 @@ class Lookups:
             if not query.accepts(self._read(offset, with_body=False)):
                 return
             records.append(self._read(offset))
-        except RecordBodyCorrupt as error:
+        except (RecordBodyCorrupt, RecordTombstone) as error:
             unreadable.append(Unreadable(offset, error))
         except StorageError:
             return  # expired meanwhile, or an entry from before a cut
@@ -395,22 +397,45 @@ class Lookups:
             if entry is not None and _names_record(entry):
                 if self._is_coming(entry) or (size and size + entry.size > max_bytes):
                     break
-                size += self._take(entry, pull)
+                size += self._take(queue, entry, pull)
             pull.next_offset += 1
         if not pull.records:
             pull.status = self._why_empty(queue, pull)
         return pull
 
-    def _take(self, entry: Entry, pull: Pull) -> int:
-        """Read an entry's record into the answer; its bytes."""
+    def _take(self, queue: QueueView, entry: Entry, pull: Pull) -> int:
+        """Read an entry's record into the answer; the bytes that it adds."""
         offset = entry.physical_offset
         try:
-            pull.records.append(self._read(offset, entry.size))
+            found = self._read(offset, entry.size)
+            self._refuse_another(queue, pull.next_offset, found)
         except RecordExpired:
             return 0
         except StorageError as error:
             pull.unreadable.append(Unreadable(offset, error, pull.next_offset))
-        return entry.size
+            return 0
+        pull.records.append(found)
+        return found.size
+
+    def _refuse_another(self, queue: QueueView, index: int, found: Record) -> None:
+        """OffsetOutOfRange when the record stands in its own place, so that the entry is damaged.
+
+        A record that says it is elsewhere and is not there is taken: a broker may have counted its
+        queue anew, or its header is damaged.
+        """
+        own = (found.topic, found.queue_id, found.queue_offset)
+        if own == (queue.topic, queue.queue_id, index):
+            return
+        if (queue.topic, index) in further_queues(found):
+            return
+        its_queue = self._queues.get(found.topic, found.queue_id)
+        named = None if its_queue is None else its_queue.entry(found.queue_offset)
+        if named is not None and named.physical_offset == found.physical_offset:
+            raise OffsetOutOfRange(
+                f"entry {index} of queue {queue.queue_id} of {queue.topic} is damaged: it names "
+                f"the record at queue offset {found.queue_offset} of queue {found.queue_id} of "
+                f"{found.topic}"
+            )
 
     def _why_empty(self, queue: QueueView, pull: Pull) -> PullStatus:
         entry = queue.entry(pull.next_offset)
@@ -502,7 +527,7 @@ class Lookups:
             raise OffsetOutOfRange(
                 f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
             )
-        return found
+        return record.message_of(found) if with_body else found
 
     def _size_and_magic(self, offset: int) -> tuple[int, int]:
         end = self._log.max_offset

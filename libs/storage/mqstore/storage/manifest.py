@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from crc32c import crc32c
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage import sealed_json
 from mqstore.storage.atomic_file import replace_file
 from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.seams import FileSystem
@@ -72,7 +73,7 @@ class Manifest(_Value):
 
 def save(files: FileSystem, path: Path, manifest: Manifest) -> None:
     """Replace a manifest durably. Raises OSError."""
-    replace_file(files, path, manifest.model_dump_json(by_alias=True).encode())
+    replace_file(files, path, sealed_json.seal(manifest.model_dump_json(by_alias=True)))
 
 
 def load(files: FileSystem, path: Path) -> Manifest | None:
@@ -80,8 +81,8 @@ def load(files: FileSystem, path: Path) -> Manifest | None:
     if files.stat(path) is None:
         return None
     try:
-        manifest = Manifest.model_validate_json(files.read(path))
-    except ValidationError:
+        manifest = Manifest.model_validate_json(sealed_json.check(files.read(path)))
+    except ValueError:
         return None
     return manifest if manifest.version == VERSION else None
 
@@ -89,9 +90,10 @@ def load(files: FileSystem, path: Path) -> Manifest | None:
 def still_matches(manifest: Manifest, view: StoreView) -> bool:
     """Whether the files are as the clean close left them."""
     log = manifest.log
-    if log is None or view.abort or view.segments.misfits:
+    segments = view.segments
+    if log is None or view.abort or segments.misfits or segments.empty:
         return False
-    names = tuple(segment.path.name for segment in view.segments.usable)
+    names = tuple(segment.path.name for segment in segments.usable)
     index_files = tuple(name for name in view.files.list(view.paths.index) if name.isdigit())
     return (
         names == log.segments
@@ -99,6 +101,7 @@ def still_matches(manifest: Manifest, view: StoreView) -> bool:
         and checkpoint_checksum(view.files, view.paths.checkpoint) == log.checkpoint_crc32c
         and _ends_there(view, log.max_offset)
         and all(_queue_matches(view, queue) for queue in manifest.queues)
+        and not any(True for _ in view.queue_misfits())
     )
 
 

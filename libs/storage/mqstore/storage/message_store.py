@@ -119,7 +119,7 @@ class MessageStore:
         except OSError as error:
             opened.lock.release()
             raise DirectoryNotUsable(
-                f"{root} cannot be recovered ({error}); make room on its disk or repair it"
+                f"{root} cannot be recovered ({error}); check its permissions and its disk"
             ) from error
         except BaseException:
             opened.lock.release()
@@ -377,6 +377,7 @@ class MessageStore:
             if dispatcher.position == before:
                 log.error("closing with %d bytes not dispatched", dispatcher.behind)
                 break
+        dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:
             self._parts.checkpoint.physic_ms = max(self._parts.checkpoint.physic_ms, newest)
@@ -409,6 +410,7 @@ class MessageStore:
         )
 
     def _release(self) -> None:
+        self.dispatcher.close()
         self.log.files.close()
         self.queues.close()
         self.index.close()

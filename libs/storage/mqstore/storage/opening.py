@@ -18,12 +18,13 @@ from mqstore.storage import format_file, manifest, sizes, store_lock
 from mqstore.storage._kernel import check_run
 from mqstore.storage.atomic_file import remove_file, replace_file
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import DirectoryNotUsable, StoreUnsupported
+from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.format_file import FormatFile, Owner, Sizes
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
 from mqstore.storage.manifest import Manifest
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.quarantine import Quarantine
 from mqstore.storage.recovery.view import (
     Segments,
     StoreView,
@@ -56,6 +57,27 @@ class Opened:
     clean: Manifest | None
     """The clean close of ours that the files still match."""
     existed: bool
+    odd: list[str]
+    """Files of ours that could not be read, and what was done."""
+    quarantined: list[str]
+    """Names of quarantine entries made so far."""
+
+
+class _Aside:
+    """Files of ours that cannot be read are copied away before they are made again."""
+
+    def __init__(self, files: FileSystem, quarantine: Quarantine) -> None:
+        self.odd: list[str] = []
+        self.names: list[str] = []
+        self._files = files
+        self._quarantine = quarantine
+
+    def set(self, path: Path, why: str) -> None:
+        stat = self._files.stat(path)
+        if stat is not None and stat.size:
+            self.names.append(self._quarantine.keep_file(path, why).name)
+        self.odd.append(f"{path.name} was made again: {why}")
+        log.warning("%s cannot be read and is made again: %s", path, why)
 
 
 def open_directory(root: Path, config: StoreConfig, seams: Seams, options: StoreOptions) -> Opened:
@@ -81,7 +103,8 @@ def _identify(
     paths: StorePaths, config: StoreConfig, seams: Seams, options: StoreOptions, lock: StoreLock
 ) -> Opened:
     files = seams.files
-    found = format_file.load(files, paths)
+    aside = _Aside(files, Quarantine(files, seams.clock, paths.quarantine, paths.root))
+    found = _known_format(files, paths, aside)
     if found is not None:
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
@@ -94,9 +117,14 @@ def _identify(
     if options.in_place:
         sizes.refuse_other_index_sizes(files, paths, config)
     left = read_state(files, paths.state)
+    if left is None and files.stat(paths.state) is not None:
+        aside.set(paths.state, "it is no state page of this version")
+    if (note := files.stat(paths.running)) is not None and not note.size:
+        aside.set(paths.running, "it is empty")
     trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
     segments = find_segments(files, paths, config.mapped_file_size_commit_log)
     content = _next_format(found, left, segments, paths, config, seams, options, lock)
+    format_file.refuse_another(content, options.store_id, options.shard)
     view = _view(paths, config, content, segments, files)
     if trusted and left is not None and found is not None:
         view = with_what_is_known(view, found, left)
@@ -106,7 +134,21 @@ def _identify(
     conf = format_file.broker_conf(content, config, paths)
     replace_file(files, paths.broker_conf, conf.encode())
     remove_file(files, paths.manifest)
-    return Opened(paths, config, content, lock, state, view, clean, existed)
+    return Opened(
+        paths, config, content, lock, state, view, clean, existed, aside.odd, aside.names
+    )
+
+
+def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:
+    """format.json; None where the store's layout has to be found from its files."""
+    try:
+        return format_file.load(files, paths)
+    except StoreDamaged as error:
+        # It may have named a log elsewhere: without that, everything else would be cut.
+        if files.stat(paths.consume_queue) is not None and not files.list(paths.commit_log):
+            raise
+        aside.set(paths.format, str(error))
+        return None
 
 
 def _log_directory(root: Path, setting: str | None) -> Path | None:

@@ -167,6 +167,15 @@ class OverlayFileSystem:
         content.may_differ = content.may_differ or writable
         return OverlayMapping(content.view if writable else content.view.toreadonly())
 
+    def map_private(self, path: Path) -> memoryview:
+        """As the base does, so that overlays can be laid over each other."""
+        content = self._content(path)
+        if not content.may_differ:
+            return self._base.map_private(path)
+        view = native.map_anonymous(len(content.view))
+        _copy_sparsely(content.view, view)
+        return view
+
     def lock(self, path: Path) -> FileLock:
         return OverlayLock()
 

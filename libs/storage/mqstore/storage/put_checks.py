@@ -21,6 +21,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.hosts import PORT_MAX
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
+    NAME_VALUE_SEPARATOR,
     PROPERTIES_LENGTH_MAX,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
@@ -32,6 +33,7 @@ from mqstore.storage.record import Message
 
 _INTEGERS: Final = struct.Struct(">iiiiqq")
 _ADDRESS_LENGTHS: Final = (4, 16)
+_NAME_VALUE: Final = NAME_VALUE_SEPARATOR.encode()
 BATCH_ITEM_FIXED_SIZE: Final = 22
 """Bytes of one message in RocketMQ's batch encoding beside its body and properties."""
 
@@ -72,12 +74,26 @@ def check_message(message: Message, limits: PutLimits) -> int:
             f"properties of {len(message.properties)} bytes are over {PROPERTIES_LENGTH_MAX}; "
             "send fewer or shorter properties"
         )
+    if message.properties:
+        check_properties(message.properties)
     if message.queue_id < 0:
         raise MessageInvalid(f"queue id {message.queue_id} is negative; send one from 0 up")
     topic = message.topic
     if 0 < len(topic) <= TOPIC_LENGTH_MAX_V1 and topic.isascii():
         return 1
     return _version_of_unusual_topic(topic, limits.long_topics)
+
+
+def check_properties(encoded: bytes) -> None:
+    """Raise MessageInvalid for encoded properties (not empty) that no writer of RocketMQ makes.
+
+    A record with them would be taken for a torn one: 0x01 stands in every property, and zeros are
+    what a lost sector leaves.
+    """
+    if _NAME_VALUE not in encoded:
+        raise MessageInvalid("properties hold no name 0x01 value pair; encode them, or send none")
+    if b"\0" in encoded:
+        raise MessageInvalid("properties contain NUL; remove it")
 
 
 def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from crc32c import crc32c
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage import sealed_json
 from mqstore.storage.atomic_file import replace_file
 from mqstore.storage.seams import Clock, FileSystem
 
@@ -22,6 +23,8 @@ VERSION: Final = 1
 _CHUNK: Final = 4 << 20
 _DATA: Final = "data"
 _ENTRY: Final = "entry.json"
+TOMBSTONE_REASON: Final = "a tombstone"
+"""Why bytes of the log are kept whose place a tombstone took."""
 
 
 class QuarantineEntry(BaseModel):
@@ -85,6 +88,16 @@ class Quarantine:
         """The file with an entry's bytes."""
         return self._directory / name / _DATA
 
+    def damage(self, entry: QuarantineEntry) -> str | None:
+        """Why an entry's bytes are not those that were kept, or None."""
+        path = self.data(entry.name)
+        stat = self._files.stat(path)
+        if stat is None or stat.size != entry.length:
+            return f"{entry.length} bytes were kept, and they are not there"
+        if entry.crc32c not in (None, self._checksum(path, 0, entry.length)):
+            return "its bytes are not those that were kept"
+        return None
+
     def release(self, name: str) -> None:
         """Remove an entry that is no longer needed (derived files that were made again)."""
         folder = self._directory / name
@@ -127,8 +140,8 @@ class Quarantine:
         if self._files.stat(path) is None:
             return None
         try:
-            return QuarantineEntry.model_validate_json(self._files.read(path))
-        except ValidationError:
+            return QuarantineEntry.model_validate_json(sealed_json.check(self._files.read(path)))
+        except ValueError:
             return None
 
     def _empty(self, name: str) -> Path:
@@ -143,5 +156,5 @@ class Quarantine:
         folder = self._directory / entry.name
         self._files.sync_directory(folder)
         text = entry.model_dump_json(by_alias=True, indent=2) + "\n"
-        replace_file(self._files, folder / _ENTRY, text.encode())
+        replace_file(self._files, folder / _ENTRY, sealed_json.seal(text))
         return entry

@@ -26,6 +26,7 @@ from mqstore.storage.errors import (
     RecordMisplaced,
     RecordPropertiesMalformed,
     RecordSizeWrong,
+    RecordTombstone,
     RecordTopicInvalid,
     RecordTruncated,
     TopicTooLong,
@@ -42,9 +43,12 @@ from mqstore.storage.layout import (
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
     RECORD_V2_EXTRA_SIZE,
+    TOMBSTONE_MARK,
+    TRANSACTION_MASK,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
     StoreFormat,
+    SysFlag,
 )
 
 Buffer = memoryview | bytes | bytearray
@@ -130,6 +134,12 @@ class Record:
         return properties.tags_code(self.tags)
 
     @property
+    def is_tombstone(self) -> bool:
+        """Whether it stands where an unreadable record was (``errors.RecordTombstone``)."""
+        is_marked = self.prepared_transaction_offset == TOMBSTONE_MARK
+        return is_marked and not self.body.strip(b"\0")
+
+    @property
     def offset_message_id(self) -> str:
         return message_id.encode(self.store_host, self.physical_offset)
 
@@ -155,6 +165,16 @@ def defect_error(defect: Defect, offset: int, size: int = 0) -> RecordError:
     """The error that names a defect of the record at ``offset``."""
     error, why = _DEFECTS[defect]
     return error(offset, why, size)
+
+
+def message_of(found: Record) -> Record:
+    """The record itself; raises RecordTombstone where it stands for one that was lost."""
+    if not found.is_tombstone:
+        return found
+    offset, size = found.physical_offset, found.size
+    if found.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
+        raise RecordTombstone(offset, size, None)
+    raise RecordTombstone(offset, size, found.topic, found.queue_id, found.queue_offset)
 
 
 def body_crc(body: bytes | None) -> int:

@@ -20,7 +20,7 @@ from mqstore.storage.layout import (
     QUEUE_ENTRY_SIZE,
 )
 from mqstore.storage.paths import StorePaths, segment_offset
-from mqstore.storage.seams import FileSystem
+from mqstore.storage.seams import FileStat, FileSystem
 
 _QUEUES_LOOKED_AT: Final = 64
 
@@ -61,14 +61,22 @@ def adopt(
 def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
     """Slot and index counts are written nowhere: StoreUnsupported where they do not fit."""
     due = index_file_size(config)
+    found = {name: stat.size for name, stat in _index_files(files, paths) if stat.size}
+    if not found or due in found.values():
+        return  # others beside it were cut short, and are made again
+    name, size = next(iter(found.items()))
+    raise StoreUnsupported(
+        f"index file {name} has {size} bytes where maxHashSlotNum {config.max_hash_slot_num} and "
+        f"maxIndexNum {config.max_index_num} make {due}; give the values that the store was "
+        "written with"
+    )
+
+
+def _index_files(files: FileSystem, paths: StorePaths) -> Iterator[tuple[str, FileStat]]:
     for name in files.list(paths.index):
         stat = files.stat(paths.index / name)
-        if stat is not None and not stat.is_directory and name.isdigit() and stat.size != due:
-            raise StoreUnsupported(
-                f"index file {name} has {stat.size} bytes where maxHashSlotNum "
-                f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num} make {due}; "
-                "give the values that the store was written with"
-            )
+        if stat is not None and not stat.is_directory and name.isdigit():
+            yield name, stat
 
 
 def index_file_size(config: StoreConfig) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,8 @@ _MAX: Final = 128
 _DISPATCHED: Final = 136
 _MIN: Final = 192
 _FLUSHED: Final = 200
+_FLUSHED_CHECK: Final = 208
+"""All bits of the watermark, inverted: a damaged one must not become a place to cut at."""
 _ARRIVALS: Final = 256
 
 
@@ -117,10 +119,13 @@ class StatePageReader:
         if stat is None or stat.size < PAGE_SIZE:
             raise StoreNotOpen("absent", f"no state page at {path}; start a writer on it once")
         reader = cls(files.map(path, writable=False))
-        if not reader.is_valid:
-            reader.close()
-            raise StoreNotOpen("unsupported", f"{path} is no state page of version {VERSION}")
-        return reader
+        if reader.is_valid:
+            return reader
+        is_being_made = reader._load(_MAGIC) == 0
+        reader.close()
+        if is_being_made:
+            raise StoreNotOpen("absent", f"the state page at {path} is not written yet; try again")
+        raise StoreNotOpen("unsupported", f"{path} is no state page of version {VERSION}")
 
     @property
     def is_valid(self) -> bool:
@@ -155,6 +160,11 @@ class StatePageReader:
     @property
     def flushed_offset(self) -> int:
         return self._load(_FLUSHED)
+
+    @property
+    def is_flushed_offset_whole(self) -> bool:
+        """False for a damaged watermark, or one that was torn as the machine stopped."""
+        return self._load(_FLUSHED_CHECK) == ~self.flushed_offset & _WORD_MASK
 
     @property
     def dispatched_offset(self) -> int:
@@ -253,6 +263,8 @@ class StatePage(StatePageReader):
         self._store(_EPOCH, epoch)
         if not goes_on:
             self._clear()
+        elif not self.is_flushed_offset_whole:
+            self.set_flushed(0)
         self._store(_INDEX_COMPLETE, 0)
         self._store(_RECOVERY_DONE, 0)
         self._store(_RECOVERY_TOTAL, 0)
@@ -262,8 +274,9 @@ class StatePage(StatePageReader):
         self._store(_MAGIC, MAGIC)
 
     def _clear(self) -> None:
-        for field in (_DISPATCHED, _MAX, _MIN, _FLUSHED, _INDEX_GENERATION):
+        for field in (_DISPATCHED, _MAX, _MIN, _INDEX_GENERATION):
             self._store(field, 0)
+        self.set_flushed(0)
 
     def set_health(self, health: Health) -> None:
         self._store(_HEALTH, health)
@@ -302,6 +315,7 @@ class StatePage(StatePageReader):
     def set_flushed(self, offset: int) -> None:
         """Move the durable watermark; only after a sync of everything below succeeded."""
         self._store(_FLUSHED, offset)
+        self._store(_FLUSHED_CHECK, ~offset)
 
     def set_dispatched(self, offset: int) -> None:
         """Move the dispatched offset, after the entries are written, and wake who waits."""
@@ -333,12 +347,16 @@ class StatePage(StatePageReader):
 
 
 def read_state(files: FileSystem, path: Path) -> StateSnapshot | None:
-    """What the last writer left, or None where there is no page of this version."""
+    """What the last writer left, or None where there is no page of this version.
+
+    A watermark that is damaged reads as 0: it then proves nothing.
+    """
     try:
         page = StatePageReader.open(files, path)
     except StoreNotOpen:
         return None
     try:
-        return page.snapshot()
+        left = page.snapshot()
+        return left if page.is_flushed_offset_whole else replace(left, flushed_offset=0)
     finally:
         page.close()

@@ -16,6 +16,7 @@ from mqstore.storage.layout import (
     LMQ_PREFIX,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
+    PROPERTY_TOMBSTONE,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
     StoreFormat,

@@ -30,7 +30,6 @@ log = logs.get(__name__)
 
 OPEN_RETRY_S: Final = 0.05
 """Between two attempts to open a store that no writer has prepared yet."""
-UNSUPPORTED_PATIENCE_S: Final = 5.0
 
 DESCRIPTION = """\
 Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
@@ -92,13 +91,11 @@ class QueryService:
 
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it."""
-        patience_ends = self._loop.time() + UNSUPPORTED_PATIENCE_S
         while self._reader is None and not self._ending:
             try:
                 self._reader = await asyncio.to_thread(StoreReader.open, self._root, self._seams)
             except StoreNotOpen as error:
-                # A page that a writer is just making looks like one of another version.
-                if error.state != "absent" and self._loop.time() > patience_ends:
+                if error.state != "absent":
                     raise
                 self._waiting_for = str(error)
                 await asyncio.sleep(OPEN_RETRY_S)

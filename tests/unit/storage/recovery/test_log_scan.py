@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from mqstore.storage.hosts import Host
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.record import Message, decode, encode_into
-from mqstore.storage.recovery.log_scan import find_whole, is_zero, last_nonzero, queue_place
+from mqstore.storage.recovery.log_scan import queue_place
+from mqstore.storage.sparse import find_whole, is_zero, last_nonzero
 
 HOSTS = [Host.parse("10.0.0.1", 10911), Host.parse("::1", 10911)]
 

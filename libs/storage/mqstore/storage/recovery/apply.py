@@ -10,29 +10,38 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.quarantine import Quarantine
-from mqstore.storage.recovery.log_scan import is_zero
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.quarantine import TOMBSTONE_REASON, Quarantine
+from mqstore.storage.record import encode_into, write_blank
 from mqstore.storage.recovery.report import (
+    CloseSegment,
     CutTail,
     ExtendSegment,
+    PlaceTombstone,
     RecoveryPlan,
+    RefitQueueFile,
     RemoveSegment,
     RewriteRange,
     SetQueuesAside,
     TruncateQueues,
 )
+from mqstore.storage.recovery.tombstones import compose, version_of
 from mqstore.storage.recovery.view import find_segments
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.sparse import data_chunks, is_zero
 
 if TYPE_CHECKING:
     from mqstore.storage.consume_queues import ConsumeQueues
 
 _CHUNK: Final = 1 << 20
+_REWRITE_CHUNK: Final = 256 << 10
+"""Bytes rewritten at a time; between them holes are passed over."""
 _ZEROS: Final = bytes(_CHUNK)
 
 log = logging.getLogger(__name__)
@@ -45,6 +54,7 @@ class Applier:
     files: FileSystem
     paths: StorePaths
     config: StoreConfig
+    store_format: StoreFormat
     quarantine: Quarantine
     durable: bool = True
     """False on an overlay: there is no disk that the rewritten bytes could reach."""
@@ -60,6 +70,12 @@ class Applier:
         kept = [name for action in plan.actions for name in self._log_action(action)]
         self._sync_directories(plan)
         return kept
+
+    def apply_to_queue_files(self, plan: RecoveryPlan) -> list[str]:
+        """Make queue files loadable, before they are loaded; names of quarantine entries."""
+        if plan.read_only is not None:
+            return []
+        return [self._refit(a) for a in plan.actions if isinstance(a, RefitQueueFile)]
 
     def apply_to_queues(self, plan: RecoveryPlan, queues: ConsumeQueues) -> list[str]:
         """Drop the queue entries that the plan does not trust; names of quarantine entries."""
@@ -90,6 +106,10 @@ class Applier:
                     yield self._keep(path, 0, action.length, action.reason)
                 self.files.unlink(path)
                 self.files.sync_directory(path.parent)
+            case PlaceTombstone():
+                yield self._replace(action.offset, action.length, action)
+            case CloseSegment():
+                yield self._replace(action.offset, action.length, None)
             case RewriteRange():
                 self._rewrite(action.offset, action.offset + action.length)
             case _:
@@ -100,6 +120,54 @@ class Applier:
             "cutting %d bytes of %s from byte %d on: %s", length, path.name, position, reason
         )
         return self.quarantine.keep_range(path, position, length, reason).name
+
+    def _replace(self, offset: int, length: int, found: PlaceTombstone | None) -> str:
+        """Put a tombstone over a stretch, or without ``found`` a blank record."""
+        size = self.config.mapped_file_size_commit_log
+        position = offset % size
+        path = self.paths.commit_log / segment_name(offset - position)
+        kind = TOMBSTONE_REASON if found is not None else "a blank record"
+        log.warning("offset %d: %s for %d unreadable bytes", offset, kind, length)
+        kept = self.quarantine.keep_range(path, position, length, kind)
+        self.files.reserve(path, position, length)
+        with self._writable(path) as mapped:
+            part = mapped.view[position : position + length]
+            part[:] = self._blank(length) if found is None else self._tombstone(found, part)
+            mapped.sync()
+        return kept.name
+
+    def _blank(self, length: int) -> bytearray:
+        record = bytearray(length)
+        write_blank(record, 0, length)
+        return record
+
+    def _tombstone(self, found: PlaceTombstone, original: memoryview) -> bytearray:
+        record = bytearray(found.length)
+        message = compose(found, original, self.store_format)
+        encode_into(
+            record,
+            0,
+            message,
+            version=version_of(message.topic),
+            queue_offset=found.queue_offset,
+            physical_offset=found.offset,
+            store_timestamp_ms=found.store_timestamp_ms,
+        )
+        return record
+
+    def _refit(self, action: RefitQueueFile) -> str:
+        path = self.paths.consume_queue / action.topic / str(action.queue_id) / action.name
+        reason = f"{action.length} bytes where {action.size} are due"
+        kept = self.quarantine.keep_file(path, reason)
+        staged = self.paths.queue_staging / f"refit-{action.name}"
+        if self.files.stat(staged) is not None:
+            self.files.unlink(staged)
+        whole = min(action.length, action.size)
+        self.files.copy(path, staged, 0, whole - whole % QUEUE_ENTRY_SIZE)
+        self.files.extend(staged, action.size)
+        self.files.rename(staged, path)
+        self.files.sync_directory(path.parent)
+        return kept.name
 
     def _zero(self, path: Path, position: int, length: int) -> None:
         with self._writable(path) as mapped:
@@ -117,13 +185,15 @@ class Applier:
         ).usable:
             low, high = max(start, segment.base), min(end, segment.end)
             if low < high:
-                # A page that was lost is a hole: a store into it on a full disk kills the process.
-                self.files.reserve(segment.path, low - segment.base, high - low)
                 self._store_again(segment.path, low - segment.base, high - segment.base)
 
     def _store_again(self, path: Path, low: int, high: int) -> None:
+        next_data = partial(self.files.next_data, path)
         with self._writable(path) as mapped:
-            mapped.rewrite(low, high - low)
+            for first, last in data_chunks(low, high, next_data, _REWRITE_CHUNK):
+                # Part of it may be a hole: a store into that on a full disk kills the process.
+                self.files.reserve(path, first, last - first)
+                mapped.rewrite(first, last - first)
             mapped.sync()
 
     def _sync_directories(self, plan: RecoveryPlan) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage._kernel import Defect, check_record, check_run
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     MAGIC_V2,
@@ -24,13 +24,16 @@ from mqstore.storage.layout import (
     SysFlag,
 )
 from mqstore.storage.record import defect_error
-from mqstore.storage.recovery.report import LISTED_MAX, DamagedRange
-from mqstore.storage.recovery.view import QueueFiles, Segment, StoreView
+from mqstore.storage.recovery.repairs import RepairPlanner
+from mqstore.storage.recovery.report import LISTED_MAX, DamagedRange, Repair
+from mqstore.storage.recovery.tombstones import QueuePlace
+from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
+from mqstore.storage.sparse import find_whole
 
 _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""
-_CHUNK: Final = 1 << 20
-_ZEROS: Final = bytes(_CHUNK)
+GAP_MAX: Final = 1_000
+"""Queue offsets that an unreadable record may be ahead of its queue, and be believed."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 """MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
 _INT: Final = struct.Struct(">i")
@@ -38,14 +41,6 @@ _BODY_LENGTH_POSITION: Final = 84
 """Where both hosts are IPv4."""
 _BOTH_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
-
-
-class QueuePlace(NamedTuple):
-    """Which entry of which queue a record is; None for a record outside the queues."""
-
-    topic: bytes
-    queue_id: int
-    queue_offset: int
 
 
 @dataclass(slots=True)
@@ -60,6 +55,8 @@ class ScanResult:
     repeated: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
     damaged_count: int = 0
+    repairs: list[Repair] = field(default_factory=list)
+    """What would take the place of the damage."""
     end_reason: str = "nothing follows"
 
 
@@ -79,7 +76,8 @@ class LogScan:
         self._view = view
         self._progress = progress
         self._next: dict[tuple[bytes, int], int] = {}
-        self._queues: dict[tuple[bytes, int], QueueFiles] = {}
+        self._queues = QueueTable(view)
+        self._repairs = RepairPlanner(self._queues, view.store_format, self._believe)
         self._proof = -1
         self._result = ScanResult(end=0)
 
@@ -96,8 +94,7 @@ class LogScan:
             ):
                 break
         self._report(total, total)
-        for queue in self._queues.values():
-            queue.close()
+        self._queues.close()
         return self._result
 
     def _report(self, done: int, total: int) -> None:
@@ -167,7 +164,7 @@ class LogScan:
 
     def _expected(self, place: QueuePlace, offset: int) -> int:
         """For a queue's first record of this scan: what the queue's own files say."""
-        entry = self._queue(place).entry(place.queue_offset)
+        entry = self._queues.get(*place[:2]).entry(place.queue_offset)
         taken = entry is not None and entry[0] < offset and self._stands_at(entry[0], place)
         return place.queue_offset + 1 if taken else place.queue_offset
 
@@ -180,14 +177,6 @@ class LogScan:
                     defect, _ = check_record(view, position, len(view), offset, True)
                     return defect == Defect.NONE and queue_place(view, position) == place
         return False
-
-    def _queue(self, place: QueuePlace) -> QueueFiles:
-        key = place.topic, place.queue_id
-        queue = self._queues.get(key)
-        if queue is None:
-            topic = place.topic.decode("utf-8", "replace")
-            queue = self._queues[key] = self._view.queue(topic, place.queue_id)
-        return queue
 
     def _step_over(
         self, segment: Segment, view: memoryview, position: int, defect: Defect, size: int
@@ -206,6 +195,13 @@ class LogScan:
         # Where only the body is wrong, the record behind it is looked at for itself.
         resume = min(behind, offset + size) if size else behind
         self._note_damage(offset, resume - offset, defect)
+        self._result.repairs += self._repairs.of(
+            segment,
+            view,
+            (offset, resume),
+            why=_why(defect, offset),
+            store_timestamp_ms=self._result.last_store_timestamp_ms,
+        )
         return resume
 
     def _note_damage(self, offset: int, length: int, defect: Defect) -> None:
@@ -234,7 +230,7 @@ class LogScan:
     def _likely_starts(self, offset: int, size: int) -> Iterator[int]:
         if size:
             yield offset + size
-        named = [queue.first_beyond(offset) for queue in self._queues.values()]
+        named = [queue.first_beyond(offset) for queue in self._queues.known()]
         known = [place for place in named if place is not None]
         if known:
             yield min(known)
@@ -254,6 +250,17 @@ class LogScan:
             expected = self._expected(place, offset)
         return place.queue_offset >= expected
 
+    def _believe(self, place: QueuePlace, offset: int, certain: bool) -> bool:
+        """Whether what an unreadable record says of its queue can be; noted when it is."""
+        key = place[:2]
+        expected = self._next.get(key)
+        if expected is None:
+            expected = self._expected(place, offset)
+        if not certain and not expected <= place.queue_offset <= expected + GAP_MAX:
+            return False
+        self._next[key] = max(expected, place.queue_offset + 1)
+        return True
+
     def _whole_records(self, start: int) -> Iterator[tuple[int, QueuePlace | None]]:
         """Every whole record from ``start`` on that says itself where it stands."""
         for segment in self._view.segments.usable:
@@ -261,37 +268,11 @@ class LogScan:
                 continue
             with self._view.mapped(segment) as view:
                 position = max(0, start - segment.base)
-                while (position := find_whole(view, position, segment.base)) >= 0:
+                next_data = self._view.next_data(segment)
+                while (position := find_whole(view, position, segment.base, next_data)) >= 0:
                     yield segment.base + position, queue_place(view, position)
                     size = check_record(view, position, len(view), -1, False)[1]
                     position += max(size, 1)
-
-
-def is_zero(chunk: memoryview) -> bool:
-    """For chunks of at most 1 MiB. (Comparing a memoryview itself goes byte by byte.)"""
-    return bytes(chunk) == _ZEROS[: len(chunk)]
-
-
-def find_whole(view: memoryview, position: int, base: int) -> int:
-    """As the kernel's ``find_record``, but quick over long stretches of zeros."""
-    end = len(view)
-    while position < end:
-        stop = min(position + _CHUNK, end)
-        if not is_zero(view[position:stop]):
-            return find_record(view, max(position, 0), end, base, True)
-        position = stop
-    return -1
-
-
-def last_nonzero(view: memoryview, start: int) -> int:
-    """The position behind the last byte that is not zero, or ``start`` when all are."""
-    end = len(view)
-    while end > start:
-        begin = max(start, end - _CHUNK)
-        if not is_zero(view[begin:end]):
-            return begin + len(bytes(view[begin:end]).rstrip(b"\0"))
-        end = begin
-    return start
 
 
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:

@@ -7,13 +7,14 @@ from typing import Literal
 
 from mqstore.storage.checkpoint import CLOCK_TOLERANCE_MS
 from mqstore.storage.manifest import Manifest
-from mqstore.storage.recovery.log_scan import LogScan, ScanResult, last_nonzero
+from mqstore.storage.recovery.log_scan import LogScan, ScanResult
 from mqstore.storage.recovery.report import (
     LISTED_MAX,
     Action,
     CutTail,
     ExtendSegment,
     RecoveryPlan,
+    RefitQueueFile,
     RemoveSegment,
     RewriteRange,
     SetQueuesAside,
@@ -21,17 +22,28 @@ from mqstore.storage.recovery.report import (
     TruncateQueues,
 )
 from mqstore.storage.recovery.view import Segment, StoreView
+from mqstore.storage.sparse import last_nonzero
 
 _CLEAN_SEGMENTS = 3
 """A broker's clean start checks this many segments at most (4.9; 5.x usually one)."""
 
 
-def plan(view: StoreView, progress: Callable[[int, int], None] | None = None) -> RecoveryPlan:
-    """Find the log's end and what has to be done. ``progress`` gets (bytes done, of total)."""
+def plan(
+    view: StoreView,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    to_append: bool = True,
+) -> RecoveryPlan:
+    """Find the log's end and what has to be done. ``progress`` gets (bytes done, of total).
+
+    Only a store that is opened ``to_append`` gets tombstones where it is unreadable.
+    """
     start, reason = _start(view)
     scan = LogScan(view, progress).run(start)
     read_only = _read_only(view)
     dispatch_from, dispatch_reason = _dispatch_from(view, scan.end)
+    if not to_append:
+        scan.repairs.clear()
     actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from))
     return RecoveryPlan(
         path=_path(view),
@@ -140,19 +152,40 @@ def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) 
     size = view.config.mapped_file_size_commit_log
     segments = view.segments.usable
     if not segments:
-        if any(True for _ in view.queue_names()):
-            yield SetQueuesAside(reason="the log is empty; the queues name records that are gone")
+        yield from _without_log(view)
         return
+    yield from _empty_segments(view)
     if segments[-1].length < size:
         last = segments[-1]
         yield ExtendSegment(name=last.path.name, length=last.length, size=size)
     yield from _cuts(view, scan)
+    yield from scan.repairs
     if scan.end > start:
         yield RewriteRange(offset=start, length=scan.end - start)
+    yield from _refits(view)
     if dispatch_from > view.min_offset:
         yield TruncateQueues(offset=min(dispatch_from, scan.end))
     else:
         yield TruncateQueues(offset=scan.end)
+
+
+def _without_log(view: StoreView) -> Iterator[Action]:
+    yield from _empty_segments(view)
+    yield from _refits(view)
+    if any(True for _ in view.queue_names()):
+        yield SetQueuesAside(reason="the log is empty; the queues name records that are gone")
+
+
+def _empty_segments(view: StoreView) -> Iterator[Action]:
+    for segment in reversed(view.segments.empty):
+        reason = "of no bytes: a halt came while it was made"
+        yield RemoveSegment(name=segment.path.name, offset=segment.base, length=0, reason=reason)
+
+
+def _refits(view: StoreView) -> Iterator[Action]:
+    size = view.config.queue_file_size
+    for topic, queue_id, name, length in view.queue_misfits():
+        yield RefitQueueFile(topic=topic, queue_id=queue_id, name=name, length=length, size=size)
 
 
 def _cuts(view: StoreView, scan: ScanResult) -> Iterator[Action]:
@@ -179,4 +212,4 @@ def _cuts(view: StoreView, scan: ScanResult) -> Iterator[Action]:
 
 def _used(view: StoreView, segment: Segment, start: int) -> int:
     with view.mapped(segment) as data:
-        return last_nonzero(data, start)
+        return last_nonzero(data, start, view.next_data(segment))

@@ -30,7 +30,8 @@ class StartReason(StrEnum):
 
 
 class DamagedRange(_Value):
-    """A stretch of log that is no whole record, with whole newer ones behind: it stays."""
+    """A stretch of log that is no whole record, with whole newer ones behind: it stays, or a
+    tombstone takes its place where the store is opened to append."""
 
     offset: int
     length: int
@@ -70,6 +71,44 @@ class RemoveSegment(_Value):
     reason: str
 
 
+class PlaceTombstone(_Value):
+    """An unreadable stretch: kept in quarantine, then one valid record of its size."""
+
+    kind: Literal["place-tombstone"] = "place-tombstone"
+    offset: int
+    length: int
+    defect: str
+    topic: str | None
+    """None where nothing is known: the record is of rollback type and in no queue."""
+    queue_id: int = 0
+    queue_offset: int = 0
+    sys_flag: int = 0
+    store_timestamp_ms: int
+    keeps_header: bool = False
+    """Hosts, flags and properties of the original could be read and stay."""
+
+
+class CloseSegment(_Value):
+    """An unreadable stretch up to its segment's end: kept in quarantine, then a blank record."""
+
+    kind: Literal["close-segment"] = "close-segment"
+    offset: int
+    length: int
+    defect: str
+
+
+class RefitQueueFile(_Value):
+    """A queue file of a wrong length: a copy is kept, then a file of the right length with the
+    same first bytes takes its name; entries that it lacks are made again from the log."""
+
+    kind: Literal["refit-queue-file"] = "refit-queue-file"
+    topic: str
+    queue_id: int
+    name: str
+    length: int
+    size: int
+
+
 class RewriteRange(_Value):
     """Bytes above the watermark that stay: written again and synced before anything is promised."""
 
@@ -93,8 +132,18 @@ class SetQueuesAside(_Value):
     reason: str
 
 
+Repair = PlaceTombstone | CloseSegment
+
 Action = Annotated[
-    ExtendSegment | CutTail | RemoveSegment | RewriteRange | TruncateQueues | SetQueuesAside,
+    ExtendSegment
+    | CutTail
+    | RemoveSegment
+    | PlaceTombstone
+    | CloseSegment
+    | RewriteRange
+    | RefitQueueFile
+    | TruncateQueues
+    | SetQueuesAside,
     Field(discriminator="kind"),
 ]
 
@@ -148,5 +197,7 @@ class RecoveryReport(_Value):
     index_files_dropped: tuple[str, ...] = ()
     index_from: int = 0
     """The index is made again from here on, in the background where it is behind."""
+    odd: tuple[str, ...] = ()
+    """What else was not as a store's files should be, and what was done about it."""
     finished_at_ms: int = 0
     duration_ms: int = 0

@@ -5,6 +5,7 @@ Nothing here writes or locks. Segments are mapped one at a time, so memory stays
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,7 +159,8 @@ class NamedRecord(NamedTuple):
 
     offset: int
     size: int
-    index: int
+    number: int
+    """Of the entry in its queue."""
 
 
 class QueueFiles:
@@ -271,6 +273,38 @@ class QueueFiles:
             next_data = partial(self._files.next_data, self._paths[number])
             self._counts[number] = -(-last_nonzero(view, 0, next_data) // QUEUE_ENTRY_SIZE)
         return self._counts[number]
+
+
+class QueueTable:
+    """The queues of a store at rest, opened when asked for and closed together."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+        self._table: dict[tuple[bytes, int], QueueFiles] = {}
+        self._is_complete = False
+
+    def get(self, topic: bytes, queue_id: int) -> QueueFiles:
+        key = topic, queue_id
+        queue = self._table.get(key)
+        if queue is None:
+            queue = self._table[key] = self._view.queue(os.fsdecode(topic), queue_id)
+        return queue
+
+    def known(self) -> list[QueueFiles]:
+        """Those that were asked for."""
+        return list(self._table.values())
+
+    def all(self) -> list[tuple[tuple[bytes, int], QueueFiles]]:
+        """Every queue that has a directory, too; by topic and queue id."""
+        if not self._is_complete:
+            for topic, queue_id in self._view.queue_names():
+                self.get(os.fsencode(topic), queue_id)
+            self._is_complete = True
+        return list(self._table.items())
+
+    def close(self) -> None:
+        for queue in self._table.values():
+            queue.close()
 
 
 def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:

@@ -60,6 +60,7 @@ class Kind(StrEnum):
     STRAY = "stray"
     NOT_CHECKED = "not-checked"
     QUARANTINED = "quarantined"
+    TOMBSTONE = "tombstone"
 
 
 class Level(StrEnum):
@@ -69,7 +70,9 @@ class Level(StrEnum):
     """Worth knowing; nothing is wrong with the store."""
 
 
-_NOTES: Final = frozenset({Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.QUARANTINED})
+_NOTES: Final = frozenset(
+    {Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.QUARANTINED, Kind.TOMBSTONE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.STRAY: "ignores it",
     Kind.NOT_CHECKED: "not known",
     Kind.QUARANTINED: "none: it does not look there",
+    Kind.TOMBSTONE: "reads it as a message of zeros, or as a rolled back one",
 }
 _CLEAN: Final[dict[Kind, str]] = {
     Kind.ENTRY_MISSING: (

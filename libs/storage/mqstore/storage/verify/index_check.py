@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mqstore.storage import sizes
 from mqstore.storage.errors import StorageError
 from mqstore.storage.index_file import TIME_STEP_MS, IndexFile, IndexHeader
 from mqstore.storage.index_service import TIME_MAX, IndexService
@@ -34,6 +35,7 @@ class IndexCheck:
     """``log`` is called for each record in log order, then ``rest``; ``files`` at any time."""
 
     def __init__(self, store: StoreAtRest) -> None:
+        """Raises StoreUnsupported when the slot and index counts are those of no file."""
         self.items = 0
         self.keyed = 0
         """Messages with keys."""
@@ -42,6 +44,8 @@ class IndexCheck:
             store.paths, store.config, store.format, store.seams, writable=False
         )
         self._loaded = self._service.load(safe=True)
+        if not self._service.files:
+            sizes.refuse_other_index_sizes(store.seams.files, store.paths, store.config)
         self._merge = IndexMerge(self._service.files)
         self._missing: _Missing | None = None
 
@@ -157,7 +161,9 @@ class IndexCheck:
         yield from self._tell_missing()
         if self.keyed and not self._service.files:
             what = f"there is no index file, and {self.keyed} messages have keys"
-            yield self._finding(Kind.INDEX_MISSING, self._store.name_of(self._store.paths.index), what)
+            yield self._finding(
+                Kind.INDEX_MISSING, self._store.name_of(self._store.paths.index), what
+            )
 
     def _keys(self, found: Record) -> list[str]:
         """The keys that must be found; TAGS are indexed by 5.x only, so they may be missing."""

@@ -99,7 +99,11 @@ class StoreAtRest:
         state = read_state(files, paths.state)
         clean = None
         lock = files.stat(paths.lock)
-        if content is not None and lock is not None and lock.modified_ms == content.lock_modified_ms:
+        if (
+            content is not None
+            and lock is not None
+            and lock.modified_ms == content.lock_modified_ms
+        ):
             clean = opening.clean_close(view, content)
             if state is not None:
                 view = opening.with_what_is_known(view, content, state)

@@ -1,0 +1,251 @@
+"""Tombstones: what takes the place of a stretch of log that cannot be read.
+
+RocketMQ's recovery cuts the log at the first record that it cannot read. So before anything is
+appended to a store with such a place in its middle, the bytes there go to quarantine, and one valid
+record of the same size stands in for them: of the original's topic, queue and queue offset where
+these are known (its queue keeps its positions), else of rollback type, which belongs to no queue.
+Its body is all zeros, and TOMBSTONE_MARK in its PREPAREDTRANSACTIONOFFSET tells it from a message;
+where there is room, ``PROPERTY_TOMBSTONE`` says so to a broker's consumers.
+
+``read_parts`` and ``cut_in_pieces`` look; ``compose`` gives the record that ``apply`` writes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from mqstore.storage.hosts import Host
+from mqstore.storage.layout import (
+    BLANK_RECORD_SIZE,
+    CRC32_PROPERTY_SIZE,
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_LENGTH_MAX,
+    PROPERTY_CRC32,
+    PROPERTY_SEPARATOR,
+    PROPERTY_TOMBSTONE,
+    RECORD_FIXED_SIZE,
+    RECORD_IPV6_EXTRA_SIZE,
+    TOMBSTONE_MARK,
+    TOPIC_LENGTH_MAX_V1,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    StoreFormat,
+    SysFlag,
+)
+from mqstore.storage.record import Message, size_of
+from mqstore.storage.recovery.report import PlaceTombstone
+
+SIZE_MIN: Final = RECORD_FIXED_SIZE + 1
+"""Bytes of the smallest record: no body, a topic of one letter."""
+PIECES_MAX: Final = 1_000
+"""Records that one stretch is cut into; what lies behind them is one piece."""
+_UNKNOWN_TOPIC: Final = "T"
+_NO_HOST: Final = Host(bytes(4), 0)
+_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+_TO_BE_DECODED: Final = int(
+    SysFlag.COMPRESSED
+    | SysFlag.COMPRESSION_TYPE_MASK
+    | SysFlag.INNER_BATCH
+    | SysFlag.NEED_UNWRAP_INNER_BATCH
+)
+"""Bits by which a reader would unpack the body, which is zeros now."""
+_HEAD: Final = struct.Struct(">12xiiqqiq")
+"""QUEUEID, FLAG, QUEUEOFFSET, PHYSICALOFFSET, SYSFLAG, BORNTIMESTAMP."""
+_TAIL: Final = struct.Struct(">iqi")
+"""RECONSUMETIMES, PREPAREDTRANSACTIONOFFSET, body length."""
+_LONG: Final = struct.Struct(">q")
+_HOST_SIZE: Final = 8
+_MARKER: Final = (PROPERTY_TOMBSTONE + NAME_VALUE_SEPARATOR + "1").encode()
+_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
+_CRC_MARK: Final = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
+
+
+class QueuePlace(NamedTuple):
+    """Which entry of which queue a record is."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+
+
+class Named(NamedTuple):
+    """A record that a queue entry tells of."""
+
+    offset: int
+    size: int
+    place: QueuePlace
+
+
+class Piece(NamedTuple):
+    """A part of an unreadable stretch, physical offsets; ``places`` are what entries name it."""
+
+    start: int
+    stop: int
+    places: tuple[QueuePlace, ...]
+
+
+class Parts(NamedTuple):
+    """The fields of a record whose parts add up, whatever its size, magic and body say."""
+
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    reconsume_times: int
+    topic: bytes
+    properties: bytes
+
+    @property
+    def place(self) -> QueuePlace | None:
+        """None for prepared and rolled back ones."""
+        if self.sys_flag & TRANSACTION_MASK not in _QUEUED:
+            return None
+        return QueuePlace(self.topic, self.queue_id, self.queue_offset)
+
+
+def read_parts(data: memoryview) -> Parts | None:
+    """The fields of an unreadable record that is just as long as ``data``; None when the lengths
+    inside do not add up to that."""
+    for topic_width in (1, 2):
+        try:
+            parts, end = _read_parts(data, topic_width)
+        except (struct.error, IndexError, ValueError):
+            continue
+        if end == len(data):
+            return parts
+    return None
+
+
+def _read_parts(data: memoryview, topic_width: int) -> tuple[Parts, int]:
+    queue_id, flag, queue_offset, physical, sys_flag, born_ms = _HEAD.unpack_from(data)
+    born_host, at = _read_host(data, _HEAD.size, bool(sys_flag & SysFlag.BORN_HOST_V6))
+    (store_ms,) = _LONG.unpack_from(data, at)
+    v6_store = bool(sys_flag & SysFlag.STORE_HOST_V6)
+    store_host, at = _read_host(data, at + _LONG.size, v6_store)
+    reconsume, _, body_length = _TAIL.unpack_from(data, at)
+    if body_length < 0:
+        raise ValueError(body_length)
+    topic, at = _read_text(data, at + _TAIL.size + body_length, topic_width)
+    properties, at = _read_text(data, at, 2)
+    parts = Parts(
+        queue_id,
+        flag,
+        queue_offset,
+        physical,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume,
+        topic,
+        properties,
+    )
+    return parts, at
+
+
+def _read_host(data: memoryview, at: int, v6: bool) -> tuple[Host, int]:
+    end = at + _HOST_SIZE + (RECORD_IPV6_EXTRA_SIZE if v6 else 0)
+    try:
+        host = Host.unpack(bytes(data[at:end]))
+    except ValueError:
+        host = _NO_HOST
+    return (host if 0 <= host.port <= 0xFFFF else _NO_HOST), end
+
+
+def _read_text(data: memoryview, at: int, width: int) -> tuple[bytes, int]:
+    if at + width > len(data):
+        raise IndexError(at)
+    start = at + width
+    end = start + int.from_bytes(data[at:start])
+    return bytes(data[start:end]), end
+
+
+def cut_in_pieces(start: int, stop: int, named: Sequence[Named]) -> list[Piece]:
+    """Divide an unreadable stretch where queue entries say that records begin and end.
+
+    ``named`` in order of offsets. No piece is shorter than a record can be, unless all of it is.
+    """
+    pieces: list[Piece] = []
+    offsets = sorted({each.offset for each in named})[:PIECES_MAX]
+    for number, offset in enumerate(offsets):
+        here = [each for each in named if each.offset == offset]
+        following = offsets[number + 1] if number + 1 < len(offsets) else stop
+        _add(pieces, Piece(pieces[-1].stop if pieces else start, offset, ()))
+        end = min(offset + max(each.size for each in here), following)
+        _add(pieces, Piece(offset, end, tuple(each.place for each in here)))
+    _add(pieces, Piece(pieces[-1].stop if pieces else start, stop, ()))
+    return pieces
+
+
+def _add(pieces: list[Piece], piece: Piece) -> None:
+    """Add a piece; one that is too short for a record joins the one before."""
+    if piece.stop <= piece.start:
+        return
+    if pieces and piece.stop - piece.start < SIZE_MIN:
+        last = pieces[-1]
+        # Longer than its entry says now, so it is no longer what the entry names.
+        pieces[-1] = Piece(last.start, piece.stop, ())
+    elif pieces and pieces[-1].stop - pieces[-1].start < SIZE_MIN:
+        pieces[-1] = Piece(pieces[-1].start, piece.stop, ())
+    else:
+        pieces.append(piece)
+
+
+def can_close(piece: Piece) -> bool:
+    """Whether a blank record fits a piece at a segment's end."""
+    return not piece.places and piece.stop - piece.start >= BLANK_RECORD_SIZE
+
+
+def compose(found: PlaceTombstone, original: memoryview, store_format: StoreFormat) -> Message:
+    """The message whose record, of ``found.length`` bytes, takes the place of ``original``."""
+    parts = read_parts(original) if found.keeps_header else None
+    topic = found.topic if found.topic is not None else _UNKNOWN_TOPIC
+    message = Message(
+        topic=topic,
+        queue_id=found.queue_id,
+        body=None,
+        properties=b"",
+        born_host=_NO_HOST if parts is None else parts.born_host,
+        store_host=_NO_HOST if parts is None else parts.store_host,
+        born_timestamp_ms=found.store_timestamp_ms if parts is None else parts.born_timestamp_ms,
+        sys_flag=found.sys_flag & ~_TO_BE_DECODED,
+        prepared_transaction_offset=TOMBSTONE_MARK,
+    )
+    if parts is not None:
+        message.flag = parts.flag
+        message.reconsume_times = parts.reconsume_times
+    room = found.length - size_of(message, version_of(topic))
+    kept = b"" if parts is None else _without_crc(parts.properties)
+    message.properties = _properties(kept, room, store_format)
+    message.body = bytes(room - len(message.properties))
+    return message
+
+
+def version_of(topic: str) -> int:
+    """2 for a topic that no V1 record can name."""
+    return 2 if len(topic.encode()) > TOPIC_LENGTH_MAX_V1 else 1
+
+
+def _properties(kept: bytes, room: int, store_format: StoreFormat) -> bytes:
+    """As much as there is room for: all and the marker, the marker, else what was there."""
+    end = _SEPARATOR if store_format.trailing_property_separator else b""
+    joint = b"" if not kept or kept.endswith(_SEPARATOR) else _SEPARATOR
+    for properties in (kept + joint + _MARKER + end, _MARKER + end, kept):
+        if len(properties) <= min(room, PROPERTIES_LENGTH_MAX):
+            return properties
+    return b""
+
+
+def _without_crc(properties: bytes) -> bytes:
+    """``__CRC32#`` was over the original."""
+    if properties[-CRC32_PROPERTY_SIZE:].startswith(_CRC_MARK):
+        return properties[:-CRC32_PROPERTY_SIZE]
+    return properties

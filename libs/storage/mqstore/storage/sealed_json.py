@@ -1,0 +1,33 @@
+"""A checksum inside our own JSON files: a flipped bit must not become another size or offset.
+
+The first member is ``"checksum"``, eight hexadecimal digits: the CRC-32C of the whole text with
+zeros in their place. A file without it (made by hand) is taken as it is; whoever edits one removes
+that member.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from crc32c import crc32c
+
+_HEAD: Final = b'{"checksum":"'
+_ZEROS: Final = b"00000000"
+_SEALED: Final = re.compile(re.escape(_HEAD) + rb'([0-9a-f]{8})",')
+
+
+def seal(text: str) -> bytes:
+    """The bytes to write for a JSON object with one member or more."""
+    content = _HEAD + _ZEROS + b'",' + text.encode().removeprefix(b"{")
+    return content.replace(_ZEROS, b"%08x" % crc32c(content), 1)
+
+
+def check(raw: bytes) -> bytes:
+    """``raw`` itself; ValueError when its checksum does not fit."""
+    found = _SEALED.match(raw)
+    if found is not None:
+        start, end = found.span(1)
+        if crc32c(raw[:start] + _ZEROS + raw[end:]) != int(found.group(1), 16):
+            raise ValueError("its checksum does not fit; it was changed or damaged")
+    return raw

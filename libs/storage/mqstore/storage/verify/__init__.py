@@ -1,0 +1,88 @@
+"""Checking a store without changing it: every invariant that we know, each written once.
+
+``Verification`` yields findings while it reads, in bounded memory: the index against itself, the
+log with each record's queue and index entries, the queues, and the small files. A store that a
+writer has open is looked at up to what was dispatched when the look began.
+
+Called from ``mqstore store verify`` and from tests. Needs no lock and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.overlay_files import PrivateBase
+from mqstore.storage.seams import Seams
+from mqstore.storage.verify.finding import Broker, Finding, Kind, Level
+from mqstore.storage.verify.index_check import IndexCheck
+from mqstore.storage.verify.log_check import LogCheck
+from mqstore.storage.verify.queue_check import QueueCheck
+from mqstore.storage.verify.small_files import SmallFilesCheck
+from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+
+__all__ = ["Broker", "Finding", "Kind", "Level", "Progress", "Summary", "Verification"]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was looked at, and how much was found."""
+
+    segments: int = 0
+    log_bytes: int = 0
+    records: int = 0
+    """Whole ones."""
+    queues: int = 0
+    entries: int = 0
+    index_files: int = 0
+    index_items: int = 0
+    findings: int = 0
+    notes: int = 0
+
+
+def _no_progress(stage: str, done: int, total: int) -> None:
+    pass
+
+
+class Verification:
+    """One look at one store. ``summary`` is complete once ``findings`` has ended."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        seams: Seams,
+        progress: Progress = _no_progress,
+    ) -> None:
+        """``root`` is absolute; sizes come from format.json, else from the files, else from
+        ``config``. Raises DirectoryNotUsable, StoreUnsupported, StoreDamaged, OSError."""
+        self.summary = Summary()
+        base = cast(PrivateBase, seams.files)
+        self.store = StoreAtRest.look(root, config, seams, base, progress)
+        self._progress = progress
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything found, while it is being read. Once only."""
+        for finding in self._checks():
+            if finding.level is Level.NOTE:
+                self.summary.notes += 1
+            else:
+                self.summary.findings += 1
+            yield finding
+
+    def _checks(self) -> Iterator[Finding]:
+        store, summary = self.store, self.summary
+        queues, index = QueueCheck(store, self._progress), IndexCheck(store)
+        log = LogCheck(store, queues, index, self._progress)
+        yield from index.files()
+        yield from log.findings()
+        yield from queues.entries()
+        yield from SmallFilesCheck(store).findings(log.newest_ms)
+        summary.segments = len(store.view.segments.usable)
+        summary.log_bytes = store.end - store.min_offset
+        summary.records = log.records
+        summary.queues, summary.entries = queues.count, queues.entries_seen
+        summary.index_files, summary.index_items = index.file_count, index.items

@@ -1,0 +1,191 @@
+"""The commit log from its first record to its end, and what each record must have elsewhere."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from mqstore.storage import record
+from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage.layout import BLANK_RECORD_SIZE, PROPERTY_TOMBSTONE
+from mqstore.storage.record import Record, defect_error
+from mqstore.storage.recovery.view import Segment
+from mqstore.storage.sparse import last_nonzero
+from mqstore.storage.topic_names import is_safe_path
+from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.index_check import IndexCheck
+from mqstore.storage.verify.queue_check import QueueCheck
+from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+
+_BATCH: Final = 1_024
+"""Records checked in one call of the kernel."""
+_KINDS: Final = {
+    Defect.BODY_CORRUPT: Kind.RECORD_BODY,
+    Defect.MISPLACED: Kind.RECORD_ODD,
+    Defect.HOST_INVALID: Kind.RECORD_ODD,
+    Defect.TOPIC_INVALID: Kind.RECORD_ODD,
+    Defect.PROPERTIES_MALFORMED: Kind.RECORD_ODD,
+    Defect.CRC_MISMATCH: Kind.RECORD_ODD,
+}
+"""All other defects leave no whole record."""
+_DECODABLE: Final = frozenset({Defect.BODY_CORRUPT, Defect.CRC_MISMATCH})
+
+
+class LogCheck:
+    """One pass; ``findings`` is used once."""
+
+    def __init__(
+        self, store: StoreAtRest, queues: QueueCheck, index: IndexCheck, progress: Progress
+    ) -> None:
+        self.records = 0
+        self.newest_ms = 0
+        """Greatest STORETIMESTAMP seen."""
+        self._store = store
+        self._queues = queues
+        self._index = index
+        self._progress = progress
+
+    def findings(self) -> Iterator[Finding]:
+        store = self._store
+        expected = store.min_offset
+        for segment in store.view.segments.usable:
+            if segment.base > expected and expected < store.end:
+                what = f"no segment from offset {expected} up to this one"
+                yield self._finding(Kind.LOG_GAP, segment, 0, what)
+            expected = segment.base + store.config.mapped_file_size_commit_log
+            with store.view.mapped(segment) as data:
+                end = max(0, min(len(data), store.end - segment.base))
+                yield from self._segment(segment, data, end)
+                if not store.is_live:
+                    yield from self._tail(segment, data, end)
+        yield from self._lengths()
+        yield from self._queues.missing()
+        yield from self._index.rest()
+
+    def _lengths(self) -> Iterator[Finding]:
+        size = self._store.config.mapped_file_size_commit_log
+        segments = self._store.view.segments
+        odd = [s for s in segments.usable[-1:] if s.length != size]
+        for segment in (*segments.misfits, *odd):
+            what = f"{segment.length} bytes where {size} are due"
+            yield self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
+
+    def _segment(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
+        position = 0
+        while position < end:
+            self._progress("log", segment.base + position - self._store.min_offset, self._length)
+            starts = array("q")
+            defect, stop, _, newest_ms = check_run(
+                data,
+                position,
+                end,
+                segment.base,
+                verify_body=True,
+                max_records=_BATCH,
+                starts=starts,
+            )
+            self.newest_ms = max(self.newest_ms, newest_ms)
+            for start in starts:
+                yield from self._whole(data, start, end, segment)
+            position = stop
+            if defect == Defect.BLANK:
+                yield from self._blank(segment, data, position, end)
+                return
+            if defect != Defect.NONE:
+                yield from self._defect(segment, data, position, end, defect)
+                position = self._behind(segment, data, position, end)
+
+    @property
+    def _length(self) -> int:
+        return self._store.end - self._store.min_offset
+
+    def _whole(
+        self, data: memoryview, position: int, end: int, segment: Segment
+    ) -> Iterator[Finding]:
+        offset = segment.base + position
+        found = record.decode(
+            data, position, end, physical_offset=offset, verify_body=False, with_body=False
+        )
+        self.records += 1
+        if not is_safe_path(found.topic):
+            what = f"its topic {found.topic!r} may not become a directory"
+            yield self._finding(Kind.RECORD_ODD, segment, position, what)
+        if PROPERTY_TOMBSTONE in (found.properties or {}):
+            what = "a tombstone: the bytes that stood here are in quarantine"
+            yield self._finding(Kind.TOMBSTONE, segment, position, what)
+        yield from self._elsewhere(found)
+
+    def _elsewhere(self, found: Record) -> Iterator[Finding]:
+        yield from self._queues.log(found)
+        yield from self._index.log(found)
+
+    def _blank(
+        self, segment: Segment, data: memoryview, position: int, end: int
+    ) -> Iterator[Finding]:
+        size = check_record(data, position, end, -1, False)[1]
+        if size != len(data) - position:
+            what = f"a blank record of {size} bytes where {len(data) - position} are left"
+            yield self._finding(Kind.RECORD_ODD, segment, position, what)
+
+    def _defect(
+        self, segment: Segment, data: memoryview, position: int, end: int, defect: Defect
+    ) -> Iterator[Finding]:
+        offset = segment.base + position
+        kind = _KINDS.get(defect, Kind.RECORD_BROKEN)
+        found: Record | None = None
+        if defect in _DECODABLE:
+            found = record.decode(
+                data, position, end, physical_offset=offset, verify_body=False, with_body=False
+            )
+        yield Finding(
+            kind=kind,
+            file=self._store.name_of(segment.path),
+            what=str(defect_error(defect, offset)),
+            broker=self._store.broker.does(kind, offset),
+            offset=position,
+            physical_offset=offset,
+            topic=None if found is None else found.topic,
+            queue_id=None if found is None else found.queue_id,
+            index=None if found is None else found.queue_offset,
+        )
+        if found is not None:
+            yield from self._elsewhere(found)
+
+    def _behind(self, segment: Segment, data: memoryview, position: int, end: int) -> int:
+        """Where reading goes on behind a defect: its own size tells, else a scan."""
+        size = check_record(data, position, end, segment.base + position, True)[1]
+        if size:
+            return position + size
+        found = find_record(data, position + 1, end, segment.base, True)
+        return found if found >= 0 else end
+
+    def _tail(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
+        """Bytes behind the log's end; behind a blank record nothing is looked at."""
+        if segment.end <= self._store.end:
+            return
+        used = last_nonzero(data, end, partial(self._store.seams.files.next_data, segment.path))
+        if used > end:
+            why = self._why_tail(segment, data, end)
+            what = f"{used - end} bytes behind the log's end ({why}); recovery cuts them"
+            yield self._finding(Kind.LOG_TAIL, segment, end, what)
+
+    def _why_tail(self, segment: Segment, data: memoryview, end: int) -> str:
+        if len(data) - end < BLANK_RECORD_SIZE or (end == 0 and segment.base > self._store.end):
+            return "a segment that nothing leads to"
+        defect, _ = check_record(data, end, len(data), segment.base + end, True)
+        if defect in (Defect.NONE, Defect.BLANK):
+            return "left over from before an earlier cut"
+        return defect.name.lower().replace("_", " ")
+
+    def _finding(self, kind: Kind, segment: Segment, position: int, what: str) -> Finding:
+        offset = segment.base + position
+        return Finding(
+            kind=kind,
+            file=self._store.name_of(segment.path),
+            what=what,
+            broker=self._store.broker.does(kind, offset),
+            offset=position,
+            physical_offset=offset,
+        )

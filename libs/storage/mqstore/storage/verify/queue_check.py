@@ -1,0 +1,251 @@
+"""ConsumeQueues against the log: each entry names its record, and each record has its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.storage.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.consume_queues import ConsumeQueues
+from mqstore.storage.errors import StorageError
+from mqstore.storage.layout import (
+    LMQ_PREFIX,
+    QUEUE_ENTRY_SIZE,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    SysFlag,
+)
+from mqstore.storage.mapped_file_queue import StrayFile, StrayReason
+from mqstore.storage.multi_dispatch import further_queues
+from mqstore.storage.paths import segment_name
+from mqstore.storage.record import Record
+from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+
+_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+
+Place = tuple[str, int, int]
+"""Topic, queue id and entry number."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring entries with the same finding."""
+
+    kind: Kind
+    first: int
+    last: int
+    physical: int
+
+
+class QueueCheck:
+    """``log`` is called for each record in log order, then ``missing``; ``entries`` at any time."""
+
+    def __init__(self, store: StoreAtRest, progress: Progress) -> None:
+        self.entries_seen = 0
+        self._store = store
+        self._progress = progress
+        self._queues = ConsumeQueues(
+            store.paths, store.config.queue_file_size, store.seams, writable=False
+        )
+        self._strays = self._queues.load()
+        self._runs: dict[tuple[str, int], _Run] = {}
+        """Missing entries by queue, to be told in one finding."""
+
+    @property
+    def count(self) -> int:
+        return len(self._queues.all())
+
+    # each record has its entry ------------------------------------------------------------
+
+    def log(self, found: Record) -> Iterator[Finding]:
+        """The entries of the next record of the log."""
+        if found.sys_flag & TRANSACTION_MASK not in _QUEUED:
+            return
+        yield from self._entry_of(found, (found.topic, found.queue_id, found.queue_offset))
+        for name, offset in further_queues(found):
+            yield from self._entry_of(found, (name, self._queue_id(name, found), offset))
+
+    def _queue_id(self, name: str, found: Record) -> int:
+        """A light queue's id is 0, or the record's where light queues were not enabled."""
+        is_light = name.startswith(LMQ_PREFIX) and self._queues.get(name, 0) is not None
+        return 0 if is_light else found.queue_id
+
+    def _entry_of(self, found: Record, place: Place) -> Iterator[Finding]:
+        topic, queue_id, number = place
+        queue = self._queues.get(topic, queue_id)
+        entry = None if queue is None else queue.entry(number)
+        if queue is None or entry is None or entry.is_hole:
+            kind = Kind.QUEUE_MISSING if queue is None else Kind.ENTRY_MISSING
+            yield from self._count_missing(place, kind, found.physical_offset)
+        elif entry.physical_offset != found.physical_offset and self._is_right(entry, place):
+            what = (
+                f"the record at offset {found.physical_offset} says it is entry {number}, which "
+                f"names the whole record at {entry.physical_offset}"
+            )
+            yield self._finding(Kind.QUEUE_OFFSET_TAKEN, queue, number, entry, what)
+
+    def _count_missing(self, place: Place, kind: Kind, physical: int) -> Iterator[Finding]:
+        topic, queue_id, number = place
+        run = self._runs.get((topic, queue_id))
+        if run is not None and run.kind is kind and number == run.last + 1:
+            run.last = number
+            return
+        if run is not None:
+            yield self._tell_missing((topic, queue_id), run)
+        self._runs[topic, queue_id] = _Run(kind, number, number, physical)
+
+    def missing(self) -> Iterator[Finding]:
+        """What no record found in its queue."""
+        for key, run in self._runs.items():
+            yield self._tell_missing(key, run)
+        self._runs.clear()
+
+    def _tell_missing(self, key: tuple[str, int], run: _Run) -> Finding:
+        topic, queue_id = key
+        directory = self._store.paths.consume_queue / topic / str(queue_id)
+        return Finding(
+            kind=run.kind,
+            file=self._store.name_of(directory),
+            what=f"{_range(run)} of records in the log, the first at {run.physical}, not there",
+            broker=self._store.broker.does(run.kind),
+            offset=run.first * QUEUE_ENTRY_SIZE,
+            physical_offset=run.physical,
+            topic=topic,
+            queue_id=queue_id,
+            index=run.first,
+        )
+
+    # each entry names its record ----------------------------------------------------------
+
+    def entries(self) -> Iterator[Finding]:
+        """Every entry of every queue, and files that belong to none."""
+        yield from map(self._stray, self._strays)
+        queues = self._queues.all()
+        for number, queue in enumerate(queues):
+            self._progress("queues", number, len(queues))
+            yield from self._gaps(queue)
+            yield from self._queue(queue)
+
+    def _stray(self, stray: StrayFile) -> Finding:
+        kind = Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE
+        what = f"{stray.reason.value}, {stray.size} bytes"
+        return Finding(kind, self._store.name_of(stray.path), what, self._store.broker.does(kind))
+
+    def _gaps(self, queue: ConsumeQueue) -> Iterator[Finding]:
+        expected = queue.files.min_offset
+        for mapped in queue.files.files:
+            if mapped.base_offset != expected or mapped.base_offset % queue.file_size:
+                what = f"the file before it should be {segment_name(expected)} and is not there"
+                yield self._finding(
+                    Kind.QUEUE_FILE, queue, mapped.base_offset // QUEUE_ENTRY_SIZE, None, what
+                )
+            expected = mapped.end_offset
+
+    def _queue(self, queue: ConsumeQueue) -> Iterator[Finding]:
+        before, run, begun = -1, None, False
+        for number, entry in queue.entries(queue.first_index, queue.max_index):
+            self.entries_seen += 1
+            kind = self._run_kind(entry, begun)
+            if run is not None and (kind is not run.kind or number != run.last + 1):
+                yield self._of_run(queue, run)
+                run = None
+            if kind is not None:
+                run = run or _Run(kind, number, number, entry.physical_offset)
+                run.last = number
+            elif not entry.is_hole and (before >= 0 or not self._has_expired(entry)):
+                yield from self._entry(queue, number, entry, before)
+                before = entry.physical_offset
+            begun = begun or not entry.is_hole
+        if run is not None:
+            yield self._of_run(queue, run)
+
+    def _has_expired(self, entry: QueueEntry) -> bool:
+        return 0 <= entry.physical_offset < self._store.min_offset
+
+    def _run_kind(self, entry: QueueEntry, begun: bool) -> Kind | None:
+        """What is told of whole runs: holes (those in front of a queue are due), and entries
+        beyond the log."""
+        if entry.is_hole:
+            return Kind.QUEUE_HOLE if begun or entry.is_missing else None
+        if entry.physical_offset < self._store.end:
+            return None
+        return None if self._store.is_live else Kind.ENTRY_BEYOND
+
+    def _of_run(self, queue: ConsumeQueue, run: _Run) -> Finding:
+        whys = {
+            Kind.QUEUE_HOLE: "holes: they name no record",
+            Kind.ENTRY_BEYOND: f"named offset {run.physical} is beyond the log's end",
+        }
+        return self._finding(run.kind, queue, run.first, None, f"{_range(run)}: {whys[run.kind]}")
+
+    def _entry(
+        self, queue: ConsumeQueue, number: int, entry: QueueEntry, before: int
+    ) -> Iterator[Finding]:
+        if self._store.is_live and entry.physical_offset >= self._store.end:
+            return
+        if entry.physical_offset <= before:
+            what = f"it names offset {entry.physical_offset}, the one before it {before}"
+            yield self._finding(Kind.ENTRY_ORDER, queue, number, entry, what)
+        try:
+            found = self._store.record_at(entry.physical_offset)
+        except StorageError as error:
+            yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, str(error))
+            return
+        why = _disagreement(found, entry, (queue.topic, queue.queue_id, number))
+        if why is not None:
+            yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, why)
+        elif not self._codes_agree(found, entry):
+            what = f"its tagsCode is {entry.tags_code}; its record makes "
+            code = self._store.tags_code(found)
+            yield self._finding(Kind.ENTRY_TAGS, queue, number, entry, f"{what}{code}")
+
+    def _codes_agree(self, found: Record, entry: QueueEntry) -> bool:
+        """4.9.7 writes the code of TAGS for delayed messages when it recovers from a crash."""
+        due = (self._store.tags_code(found), found.tags_code)
+        return entry.is_ext_address or entry.tags_code in due
+
+    def _is_right(self, entry: QueueEntry, place: Place) -> bool:
+        try:
+            found = self._store.record_at(entry.physical_offset)
+        except StorageError:
+            return False
+        return _disagreement(found, entry, place) is None
+
+    def _finding(
+        self, kind: Kind, queue: ConsumeQueue, number: int, entry: QueueEntry | None, what: str
+    ) -> Finding:
+        at = number * QUEUE_ENTRY_SIZE
+        mapped = queue.files.find(at)
+        path = queue.files.directory if mapped is None else mapped.path
+        return Finding(
+            kind=kind,
+            file=self._store.name_of(path),
+            what=what,
+            broker=self._store.broker.does(kind),
+            offset=at if mapped is None else at - mapped.base_offset,
+            physical_offset=None if entry is None else entry.physical_offset,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            index=number,
+        )
+
+
+def _disagreement(found: Record, entry: QueueEntry, place: Place) -> str | None:
+    """Why a record is not the one that an entry should name, or None."""
+    topic, _, number = place
+    if found.size != entry.size:
+        return f"it says {entry.size} bytes; the record has {found.size}"
+    if (found.topic, found.queue_id, found.queue_offset) == place:
+        return None
+    if (topic, number) in further_queues(found):
+        return None
+    return (
+        f"it names the record of queue {found.queue_id} of {found.topic!r} at queue offset "
+        f"{found.queue_offset}"
+    )
+
+
+def _range(run: _Run) -> str:
+    return f"entry {run.first}" if run.first == run.last else f"entries {run.first} to {run.last}"

@@ -1,0 +1,185 @@
+"""Checkpoint, config tables, our own files, and what lies beside the store's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from mqstore.storage import java_json, manifest
+from mqstore.storage.format_file import FormatFile
+from mqstore.storage.layout import CHECKPOINT_SIZE
+from mqstore.storage.quarantine import Quarantine
+from mqstore.storage.recovery.report import RecoveryReport
+from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.store_at_rest import StoreAtRest
+
+_BACKUP_SUFFIX: Final = ".bak"
+_JSON_SUFFIX: Final = ".json"
+_KNOWN: Final = frozenset(
+    {
+        *("commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"),
+        *("abort.bak", "mqstore", "compaction", "rocksdbstore", "timerwheel", "timerlog"),
+        *("consumequeue_ext", "batchconsumequeue", "lmqstore", "epochFileCheckpoint"),
+    }
+)
+"""Names in a store's root that RocketMQ or we make."""
+_SIZES_IN_CONF: Final = (
+    *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
+    *("maxHashSlotNum", "maxIndexNum"),
+)
+
+
+class SmallFilesCheck:
+    """Everything but log, queues and index."""
+
+    def __init__(self, store: StoreAtRest) -> None:
+        self._store = store
+        self._files = store.seams.files
+        self._paths = store.paths
+
+    def findings(self, newest_ms: int) -> Iterator[Finding]:
+        """``newest_ms`` is the greatest STORETIMESTAMP in the log."""
+        yield from self._how_it_was_left()
+        yield from self._checkpoint(newest_ms)
+        yield from self._config()
+        yield from self._ours()
+        yield from self._strays()
+
+    def _how_it_was_left(self) -> Iterator[Finding]:
+        if self._store.is_live:
+            yield self._of(
+                Kind.NOT_CHECKED,
+                self._paths.lock,
+                "a process holds the store's lock: what it wrote since this look began is left out",
+            )
+        elif self._store.view.abort:
+            yield self._of(Kind.NOT_CLOSED, self._paths.abort, "the last writer did not close")
+        if self._files.list(self._paths.consume_queue_ext):
+            what = "ConsumeQueueExt files are not looked into"
+            yield self._of(Kind.NOT_CHECKED, self._paths.consume_queue_ext, what)
+
+    # RocketMQ's ---------------------------------------------------------------------------
+
+    def _checkpoint(self, newest_ms: int) -> Iterator[Finding]:
+        path = self._paths.checkpoint
+        stat = self._files.stat(path)
+        if stat is None or stat.size != CHECKPOINT_SIZE:
+            if stat is not None or newest_ms:
+                size = "it is not there" if stat is None else f"{stat.size} bytes"
+                yield self._of(Kind.CHECKPOINT, path, f"{size}; {CHECKPOINT_SIZE} are due")
+            return
+        times = self._store.view.checkpoint
+        named = {"physic": times.physic_ms, "logics": times.logics_ms, "index": times.index_ms}
+        for position, (name, value) in enumerate(named.items()):
+            if not 0 <= value <= newest_ms and not self._store.is_live:
+                what = f"{name}MsgTimestamp {value} is later than the newest record, {newest_ms}"
+                yield self._of(Kind.CHECKPOINT, path, what, offset=8 * position)
+
+    def _config(self) -> Iterator[Finding]:
+        for name in self._files.list(self._paths.config):
+            path = self._paths.config / name
+            if name.removesuffix(_BACKUP_SUFFIX).endswith(_JSON_SUFFIX):
+                yield from self._table(path)
+
+    def _table(self, path: Path) -> Iterator[Finding]:
+        try:
+            java_json.parse(self._files.read(path).decode())
+        except ValueError as error:
+            is_backup = path.name.endswith(_BACKUP_SUFFIX)
+            kind = Kind.CONFIG_BACKUP if is_backup else Kind.CONFIG
+            yield self._of(kind, path, f"cannot be read: {error}")
+
+    # ours ---------------------------------------------------------------------------------
+
+    def _ours(self) -> Iterator[Finding]:
+        if self._store.content is not None:
+            yield from self._format(self._store.content)
+        yield from self._state()
+        yield from self._manifests()
+        yield from self._report()
+        yield from self._quarantine()
+
+    def _format(self, content: FormatFile) -> Iterator[Finding]:
+        path = self._paths.broker_conf
+        if self._files.stat(path) is None:
+            yield self._of(Kind.OURS, path, "is not there; the next opening writes it again")
+            return
+        text = self._files.read(path).decode(errors="replace")
+        found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        sizes = content.sizes.model_dump(by_alias=True)
+        for name in _SIZES_IN_CONF:
+            if found.get(name) != str(sizes[name]):
+                what = f"{name} is {found.get(name)}; format.json says {sizes[name]}"
+                yield self._of(Kind.OURS, path, what)
+
+    def _state(self) -> Iterator[Finding]:
+        stat, state = self._files.stat(self._paths.state), self._store.state
+        if state is None:
+            if stat is not None:
+                yield self._of(Kind.OURS, self._paths.state, "is no state page of this version")
+            return
+        content = self._store.content
+        if content is not None and state.store_id != content.store_id:
+            what = f"is of store {state.store_id}; format.json says {content.store_id}"
+            yield self._of(Kind.OURS, self._paths.state, what)
+        bounds = (state.min_offset, state.flushed_offset, state.max_offset)
+        if list(bounds) != sorted(bounds) or state.dispatched_offset > state.max_offset:
+            what = (
+                f"its offsets are out of order: min, flushed, max {bounds}, dispatched "
+                f"{state.dispatched_offset}"
+            )
+            yield self._of(Kind.OURS, self._paths.state, what)
+        elif not self._store.is_live and state.flushed_offset > self._store.end:
+            what = f"it calls {state.flushed_offset} durable; the log ends at {self._store.end}"
+            yield self._of(Kind.OURS, self._paths.state, what)
+
+    def _manifests(self) -> Iterator[Finding]:
+        for path in (self._paths.manifest, self._paths.running):
+            there = self._files.stat(path) is not None
+            if there and manifest.load(self._files, path) is None:
+                yield self._of(Kind.OURS, path, "cannot be read; the next opening does without it")
+            elif there and path == self._paths.manifest and self._store.clean is None:
+                what = "the files are not as this clean close left them"
+                yield self._of(Kind.OURS, path, what)
+
+    def _report(self) -> Iterator[Finding]:
+        path = self._paths.recovery_report
+        if self._files.stat(path) is None:
+            return
+        try:
+            RecoveryReport.model_validate_json(self._files.read(path))
+        except ValidationError as error:
+            yield self._of(Kind.OURS, path, f"cannot be read: {error.errors()[0]['msg']}")
+
+    def _quarantine(self) -> Iterator[Finding]:
+        directory = self._paths.quarantine
+        quarantine = Quarantine(self._files, self._store.seams.clock, directory, self._paths.root)
+        kept = {entry.name: entry for entry in quarantine.entries()}
+        for name in self._files.list(directory):
+            entry = kept.get(name)
+            if entry is None:
+                yield self._of(
+                    Kind.OURS, directory / name, "an entry without a readable entry.json"
+                )
+                continue
+            what = f"{entry.length} bytes of {entry.source} at {entry.position}: {entry.reason}"
+            yield self._of(Kind.QUARANTINED, directory / name, what)
+            why = quarantine.damage(entry)
+            if why is not None:
+                yield self._of(Kind.OURS, quarantine.data(name), why)
+
+    # beside -------------------------------------------------------------------------------
+
+    def _strays(self) -> Iterator[Finding]:
+        for name in self._store.view.segments.strays:
+            yield self._of(Kind.STRAY_REFUSED, Path(name), "no segment of the log")
+        for name in self._files.list(self._paths.root):
+            if name not in _KNOWN:
+                yield self._of(Kind.STRAY, self._paths.root / name, "no file of a store")
+
+    def _of(self, kind: Kind, path: Path, what: str, *, offset: int | None = None) -> Finding:
+        does = self._store.broker.does(kind)
+        return Finding(kind, self._store.name_of(path), what, does, offset=offset)

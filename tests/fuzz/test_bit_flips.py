@@ -1,0 +1,316 @@
+"""Each bit of a store of ours flipped: detected or harmless, never a wrong message served.
+
+What the format itself cannot tell is said exactly, in ``flips.UNPROTECTED``: BODYCRC covers the
+body alone, so a flip in a header field, in the topic or in the properties changes that one field.
+``make test`` takes every n-th bit of each file, ``make test-ci`` all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage import format_file, manifest
+from mqstore.storage.checkpoint import CHECKPOINT_SIZE
+from mqstore.storage.errors import QueryError, StorageError, StoreDamaged
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.record import Record
+from mqstore.storage.state_page import read_state
+from mqstore.storage.verify import Verification
+from tests.fuzz import stores
+from tests.fuzz.flips import UNPROTECTED, Field, bits, fields_of, flipped, is_guarded
+
+SAMPLE_STEP = 61
+EVERY_OR_SAMPLE = [
+    pytest.param(SAMPLE_STEP, id="sample"),
+    pytest.param(1, id="every", marks=pytest.mark.slow),
+]
+every_bit = pytest.mark.parametrize("step", EVERY_OR_SAMPLE)
+STATE_SIZE = 512
+"""Bytes of the state page that hold fields."""
+
+
+@pytest.fixture(scope="module", params=list(StoreFormat), ids=str)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was closed cleanly; tests change it in memory only."""
+    path: Path = tmp_path_factory.mktemp("flips") / "store"
+    stores.make(path, request.param)
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(root: Path) -> Iterator[MessageStore]:
+    with stores.opened(root) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def records(store: MessageStore) -> dict[int, Record]:
+    return stores.records_of(store)
+
+
+# the log ----------------------------------------------------------------------------------
+
+
+@every_bit
+def test_a_flip_in_the_log_is_an_error_or_changes_one_unguarded_field(
+    store: MessageStore, records: dict[int, Record], step: int
+) -> None:
+    view = store.log.files.files[0].view
+    for bit, original, field in bits_of_records(view, records, step):
+        with flipped(view, bit):
+            served = answer(store.lookups.by_physical_offset, original.physical_offset)
+        byte, mask = bit // 8 - original.physical_offset, 0x80 >> bit % 8
+        if is_guarded(field, byte, mask):
+            assert served is None, f"bit {bit}, {field.name}"
+        elif served is not None:
+            assert changes(original, served) <= UNPROTECTED[field.name], f"bit {bit}"
+
+
+@every_bit
+def test_a_flip_in_one_record_leaves_every_other_as_it_was(
+    store: MessageStore, records: dict[int, Record], step: int
+) -> None:
+    view, order = store.log.files.files[0].view, list(records)
+    following = dict(itertools.pairwise(order))
+    for bit, original, _ in bits_of_records(view, records, step * 7):
+        behind = following.get(original.physical_offset)
+        if behind is not None:
+            with flipped(view, bit):
+                assert store.lookups.by_physical_offset(behind) == records[behind]
+
+
+@every_bit
+def test_a_message_id_never_answers_a_record_of_another_host_or_place(
+    store: MessageStore, records: dict[int, Record], step: int
+) -> None:
+    view = store.log.files.files[0].view
+    for bit, original, field in bits_of_records(view, records, step * 3):
+        if field.name in ("store_host", "physical_offset", "body"):
+            with flipped(view, bit):
+                found = answer(store.lookups.by_message_id, original.offset_message_id)
+            assert found is None, f"bit {bit}, {field.name}"
+
+
+def bits_of_records(
+    view: memoryview, records: dict[int, Record], step: int
+) -> Iterator[tuple[int, Record, Field]]:
+    """The bits to flip, each with its record and field."""
+    skipped = 0
+    for offset, original in records.items():
+        for field in fields_of(bytes(view[offset : offset + original.size])):
+            first, end = (offset + field.start) * 8, (offset + field.end) * 8
+            for bit in range(first + skipped, end, step):
+                yield bit, original, field
+            skipped = (skipped - (end - first)) % step
+
+
+def changes(original: Record, served: Record) -> set[str]:
+    """Names of the fields in which two records differ."""
+    names = [field.name for field in dataclasses.fields(Record) if field.compare]
+    return {name for name in names if getattr(original, name) != getattr(served, name)}
+
+
+def answer(look_up: Callable[..., Record], *arguments: object) -> Record | None:
+    """What a look-up serves; None where it says by name why not."""
+    try:
+        return look_up(*arguments)
+    except StorageError:
+        return None
+
+
+# queues and index -------------------------------------------------------------------------
+
+
+@every_bit
+def test_a_flip_in_a_queue_never_serves_another_message_in_its_place(
+    store: MessageStore, records: dict[int, Record], step: int
+) -> None:
+    queue = store.queues.get("Topic", 0)
+    assert queue is not None
+    due = {found.queue_offset: found for found in records.values() if is_in(found, 0)}
+    for mapped in queue.files.files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        used = min(mapped.size, (queue.max_index - first) * QUEUE_ENTRY_SIZE)
+        for bit in bits(0, used, step):
+            index = first + bit // 8 // QUEUE_ENTRY_SIZE
+            with flipped(mapped.view, bit):
+                pull = store.lookups.records("Topic", 0, index, count=2)
+            assert all(due[found.queue_offset] == found for found in pull.records), f"bit {bit}"
+            named = {found.queue_offset for found in pull.records}
+            assert index + 1 in named or index + 1 == queue.max_index, "the next is served"
+
+
+@every_bit
+def test_a_flip_in_the_index_may_hide_a_message_and_never_shows_a_wrong_one(
+    store: MessageStore, records: dict[int, Record], step: int
+) -> None:
+    (file,) = store.index.files
+    holders = {key: found for found in records.values() for key in (found.keys or "").split()[:1]}
+    keys = itertools.cycle(holders.items())
+    for bit in bits(0, len(file.view), step * 5):
+        key, due = next(keys)
+        with flipped(file.view, bit):
+            found = store.lookups.by_key(due.topic, key)
+            unique = answer(store.lookups.by_unique_key, due.topic, due.uniq_key)
+        assert found.records in ([], [due]), f"bit {bit}"
+        assert unique in (None, due), f"bit {bit}"
+
+
+def is_in(found: Record, queue_id: int) -> bool:
+    return found.topic == "Topic" and found.queue_id == queue_id
+
+
+# small files ------------------------------------------------------------------------------
+
+
+@every_bit
+def test_a_flip_in_format_json_is_refused_or_leaves_the_content(root: Path, step: int) -> None:
+    paths = StorePaths(root)
+    original = format_file.load(stores.overlay(), paths)
+    for flip in flips_of(paths.format, step):
+        try:
+            found = format_file.load(stores.overlay({paths.format: flip}), paths)
+        except StoreDamaged:
+            continue
+        assert found is not None
+        assert content_of(found) == content_of(original)
+
+
+@every_bit
+@pytest.mark.parametrize("name", ["manifest", "running"])
+def test_a_flip_in_a_manifest_is_no_manifest_or_leaves_the_content(
+    root: Path, name: str, step: int
+) -> None:
+    path: Path = getattr(StorePaths(root), name)
+    if not path.exists():
+        pytest.skip(f"this store has no {path.name}")
+    original = manifest.load(stores.overlay(), path)
+    for flip in flips_of(path, step):
+        assert manifest.load(stores.overlay({path: flip}), path) in (None, original)
+
+
+@every_bit
+def test_a_flip_in_the_state_page_never_makes_another_watermark(root: Path, step: int) -> None:
+    path = StorePaths(root).state
+    original = read_state(stores.overlay(), path)
+    assert original is not None
+    for flip in flips_of(path, step, STATE_SIZE):
+        left = read_state(stores.overlay({path: flip}), path)
+        if left is not None and left.store_id == original.store_id:
+            assert left.flushed_offset in (0, original.flushed_offset)
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(41, id="sample"), pytest.param(1, id="every", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("name", ["checkpoint", "state", "manifest"])
+def test_a_flip_in_a_small_file_costs_recovery_no_message(
+    root: Path, records: dict[int, Record], name: str, step: int
+) -> None:
+    path: Path = getattr(StorePaths(root), name)
+    size = {"checkpoint": 40, "state": STATE_SIZE}.get(name)
+    for flip in flips_of(path, step if name != "manifest" else step * 29, size):
+        with stores.opened(root, stores.overlay({path: flip})) as store:
+            assert stores.records_of(store) == records
+
+
+def flips_of(path: Path, step: int, size: int | None = None) -> Iterator[bytes]:
+    """A small file with one bit flipped each."""
+    content = bytearray(path.read_bytes())
+    for bit in bits(0, len(content) if size is None else size, step):
+        with flipped(content, bit):
+            yield bytes(content)
+
+
+def content_of(found: format_file.FormatFile | None) -> dict[str, object]:
+    """Its known fields: a flip in the checksum's own name leaves an unknown one."""
+    assert found is not None
+    fields = format_file.FormatFile.model_fields
+    return {name: value for name, value in found if name in fields}
+
+
+# whole recoveries, and what verify says ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(20_011, id="sample"), pytest.param(409, id="more", marks=pytest.mark.slow)],
+)
+def test_recovery_from_a_flip_in_the_log_keeps_every_other_message(
+    tmp_path_factory: pytest.TempPathFactory, step: int
+) -> None:
+    root = tmp_path_factory.mktemp("crashed") / "store"
+    stores.make(root, StoreFormat.V5_X, close=False)
+    (root / "mqstore" / "state").unlink()
+    with stores.opened(root) as store:
+        records = stores.records_of(store)
+    path = StorePaths(root).commit_log / ("0" * 20)
+    content = bytearray(path.read_bytes())
+    for bit, original, field in bits_of_records(memoryview(content), records, step):
+        with flipped(content, bit):
+            files = stores.overlay({path: bytes(content)})
+        with stores.opened(root, files) as store:
+            for offset, due in records.items():
+                if offset != original.physical_offset:
+                    found = answer(store.lookups.by_physical_offset, offset)
+                    assert found == due, f"bit {bit}, {field.name}"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(40_009, id="sample"), pytest.param(997, id="more", marks=pytest.mark.slow)],
+)
+def test_verify_finds_what_a_flip_made_undetectable_in_queues_and_index(
+    root: Path, step: int
+) -> None:
+    paths = StorePaths(root)
+    (index,) = paths.index.iterdir()
+    queue = paths.consume_queue / "Topic" / "1" / ("0" * 20)
+    used = {index: used_of_index(index), queue: len(queue.read_bytes().rstrip(b"\0"))}
+    for path, size in used.items():
+        content = bytearray(path.read_bytes())
+        for bit in bits(0, size, step if path == index else step // 10 + 1):
+            with flipped(content, bit):
+                files = stores.overlay({path: bytes(content)})
+            assert kinds_found(root, files), f"bit {bit} of {path.name}"
+
+
+def used_of_index(path: Path) -> int:
+    count = int.from_bytes(path.read_bytes()[36:40])
+    return 40 + 4 * stores.CONFIG.max_hash_slot_num + 20 * count
+
+
+def kinds_found(root: Path, files: object) -> list[str]:
+    verification = Verification(root, stores.CONFIG, stores.seams(files))  # type: ignore[arg-type] # an overlay
+    return [finding.kind.value for finding in verification.findings()]
+
+
+def test_the_store_is_found_whole_before_anything_is_flipped(root: Path) -> None:
+    assert kinds_found(root, stores.overlay()) == []
+    assert (root / "checkpoint").stat().st_size == CHECKPOINT_SIZE
+
+
+def test_a_queue_entry_that_names_a_neighbour_is_unreadable_by_name(
+    store: MessageStore, records: dict[int, Record]
+) -> None:
+    queue = store.queues.get("Topic", 0)
+    assert queue is not None
+    view = queue.files.files[0].view
+    saved = bytes(view[:QUEUE_ENTRY_SIZE])
+    view[:QUEUE_ENTRY_SIZE] = view[QUEUE_ENTRY_SIZE : 2 * QUEUE_ENTRY_SIZE]
+    try:
+        pull = store.lookups.records("Topic", 0, 0, count=1)
+    finally:
+        view[:QUEUE_ENTRY_SIZE] = saved
+
+    assert pull.records == []
+    assert [each.queue_offset for each in pull.unreadable] == [0]
+    assert isinstance(pull.unreadable[0].error, QueryError)
+    assert "names the record at queue offset 1" in str(pull.unreadable[0].error)

@@ -1,0 +1,253 @@
+"""What must hold of a store after any crash and recovery, and at any quiet moment.
+
+One place for all of it: the simulated crash states, the state machine, and the real processes that
+are killed are held to the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pytest
+
+from mqstore.storage.config_tables import ConsumerOffsets, TopicTable
+from mqstore.storage.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.errors import StorageError
+from mqstore.storage.index_file import IndexItem
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.lookups import PullStatus
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import segment_name
+from mqstore.storage.seams import Seams
+from tests.simulation.model import Model, QueueKey, QueueModel, Stored
+
+SAMPLED: Final = 4
+"""Look-ups of each kind per check."""
+GROUP: Final = "group"
+
+
+class Checker:
+    """Compares one open store with the model."""
+
+    def __init__(
+        self, store: MessageStore, model: Model, seams: Seams, rng: random.Random, *, torn: bool
+    ) -> None:
+        """``torn``: the power was cut, so records above what is durable may be unreadable."""
+        self.store = store
+        self.model = model
+        self.seams = seams
+        self.rng = rng
+        self.torn = torn
+        self.end = store.log.max_offset
+        self.min = store.log.min_offset
+        self.rotten: set[int] = set()
+        """Offsets of records that a power cut tore."""
+        self.live: Sequence[Stored] = ()
+
+    def check(self, floor: int) -> None:
+        """Everything. The log must reach ``floor`` at least."""
+        self._bounds(floor)
+        self._log(floor)
+        self._queues()
+        self.store.wait_for_index()
+        self._index()
+        self._lookups()
+        self._tables()
+        self._files()
+
+    # the log
+
+    def _bounds(self, floor: int) -> None:
+        model, low = self.model, self.model.min_range
+        assert floor <= self.end <= model.end, f"log ends at {self.end}, not {floor}..{model.end}"
+        assert model.may_end_at(self.end), f"log ends at {self.end}, inside a record"
+        assert low[0] <= self.min <= low[1], f"log begins at {self.min}, not in {low}"
+        assert self.store.log.flushed_offset <= self.end
+        assert self.store.dispatcher.position == self.end
+        self.live = model.live(self.min, self.end)
+
+    def _log(self, floor: int) -> None:
+        """Byte for byte what was appended, but for what a power cut tore above the floor."""
+        image, position = self.model.image, self.min
+        for file in self.store.log.files.files:
+            stop = min(file.end_offset, self.end)
+            assert file.base_offset == position, f"nothing at offset {position}"
+            if bytes(file.view[: stop - position]) != image[position:stop]:
+                self._torn_in(bytes(file.view), position, stop, floor)
+            assert not any(file.view[stop - position :]), "bytes behind the log's end"
+            position = stop
+        assert position == self.end
+        self.rotten.update(record.offset for record in self.live if record.rotten)
+        for offset in self.rotten:
+            with pytest.raises(StorageError):
+                self.store.lookups.by_physical_offset(offset)
+
+    def _torn_in(self, content: bytes, base: int, stop: int, floor: int) -> None:
+        for record in self.model.live(base, stop):
+            found = content[record.offset - base : record.end - base]
+            if found != self.model.image[record.offset : record.end]:
+                assert self.torn, f"the record at {record.offset} changed"
+                assert record.end > floor, f"the durable record at {record.offset} was torn"
+                self.rotten.add(record.offset)
+
+    def readable(self, record: Stored) -> bool:
+        return record.offset not in self.rotten
+
+    # the queues
+
+    def _queues(self) -> None:
+        found = {(queue.topic, queue.queue_id): queue for queue in self.store.queues.all()}
+        for key, queue in found.items():
+            expected = self.model.queues.get(key)
+            if expected is None:
+                assert queue.max_index == 0, f"nobody put anything into {key}"
+            else:
+                self._queue(key, queue, expected)
+        for key, expected in self.model.queues.items():
+            if key not in found:
+                kept = [r for r in expected.below(self.end) if r.offset >= self.min]
+                assert not any(map(self.readable, kept)), f"{key} is not there"
+
+    def _queue(self, key: QueueKey, queue: ConsumeQueue, expected: QueueModel) -> None:
+        records = expected.below(self.end)
+        high = records[-1].queue_offset + 1 if records else 0
+        readable = (r for r in reversed(records) if self.readable(r))
+        low = next((r.queue_offset + 1 for r in readable), 0)
+        assert low <= queue.max_index <= max(low, high), (
+            f"{key} goes on at {queue.max_index}, not {low}..{high}"
+        )
+        first = queue.first_index
+        content = b"".join(bytes(file.view) for file in queue.files.files)
+        used = (queue.max_index - first) * QUEUE_ENTRY_SIZE
+        assert len(content) >= used, f"{key} has a gap between its files"
+        assert not any(content[used:]), f"{key} has entries behind its end"
+        start = first * QUEUE_ENTRY_SIZE
+        if content[:used] != expected.packed[start : start + used]:
+            self._entries(key, queue, records)
+        kept = [r for r in records if r.offset >= self.min and self.readable(r)]
+        if kept:
+            assert first <= kept[0].queue_offset, f"{key} lacks its first entries"
+            assert queue.min_index <= kept[0].queue_offset, f"{key} begins too late"
+
+    def _entries(self, key: QueueKey, queue: ConsumeQueue, records: Sequence[Stored]) -> None:
+        """Entry by entry, where holes or torn records make them differ from the plain case."""
+        # Of records that share a place the last one counts: those before it are torn.
+        places = {record.queue_offset: record for record in records}
+        for index in range(queue.first_index, queue.max_index):
+            entry, record = queue.entry(index), places.get(index)
+            assert entry is not None
+            if record is None or not self.readable(record):
+                self._unreadable(key, index, entry)
+            elif entry.is_hole:
+                assert record.offset < self.min, f"{key} lost entry {index}"
+            else:
+                expected = QueueEntry(record.offset, record.size, record.tags_code)
+                assert entry == expected, f"{key} has {entry} at {index}, not {expected}"
+
+    def _unreadable(self, key: QueueKey, index: int, entry: QueueEntry) -> None:
+        if not entry.is_hole:
+            assert entry.physical_offset in self.rotten, f"{key} names {entry} at {index}"
+
+    # the index
+
+    def _index(self) -> None:
+        """Every key of every record in the log, once, in order; nothing beyond its end."""
+        expected = [
+            (key_hash, record.offset)
+            for record in self.live
+            if self.readable(record)
+            for key_hash in record.hashes
+        ]
+        items = list(self._items())
+        found = [item for item in items if item[1] >= self.min and item[1] not in self.rotten]
+        assert found == expected, _difference(found, expected)
+        known = {record.offset for record in self.model.records}
+        assert all(offset in known for _, offset in items), "the index names what was never put"
+
+    def _items(self) -> Iterator[tuple[int, int]]:
+        for file in self.store.index.files:
+            for number in range(1, file.index_count):
+                item: IndexItem = file.item(number)
+                yield item.hash, item.physical_offset
+
+    # look-ups
+
+    def _lookups(self) -> None:
+        records = [record for record in self.live if self.readable(record)]
+        if not records:
+            return
+        for record in [*self.rng.choices(records, k=SAMPLED), records[-1]]:
+            self._by_key(record, records)
+            self._by_time(record)
+            self._pull(record)
+
+    def _by_key(self, record: Stored, records: Sequence[Stored]) -> None:
+        """The index answers what a full scan answers."""
+        key = self.rng.choice(record.keys) if record.keys else "no such key"
+        topic = record.queue[0]
+        times = sorted(each.store_ms for each in self.rng.choices(records, k=2))
+        from_ms, to_ms = times if self.rng.random() < 0.5 else (0, times[-1])
+        answer = self.store.lookups.by_key(topic, key, from_ms=from_ms, to_ms=to_ms, limit=1000)
+        scan = [
+            each.offset
+            for each in reversed(records)
+            if each.queue[0] == topic and key in each.keys and from_ms <= each.store_ms <= to_ms
+            if each.hashes
+        ]
+        assert [found.physical_offset for found in answer.records] == scan, (topic, key)
+        assert answer.complete
+
+    def _by_time(self, record: Stored) -> None:
+        queue = self._live_queue(record.queue)
+        if not queue or any(not self.readable(each) for each in queue):
+            return
+        wanted_ms = record.store_ms + self.rng.choice([-1, 0, 1])
+        due = next((r.queue_offset for r in queue if r.store_ms >= wanted_ms), None)
+        found = self.store.lookups.offset_by_time(*record.queue, wanted_ms)
+        assert found == (queue[-1].queue_offset + 1 if due is None else due), record.queue
+
+    def _pull(self, record: Stored) -> None:
+        queue = self._live_queue(record.queue)
+        if not record.queued or not queue:
+            return
+        pull = self.store.lookups.records(*record.queue, record.queue_offset, 5)
+        assert pull.status is PullStatus.FOUND
+        expected = [r for r in queue if self.readable(r) and r.offset >= record.offset]
+        bodies = [found.body for found in pull.records]
+        assert bodies == [r.body for r in expected[: len(bodies)]], record.queue
+
+    def _live_queue(self, key: QueueKey) -> Sequence[Stored]:
+        model = self.model.queues.get(key)
+        return [r for r in model.below(self.end) if r.offset >= self.min] if model else []
+
+    # tables and files
+
+    def _tables(self) -> None:
+        model, paths = self.model, self.store.paths
+        topics = TopicTable.load(paths, self.store.format, self.seams)
+        found = {topic.name: topic.write_queues for topic in topics.all()}
+        for name, queues in model.topics.items():
+            assert found.get(name) in (queues, model.topics_in_flight.get(name)), name
+        offsets = ConsumerOffsets.load(paths, self.store.format, self.seams)
+        for (topic, queue_id), allowed in model.consumed.items():
+            assert (offsets.get(GROUP, topic, queue_id) or 0) in allowed, (topic, queue_id)
+
+    def _files(self) -> None:
+        """Nothing but segments in the log's directory: a real broker would refuse to start."""
+        store = self.store
+        names = self.seams.files.list(store.paths.commit_log)
+        spare = segment_name(store.log.files.max_offset)
+        expected = [file.path.name for file in store.log.files.files]
+        assert names in (expected, [*expected, spare]), names
+        indexes = self.seams.files.list(store.paths.index)
+        assert indexes == [file.path.name for file in store.index.files], indexes
+
+
+def _difference(found: Sequence[object], expected: Sequence[object]) -> str:
+    at = next(
+        (n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b),
+        min(len(found), len(expected)),
+    )
+    return f"item {at} of {len(found)} (due {len(expected)}): {found[at:at+3]} {expected[at:at+3]}"

@@ -1,0 +1,236 @@
+"""A plain model of a store: what was put, where it must lie, and what was promised.
+
+It follows a living store by reading the log's new bytes after each step, and forgets nothing of
+what a crash may bring back: so what any later state holds can be compared with it byte by byte.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+from mqstore.storage import properties
+from mqstore.storage.commit_log import CommitLog
+from mqstore.storage.consume_queue import ENTRY, PRE_BLANK
+from mqstore.storage.java_text import index_hash
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
+from mqstore.storage.record import Blank, Message, Record, scan
+
+_OFFSET: Final = attrgetter("offset")
+_END: Final = attrgetter("end")
+ROLLBACK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+OUT_OF_QUEUES: Final = frozenset({int(SysFlag.TRANSACTION_PREPARED), ROLLBACK})
+
+QueueKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Stored:
+    """One record of the log."""
+
+    offset: int
+    size: int
+    queue: QueueKey
+    queue_offset: int
+    queued: bool
+    tags_code: int
+    store_ms: int
+    body: bytes
+    keys: tuple[str, ...]
+    """UNIQ_KEY and each of KEYS."""
+    hashes: tuple[int, ...]
+    """Of its items in the index, in their order."""
+    rotten: bool = False
+    """A power cut tore it before it was durable: it may be anything but readable."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def entry(self) -> bytes:
+        return ENTRY.pack(self.offset, self.size, self.tags_code)
+
+
+@dataclass
+class QueueModel:
+    """One topic-queue: its records in order, and its entries as bytes, from entry 0."""
+
+    records: list[Stored] = field(default_factory=list)
+    packed: bytearray = field(default_factory=bytearray)
+
+    def add(self, stored: Stored) -> None:
+        low, high = self.next_index(stored.offset)
+        assert low <= stored.queue_offset <= high, (
+            f"{stored.queue} gave out queue offset {stored.queue_offset}, not {low} to {high}"
+        )
+        at = stored.queue_offset * QUEUE_ENTRY_SIZE
+        while len(self.packed) < at:
+            self.packed += PRE_BLANK
+        del self.packed[at:]
+        self.packed += stored.entry
+        self.records.append(stored)
+
+    def cut(self, end: int) -> None:
+        while self.records and self.records[-1].end > end:
+            del self.packed[self.records.pop().queue_offset * QUEUE_ENTRY_SIZE :]
+
+    def below(self, end: int) -> Sequence[Stored]:
+        """The records that lie wholly below a physical offset."""
+        return self.records[: bisect_right(self.records, end, key=_END)]
+
+    def next_index(self, end: int) -> tuple[int, int]:
+        """Least and greatest entry to come when the log ends at ``end``: torn records at a queue's
+        end may or may not have kept their place."""
+        records = self.below(end)
+        high = records[-1].queue_offset + 1 if records else 0
+        low = next((r.queue_offset + 1 for r in reversed(records) if not r.rotten), 0)
+        return min(low, high), max(low, high)
+
+    def from_offset(self, offset: int) -> Sequence[Stored]:
+        return self.records[bisect_left(self.records, offset, key=_OFFSET) :]
+
+
+class Model:
+    """See the module. Offsets are physical unless they say otherwise."""
+
+    def __init__(self, store_format: StoreFormat) -> None:
+        self.format = store_format
+        self.records: list[Stored] = []
+        self.image = bytearray()
+        """Every byte of the log from offset 0 to ``end``."""
+        self.ends: list[int] = [0]
+        """Where the log may end, ascending: behind a record, or behind a segment's blank."""
+        self.queues: dict[QueueKey, QueueModel] = {}
+        self.durable = 0
+        """Acknowledged as sync, or said to be durable by a recovery: no crash may lose it."""
+        self.min_offset = 0
+        """Of the living store."""
+        self.min_range = (0, 0)
+        """Where the log may begin after a crash: expiry may have been under way."""
+        self.pending: list[bytes] = []
+        """Bodies that were handed to the store, in order, and were not seen in the log yet."""
+        self.topics: dict[str, int] = {}
+        """Number of queues by topic, as acknowledged."""
+        self.topics_in_flight: dict[str, int] = {}
+        self.consumed: dict[QueueKey, set[int]] = {}
+        """Consumer offsets that may be read back; one only unless a save was cut off."""
+
+    @property
+    def end(self) -> int:
+        return len(self.image)
+
+    # following a living store
+
+    def follow(self, log: CommitLog) -> list[Stored]:
+        """Take over what the log has that the model has not; the new records.
+
+        AssertionError for a record that nobody put, or in another order.
+        """
+        new: list[Stored] = []
+        for file in log.files.files:
+            written = file.base_offset + file.wrote_position
+            if written > self.end:
+                assert file.base_offset <= self.end, "the log has a hole"
+                new += self._take(bytes(file.view[: file.wrote_position]), file.base_offset)
+        assert self.end == log.max_offset, (self.end, log.max_offset)
+        return new
+
+    def _take(self, content: bytes, base: int) -> list[Stored]:
+        position = self.end - base
+        self.image += content[position:]
+        new: list[Stored] = []
+        for found in scan(memoryview(content), position, len(content), base):
+            if isinstance(found, Record):
+                new.append(self._add(found))
+            else:
+                assert isinstance(found, Blank), f"the store wrote what cannot be read: {found}"
+                self.ends.append(found.offset + found.size)
+        return new
+
+    def _add(self, found: Record) -> Stored:
+        assert self.pending, f"nobody put the record at {found.physical_offset}"
+        assert found.body == self.pending.pop(0), f"another record at {found.physical_offset}"
+        stored = self._stored(found)
+        assert not self.records or stored.store_ms >= self.records[-1].store_ms, "time goes back"
+        self.records.append(stored)
+        self.ends.append(stored.end)
+        if stored.queued:
+            self.queues.setdefault(stored.queue, QueueModel()).add(stored)
+        return stored
+
+    def _stored(self, found: Record) -> Stored:
+        return Stored(
+            offset=found.physical_offset,
+            size=found.size,
+            queue=(found.topic, found.queue_id),
+            queue_offset=found.queue_offset,
+            queued=found.sys_flag & ROLLBACK not in OUT_OF_QUEUES,
+            tags_code=found.tags_code,
+            store_ms=found.store_timestamp_ms,
+            body=found.body,
+            keys=tuple(properties.index_keys(found.uniq_key, found.keys)),
+            hashes=tuple(self._hashes(found)),
+        )
+
+    def _hashes(self, found: Record) -> Iterable[int]:
+        if found.sys_flag & ROLLBACK == ROLLBACK:
+            return
+        for key in properties.index_keys(found.uniq_key, found.keys):
+            yield index_hash(f"{found.topic}#{key}")
+        if self.format.indexes_tags and found.tags:
+            yield index_hash(f"{found.topic}#T#{found.tags}")
+
+    # promises
+
+    def expect(self, messages: Sequence[Message]) -> None:
+        """These are about to be put."""
+        self.pending += [message.body or b"" for message in messages]
+
+    def refused(self) -> None:
+        """What was not seen in the log by now never gets there."""
+        self.pending = []
+
+    def promise(self, end: int) -> None:
+        """Everything below ``end`` was acknowledged as being on disk."""
+        self.durable = max(self.durable, end)
+
+    def expire_up_to(self, offset: int) -> None:
+        """The segments below ``offset`` are about to be unlinked, one by one."""
+        self.min_range = (self.min_range[0], offset)
+
+    def expired(self, min_offset: int) -> None:
+        """They were, and their directory was synced."""
+        self.min_offset = min_offset
+        self.min_range = (min_offset, min_offset)
+
+    # after a crash
+
+    def settle(self, end: int, content: bytes, min_offset: int) -> None:
+        """A recovery, already checked against this model, found the log's bytes from
+        ``min_offset`` to ``end``: from here on nothing else may come back."""
+        self.pending = []
+        while self.records and self.records[-1].end > end:
+            self.records.pop()
+        for queue in self.queues.values():
+            queue.cut(end)
+        del self.ends[bisect_right(self.ends, end) :]
+        del self.image[end:]
+        self.image[min_offset:end] = content
+        self.durable = end
+        self.min_offset = min_offset
+        self.min_range = (min_offset, min_offset)
+
+    # answers
+
+    def live(self, min_offset: int, end: int) -> Sequence[Stored]:
+        """The records between two physical offsets."""
+        low = bisect_left(self.records, min_offset, key=_OFFSET)
+        return self.records[low : bisect_right(self.records, end, key=_END)]
+
+    def may_end_at(self, offset: int) -> bool:
+        at = bisect_left(self.ends, offset)
+        return at < len(self.ends) and self.ends[at] == offset

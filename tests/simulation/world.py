@@ -1,0 +1,245 @@
+"""A store's life on a simulated machine: processes that come and go, and what they promised."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage.config_tables import ConsumerOffsets
+from mqstore.storage.errors import StorageError
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.record import Message
+from mqstore.storage.seams import Seams
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.driver import CONFIG, Driver, Player
+from tests.simulation.inode import Loss
+from tests.simulation.invariants import GROUP, Checker
+from tests.simulation.model import Model, QueueKey
+from tests.simulation.scheduler import SimulatedScheduler
+
+ROOT: Final = Path("/store")
+ERRORS: Final = (errno.EIO, errno.ENOSPC)
+FAULT_WITHIN: Final = 60
+"""Operations from now within which an armed fault strikes."""
+
+
+class World:
+    """A disk, the process that runs on it, if any, and the model of what must be there."""
+
+    def __init__(self, seed: int, store_format: StoreFormat | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.disk = SimulatedDisk(SimulatedClock())
+        self.disk.make_directories(ROOT)
+        self.scheduler = SimulatedScheduler(self.rng, self.disk.clock)
+        self.format = store_format or self.rng.choice(list(StoreFormat))
+        self.model = Model(self.format)
+        self.player = Player(self.rng)
+        self.driver: Driver | None = None
+        self.floor = 0
+        """While no process runs: where the log must reach when the next one opens it."""
+        self.torn = False
+        """While no process runs: whether what lies above the floor may be torn."""
+        self.on_crash_point: Callable[[], None] | None = None
+        """Called wherever a crash would leave another state behind."""
+
+    @property
+    def clock(self) -> SimulatedClock:
+        return self.disk.clock
+
+    @property
+    def seams(self) -> Seams:
+        return Seams(self.disk, self.clock, self.scheduler, self.rng)
+
+    @property
+    def store(self) -> MessageStore:
+        assert self.driver is not None
+        return self.driver.store
+
+    # processes that come
+
+    def open(self) -> MessageStore:
+        """Start a process, and hold what it recovered against the model."""
+        self.disk.before_effect = self.crash_point
+        self.scheduler = SimulatedScheduler(self.rng, self.clock)
+        store = open_store(self.seams, self.format)
+        checker = Checker(store, self.model, self.seams, random.Random(1), torn=self.torn)
+        checker.check(self.floor)
+        self._settle(checker)
+        self.driver = Driver(store, self, self.seams)
+        self.torn = False
+        return store
+
+    def _settle(self, checker: Checker) -> None:
+        """What recovery found is what there is from now on."""
+        log, model = checker.store.log, self.model
+        for record in model.live(log.min_offset, log.max_offset):
+            record.rotten = record.offset in checker.rotten
+        content = b"".join(bytes(f.view[: f.wrote_position]) for f in log.files.files)
+        model.settle(log.max_offset, content, log.min_offset)
+        model.topics = {topic.name: topic.write_queues for topic in checker.store.topics()}
+        model.topics_in_flight = {}
+        offsets = ConsumerOffsets.load(checker.store.paths, self.format, self.seams)
+        for key in model.consumed:
+            model.consumed[key] = {offsets.get(GROUP, *key) or 0}
+
+    # processes that go
+
+    def close(self) -> None:
+        """A clean close. Raises what the store raises."""
+        self.store.close()
+        self._follow()
+        self.model.promise(self.model.end)
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9: the page cache stays."""
+        self._end(self.disk.kill(), self.floor_after_kill())
+
+    def lose_power(self, loss: Loss) -> None:
+        floor = self.floor_after_power_cut()
+        self._end(self.disk.power_cut(self.rng.getrandbits(32), loss), floor)
+        self.torn = True
+
+    def _end(self, disk: SimulatedDisk, floor: int) -> None:
+        self._follow()
+        self.disk, self.floor, self.driver = disk, floor, None
+        self.model.refused()
+
+    def floor_after_kill(self) -> int:
+        """Where the log reaches at least, were the process killed at this moment."""
+        if self.driver is None:
+            return self.floor
+        self._follow()
+        return self.model.end
+
+    def floor_after_power_cut(self) -> int:
+        if self.driver is None:
+            return min(self.floor, self.model.durable)
+        self._follow()
+        return self.model.durable
+
+    def _follow(self) -> None:
+        if self.driver is not None:
+            self.model.follow(self.driver.store.log)
+
+    # what happens meanwhile
+
+    def crash_point(self) -> None:
+        if self.on_crash_point is not None:
+            self.on_crash_point()
+
+    def step(self) -> None:
+        """One operation of the workload, or a moment of the machine's own."""
+        rng = self.rng
+        match rng.randrange(12):
+            case 0:
+                self.scheduler.run_some(3)
+            case 1:
+                self.scheduler.run_for(rng.random() * 5)
+            case 2:
+                self.clock.step(rng.randint(-5000, 5000))
+            case _:
+                assert self.driver is not None
+                self.player.play(self.driver)
+        self.crash_point()
+
+    def arm_fault(self) -> None:
+        """Some operation to come will fail."""
+        number = len(self.disk.trace) + self.rng.randrange(FAULT_WITHIN)
+        self.disk.fail_at(number, self.rng.choice(ERRORS), short=self.rng.random() < 0.3)
+
+    def restart(self) -> None:
+        """End the process in some way, and start another, maybe on a disk that fails at first."""
+        match self.rng.randrange(7):
+            case 0 | 1:
+                self.kill()
+            case 2:
+                self._try(self.close)
+            case number:
+                self.lose_power(list(Loss)[number - 3])
+        if self.rng.random() < 0.3:
+            self.arm_fault()
+        while self.driver is None:
+            self._try(self.open)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        """A process that a failing disk ends is killed; the disk does better next time."""
+        try:
+            act()
+        except (OSError, StorageError):
+            self.kill()
+            self.disk.forgive()
+
+    def live(self, steps: int) -> None:
+        """Work, with restarts and faults now and then."""
+        self.restart_if_none()
+        for _ in range(steps):
+            chance = self.rng.random()
+            if chance < 0.01 or self.store.failure is not None:
+                self.restart()
+            elif chance < 0.02:
+                self.arm_fault()
+            try:
+                self.step()
+            except (OSError, StorageError):
+                self._check_failed()
+
+    def restart_if_none(self) -> None:
+        if self.driver is None:
+            self.open()
+
+    def _check_failed(self) -> None:
+        """Nothing may be acknowledged by a store that failed."""
+        self._follow()
+        self.model.refused()
+
+    # Journal
+
+    def expect(self, messages: Sequence[Message]) -> None:
+        self.model.expect(messages)
+
+    def stored(self, end: int) -> None:
+        assert self.store.failure is None, "a failed store acknowledged a put"
+        self._follow()
+        assert self.model.end == end
+        assert not self.model.pending
+
+    def refused(self) -> None:
+        self._follow()
+        self.model.refused()
+
+    def promise(self, end: int) -> None:
+        assert self.store.failure is None, "a failed store said that something is on disk"
+        self.model.promise(end)
+
+    def expire_up_to(self, offset: int) -> None:
+        self.model.expire_up_to(offset)
+
+    def expired(self, min_offset: int) -> None:
+        self.model.expired(min_offset)
+
+    def topic(self, name: str, queues: int, *, done: bool) -> None:
+        self.model.topics_in_flight[name] = queues
+        if done:
+            self.model.topics[name] = queues
+
+    def consumed(self, key: QueueKey, offset: int, *, done: bool) -> None:
+        before = set() if done else self.model.consumed.get(key, {0})
+        self.model.consumed[key] = before | {offset}
+
+
+def open_store(seams: Seams, store_format: StoreFormat) -> MessageStore:
+    options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1)
+    return MessageStore.open(ROOT, CONFIG, seams, options)
+
+
+def seams_on(disk: SimulatedDisk, seed: int) -> Seams:
+    """What a process on another disk is given."""
+    rng = random.Random(seed)
+    return Seams(disk, disk.clock, SimulatedScheduler(rng, disk.clock), rng)
+
