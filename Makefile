@@ -26,8 +26,9 @@ TEST_READY := $(VENV)/.ready-to-test
 
 .PHONY: run test test-ci nightly setup bench lint fmt clean help
 
+run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start store-writer and query over STORE (default data/store); Ctrl-C ends them
-	@$(BIN)/mqstore run --store '$(STORE)' --with-parent $(ARGS)
+	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
 test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly" $(ARGS)

@@ -133,6 +133,8 @@ class _Generator:
             else:
                 messages += 1
                 operations.append(self.put())
+        # RocketMQ's rebuild indexes a last message that is in no queue (prepared) a second time.
+        operations.append(self.batch())
         return operations
 
     def chance(self, percent: int) -> bool:

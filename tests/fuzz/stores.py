@@ -1,4 +1,4 @@
-"""A store of ours whose log is one full segment of 64 KiB, and opening it so that it can be hurt."""
+"""A store of ours with a log of one full segment of 64 KiB, opened so that it can be hurt."""
 
 from __future__ import annotations
 

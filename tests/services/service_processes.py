@@ -20,12 +20,26 @@ START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 15.0
 """What is promised: everything has ended by then, after the first signal."""
 SEGMENT_SIZE = 8 << 20
+REPOSITORY = Path(__file__).parents[2]
+_WITHOUT_OVERRIDE = [
+    "setpriv",
+    "--bounding-set=-dac_override,-dac_read_search",
+    "--inh-caps=-dac_override,-dac_read_search",
+]
+_MAKE_RUN = [
+    "make",
+    "run",
+    "--old-file=.venv/.ready-to-run",  # what is tested is what is installed
+    f"BIN={Path(sys.executable).parent}",
+    "ARGS=--writer-port 0 --query-port 0",
+]
 _ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
 
 
 def environment(**settings: object) -> dict[str, str]:
-    """Our own environment without settings of mqstore, and these."""
-    clean = {k: v for k, v in os.environ.items() if not k.upper().startswith("MQSTORE_")}
+    """Our own environment without settings of mqstore or make, and these."""
+    foreign = ("MQSTORE_", "MAKE", "MFLAGS")
+    clean = {k: v for k, v in os.environ.items() if not k.upper().startswith(foreign)}
     return clean | {f"MQSTORE_{name.upper()}": str(value) for name, value in settings.items()}
 
 
@@ -42,8 +56,7 @@ class Run:
         return Client(self.writer_url, self.query_url, token=token)
 
     def children(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        return children_of(self.process.pid)
 
     def child(self, name: str) -> int:
         """The process id of ``writer`` or ``query``."""
@@ -62,11 +75,29 @@ class Run:
         return self.process.returncode, errors
 
 
-def start(store: Path, *arguments: str, **settings: object) -> subprocess.Popen[str]:
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def start(
+    store: Path | None,
+    *arguments: str,
+    plain_user: bool = False,
+    under_make: bool = False,
+    **settings: object,
+) -> subprocess.Popen[str]:
+    """``mqstore run`` on free ports; root's right to do everything taken away for a plain user."""
     command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "run"]
-    ports = ["--writer-port", "0", "--query-port", "0"]
+    if store is not None:
+        command += ["--store", str(store)]
+    if plain_user and os.geteuid() == 0:
+        command = [*_WITHOUT_OVERRIDE, *command]
+    command += ["--writer-port", "0", "--query-port", "0", *arguments]
+    if under_make:
+        command = [*_MAKE_RUN, f"STORE={store}".replace("$", "$$")]
     return subprocess.Popen(
-        [*command, "--store", str(store), *ports, *arguments],
+        command,
+        cwd=REPOSITORY,
         env=environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -76,9 +107,11 @@ def start(store: Path, *arguments: str, **settings: object) -> subprocess.Popen[
 
 
 @contextlib.contextmanager
-def running(store: Path, *arguments: str, **settings: object) -> Iterator[Run]:
+def running(
+    store: Path, *arguments: str, under_make: bool = False, **settings: object
+) -> Iterator[Run]:
     """``mqstore run``, ready; whatever is left of it is killed at the end."""
-    process = start(store, *arguments, **settings)
+    process = start(store, *arguments, under_make=under_make, **settings)
     try:
         yield _ready(process)
     finally:

@@ -13,16 +13,25 @@ import httpx
 import pytest
 
 from mqstore.client import Client, ClientError, NewMessage, Pull, Unreachable
-from tests.services.service_processes import END_TIMEOUT_S, Run, running, start, writer
+from tests.services.service_processes import (
+    END_TIMEOUT_S,
+    Run,
+    children_of,
+    running,
+    start,
+    writer,
+)
 
 
 def _abort(store: Path) -> Path:
     return store / "abort"
 
 
-def _refusal(store: Path, *arguments: str, **settings: object) -> str:
+def _refusal(
+    store: Path | None, *arguments: str, plain_user: bool = False, **settings: object
+) -> str:
     """The one line that a refused start says."""
-    process = start(store, *arguments, **settings)
+    process = start(store, *arguments, plain_user=plain_user, **settings)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2, errors
     assert output == ""
@@ -56,11 +65,25 @@ class _OpenPolls:
 
     @staticmethod
     def _await_open(run: Run, count: int) -> None:
-        with httpx.Client(base_url=run.query_url) as http:
-            for _ in range(10_000):
-                if f"mqstore_open_polls {count}.0" in http.get("/metrics").text:
-                    return
-        raise AssertionError("the polls did not open")
+        _await_metric(run.query_url, f"mqstore_open_polls {count}.0")
+
+
+def _await_metric(url: str, line: str) -> None:
+    with httpx.Client(base_url=url) as http:
+        for _ in range(10_000):
+            if line in http.get("/metrics").text:
+                return
+    raise AssertionError(f"the metrics do not say {line}")
+
+
+def _half_a_produce(run: Run) -> socket.socket:
+    """A connection on which the service waits for the rest of a body."""
+    host, _, port = run.writer_url.removeprefix("http://").partition(":")
+    connection = socket.create_connection((host, int(port)))
+    head = b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n"
+    connection.sendall(head + b"Content-Type: application/json\r\n\r\n{")
+    _await_metric(run.writer_url, "mqstore_http_in_flight 2.0")  # this one, and the question
+    return connection
 
 
 def test_banner_tells_what_a_newcomer_needs(tmp_path: Path) -> None:
@@ -74,7 +97,7 @@ def test_banner_tells_what_a_newcomer_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signal_closes_the_store_cleanly_with_long_polls_open(
+def test_signal_closes_the_store_cleanly_with_long_polls_and_half_a_request_open(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     store = tmp_path / "store"
@@ -82,7 +105,9 @@ def test_signal_closes_the_store_cleanly_with_long_polls_open(
         with run.client() as client:
             client.create_topic("t", queues=1)
         polls = _OpenPolls(run, "t", 5)
-        code, errors = run.stop(number)
+        with _half_a_produce(run) as half:
+            code, errors = run.stop(number)
+            assert half.recv(100).startswith(b"HTTP/1.1 503 ")
         polls.join()
     assert (code, errors) == (0, "")
     assert not _abort(store).exists()
@@ -103,10 +128,18 @@ def test_repeated_ctrl_c_still_closes_cleanly(tmp_path: Path) -> None:
     assert not _abort(store).exists()
 
 
-def test_ctrl_c_while_starting_ends_all(tmp_path: Path) -> None:
-    process = start(tmp_path / "store")
-    os.killpg(process.pid, signal.SIGTERM)
-    process.communicate(timeout=END_TIMEOUT_S + 5)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_the_services_start_ends_all_quietly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    store = tmp_path / "store"
+    process = start(store)
+    while len(children_of(process.pid)) < 2:
+        assert process.poll() is None
+    os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=END_TIMEOUT_S)
+    assert (process.returncode, output, errors) == (0, "", "")
+    assert not _abort(store).exists()
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
 
@@ -133,6 +166,23 @@ def test_children_end_cleanly_when_their_parent_is_killed(tmp_path: Path) -> Non
         for pid in pids:
             assert _await_end(pid)
     assert not _abort(store).exists()
+
+
+def test_everything_ends_cleanly_when_make_is_killed(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store, under_make=True) as run:
+        make = run.process.pid
+        (supervisor,) = children_of(make)
+        pids = [os.pidfd_open(pid) for pid in (supervisor, *children_of(supervisor))]
+        assert len(pids) == 3
+        os.kill(make, signal.SIGKILL)
+        for pid in pids:
+            assert _await_end(pid)
+    assert not _abort(store).exists()
+
+
+def test_a_start_whose_parent_is_gone_is_one_line(tmp_path: Path) -> None:
+    assert "is gone" in _refusal(tmp_path / "store", "--parent-pid", "1")
 
 
 def _await_end(pidfd: int) -> bool:
@@ -193,11 +243,29 @@ def test_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert "file" in _refusal(tmp_path / "file" / "store")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    store.mkdir(mode=0o500)
-    assert str(store) in _refusal(store)
+@pytest.mark.parametrize("inside", [False, True])
+def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path, inside: bool) -> None:
+    (tmp_path / "store").mkdir(mode=0o500)
+    store = tmp_path / "store" / "deeper" if inside else tmp_path / "store"
+    line = _refusal(store, plain_user=True)
+    assert str(store) in line
+    assert "permission denied" in line.lower()
+
+
+def test_directory_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0)
+    assert "permission denied" in _refusal(tmp_path / "store", plain_user=True).lower()
+
+
+def test_empty_store_path_is_one_line(tmp_path: Path) -> None:
+    assert "setting store" in _refusal(None, store_path_root_dir="")
+
+
+def test_store_path_may_hold_spaces_and_quotes(tmp_path: Path) -> None:
+    store = tmp_path / 'it\'s a $HOME "store"'
+    with running(store, under_make=True) as run:
+        assert str(store) in run.banner
+    assert (store / "commitlog").exists()
 
 
 def test_wrong_setting_is_one_line(tmp_path: Path) -> None:

@@ -143,13 +143,10 @@ class Driver:
         """Unlink the oldest segments and what is derived from them alone."""
         store = self.store
         oldest = store.log.files.files[:-1][:count]
-        if not oldest or store.dispatcher.behind:
-            return
-        self.journal.expire_up_to(oldest[-1].end_offset)
-        store.log.remove_first(len(oldest))
-        store.queues.delete_before(store.log.min_offset)
-        store.index.delete_before(store.log.min_offset)
-        self.journal.expired(store.log.min_offset)
+        if oldest:
+            self.journal.expire_up_to(oldest[-1].end_offset)
+            store.expire(count)
+            self.journal.expired(store.log.min_offset)
 
     def create_topic(self, name: str, queues: int) -> None:
         self.journal.topic(name, queues, done=False)

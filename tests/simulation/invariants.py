@@ -93,7 +93,7 @@ class Checker:
                 self.rotten.add(record.offset)
 
     def readable(self, record: Stored) -> bool:
-        return record.offset not in self.rotten
+        return not record.rotten and record.offset not in self.rotten
 
     # the queues
 
@@ -139,16 +139,14 @@ class Checker:
             entry, record = queue.entry(index), places.get(index)
             assert entry is not None
             if record is None or not self.readable(record):
-                self._unreadable(key, index, entry)
+                if not (entry.is_hole or queue.is_filler(index)):
+                    torn = {r.offset for r in records if not self.readable(r)}
+                    assert entry.physical_offset in torn, f"{key} names {entry} at {index}"
             elif entry.is_hole:
                 assert record.offset < self.min, f"{key} lost entry {index}"
             else:
                 expected = QueueEntry(record.offset, record.size, record.tags_code)
                 assert entry == expected, f"{key} has {entry} at {index}, not {expected}"
-
-    def _unreadable(self, key: QueueKey, index: int, entry: QueueEntry) -> None:
-        if not entry.is_hole:
-            assert entry.physical_offset in self.rotten, f"{key} names {entry} at {index}"
 
     # the index
 

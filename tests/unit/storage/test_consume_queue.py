@@ -88,19 +88,57 @@ def test_a_queue_that_begins_late_is_blank_before_within_its_first_file(tmp_path
     assert open_queue(tmp_path).min_index == 1_000_000
 
 
-def test_holes_are_blank_and_are_filled_later(tmp_path: Path) -> None:
+def test_a_hole_repeats_the_entry_before_until_it_is_filled(tmp_path: Path) -> None:
     queue = filled(tmp_path, 3)
     queue.put(12, 1200, 100, 0)
-    hole = queue.entry(7)
-    assert hole is not None
-    assert hole.is_pre_blank
-    assert hole.is_hole
-    assert not hole.is_missing
+    assert [queue.is_filler(index) for index in range(13)] == [3 <= i < 12 for i in range(13)]
+    assert {queue.entry(index) for index in range(2, 12)} == {queue.entry(2)}
 
     assert queue.put(7, 700, 100, 0) is Put.FILLED
 
-    assert queue.entry(7) == QueueEntry(700, 100, 0)
-    assert queue.max_index == 13
+    found = [entry.physical_offset for _, entry in queue.entries(0, 13)]
+    assert found == [0, 100, 200, 200, 200, 200, 200, 700, 700, 700, 700, 700, 1200]
+    assert [queue.is_filler(index) for index in (6, 7, 8, 11, 12)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert queue.put(8, 800, 100, 0) is Put.FILLED
+    assert queue.put(7, 777, 100, 0) is Put.DIFFERENT
+
+
+def test_no_filler_is_left_as_the_last_entry(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3)
+    queue.put(8, 800, 100, 0)
+
+    assert queue.truncate_after(800) == 6
+
+    assert queue.max_index == 3
+
+
+def test_entries_lost_from_the_middle_are_filled_when_the_log_has_nothing_for_them(
+    tmp_path: Path,
+) -> None:
+    queue = filled(tmp_path, 25)
+    for index in (4, 9, 10, 11):
+        queue._overwrite(index, QueueEntry(0, 0, 0))
+    queue._overwrite(20, QueueEntry(*ENTRY.unpack(PRE_BLANK)))
+
+    assert queue.fill_holes() == 5
+    assert queue.fill_holes() == 0
+
+    found = {i: entry.physical_offset for i, entry in queue.entries(0, 25)}
+    holes = {4: 300, 9: 800, 10: 800, 11: 800, 20: 1900}
+    assert found == {i: i * 100 for i in range(25)} | holes
+    assert queue.first_hole() is None
+
+
+def test_blanks_before_the_first_entry_stay(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3, start=5)
+
+    assert queue.fill_holes() == 0
 
 
 def test_an_entry_that_is_there_is_never_overwritten(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_queue_that_begins_late_is_blank_before_its_first_entry(tmp_path: Path
     assert content[80:] == bytes(120)
 
 
-def test_a_gap_in_a_queue_is_filled_with_blanks_over_file_ends(tmp_path: Path) -> None:
+def test_a_gap_in_a_queue_repeats_the_entry_before_over_file_ends(tmp_path: Path) -> None:
     log = SmallLog()
     first = log.put(queue_offset=0)
     last = log.put(queue_offset=14)
@@ -138,7 +138,7 @@ def test_a_gap_in_a_queue_is_filled_with_blanks_over_file_ends(tmp_path: Path) -
 
     entries = store.entries()
     assert [entry[0] for entry in (entries[0], entries[14])] == [first, last]
-    assert entries[1:14] == [HOLE] * 13
+    assert entries[1:14] == [entries[0]] * 13
     assert counts.holes_filled == 13
 
 
@@ -265,7 +265,7 @@ def test_a_record_whose_lengths_disagree_is_skipped_by_its_size(tmp_path: Path) 
 
     entries = store.entries()
     assert [entries[0][0], entries[2][0]] == [first, after]
-    assert entries[1] == HOLE
+    assert entries[1] == entries[0]
     assert (counts.defects, counts.lost_bytes) == (1, after - rotten)
 
 

@@ -225,3 +225,7 @@ class Health(BaseModel):
 
     status: str
     detail: str = ""
+    stage: str = ""
+    """Of the start: what is being done, and how much of it."""
+    done: int = 0
+    total: int = 0

@@ -56,6 +56,8 @@ class BodyLimits:
     max_pending: int
     timeout_s: float
     pending: int = 0
+    is_ending: bool = False
+    _receiving: set[asyncio.Timeout] = field(default_factory=set)
 
     async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
         """The whole body. Raises Problem (408, 413, 503) or ClientGone."""
@@ -75,8 +77,10 @@ class BodyLimits:
 
     async def _read_chunks(self, message: Message, receive: Receive, limit: int) -> bytes:
         body = bytearray()
+        deadline = asyncio.timeout(0 if self.is_ending else self.timeout_s)
+        self._receiving.add(deadline)
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with deadline:
                 while True:
                     if message["type"] == "http.disconnect":
                         raise ClientGone
@@ -89,18 +93,35 @@ class BodyLimits:
                         return bytes(body)
                     message = await receive()
         except TimeoutError:
-            raise Problem(
-                problems.REQUEST_TIMEOUT,
-                f"the body was not there after {self.timeout_s:g} s",
-                headers={"connection": "close"},
-            ) from None
+            raise self._not_received() from None
         finally:
+            self._receiving.discard(deadline)
             self.pending -= len(body)
+
+    def interrupt(self) -> None:
+        """Wait for no further part of any body: the service is ending."""
+        self.is_ending = True
+        now = asyncio.get_running_loop().time()
+        for deadline in self._receiving:
+            deadline.reschedule(now)
+
+    def _not_received(self) -> Problem:
+        if self.is_ending:
+            return ending()
+        return Problem(
+            problems.REQUEST_TIMEOUT,
+            f"the body was not there after {self.timeout_s:g} s; send it at once",
+            headers={"connection": "close"},
+        )
 
     def _hold(self, size: int) -> None:
         if self.pending + size > self.max_pending:
             raise Problem(problems.OVERLOADED, "too many request bodies are being received")
         self.pending += size
+
+
+def ending() -> Problem:
+    return Problem(problems.STORE_NOT_READY, "the service is ending; try again in a moment")
 
 
 def too_large(limit: int) -> Problem:
@@ -217,7 +238,7 @@ class Front:
         except ClientGone:
             pass
         except asyncio.CancelledError:
-            await exchange.send_problem(Problem(problems.STORE_NOT_READY, "the service is ending"))
+            await exchange.send_problem(ending())
         except Exception:
             log.exception("request failed", path=scope["path"][:200])
             await exchange.send_problem(internal_problem())
@@ -226,6 +247,10 @@ class Front:
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = _template(scope, route)
             self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
+
+    def interrupt(self) -> None:
+        """The service is ending: wait for no client any more."""
+        self._limits.interrupt()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
         for route in self._hot:

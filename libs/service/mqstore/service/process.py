@@ -1,15 +1,19 @@
-"""What a process owes its parent."""
+"""What a process owes its parent, and what it takes from the system."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
+from typing import Final
 
 from mqstore.service.refusal import Refused
 
-_PR_SET_PDEATHSIG = 1
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a service in order."""
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_parent(parent_pid: int) -> None:
@@ -23,3 +27,10 @@ def end_with_parent(parent_pid: int) -> None:
             raise Refused(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         raise Refused(f"the process {parent_pid} that started this one is gone")
+
+
+def raise_open_files_limit() -> None:
+    """Allow as many open files as the system lets us: each file that is written keeps one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

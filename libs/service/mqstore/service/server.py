@@ -22,7 +22,7 @@ import uvloop
 from mqstore.service import auth, logs
 from mqstore.service.health import Health
 from mqstore.service.http import Front
-from mqstore.service.process import end_with_parent
+from mqstore.service.process import STOP_SIGNALS, end_with_parent, raise_open_files_limit
 from mqstore.service.protocol import bounded_protocol
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
@@ -68,6 +68,7 @@ def main(
         if settings.parent_pid is not None:
             end_with_parent(settings.parent_pid)
         auth.check_binding(settings.host, settings.tokens())
+        raise_open_files_limit()
         listener = listen(settings.listen_fd, settings.host, port(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(_live(settings, build, listener))
@@ -111,8 +112,9 @@ async def _live(
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as `mqstore run` blocks them
     service = build(settings)
     server = _uvicorn(service.front, settings)
     serving = loop.create_task(server.serve(sockets=[listener]))
@@ -141,6 +143,7 @@ async def _end(
         asyncio.get_running_loop().call_later(FAILURE_GRACE_S, os._exit, EXIT_FAILED)
     service.health.stopping()
     service.interrupt()
+    service.front.interrupt()
     server.should_exit = True
     await asyncio.wait({serving})
     await asyncio.wait({starting})

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -26,14 +26,22 @@ CONFIG_FILE_VARIABLE = "MQSTORE_CONFIG_FILE"
 CONFIG_FILE_SIZE_MAX = 1 << 20
 
 
+def _not_empty(path: object) -> object:
+    if path == "":
+        raise ValueError("it is empty; name a directory")
+    return path
+
+
 class Settings(BaseSettings):
     """What the services read; one file may serve them all. Sizes are bytes."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    store: Annotated[Path, Field(validation_alias=AliasChoices("store", "storePathRootDir"))] = (
-        Path("data/store")
-    )
+    store: Annotated[
+        Path,
+        BeforeValidator(_not_empty),
+        Field(validation_alias=AliasChoices("store", "storePathRootDir")),
+    ] = Path("data/store")
     """The store directory."""
     host: str = "127.0.0.1"
     """Address to listen on; another than loopback needs tokens."""

@@ -279,6 +279,19 @@ cdef int dispatch_all(Run *run) noexcept nogil:
     return stop
 
 
+cdef Seats _spare_seats = None
+
+
+cdef Seats seats_for(int64_t queues):
+    """Those of the last small run where nobody uses them: making them costs more than one record."""
+    global _spare_seats
+    cdef Seats spare = _spare_seats
+    if spare is None or queues > SPARE_QUEUES:
+        return Seats(max(queues, <int64_t> SPARE_QUEUES))
+    _spare_seats = None
+    return spare
+
+
 cdef class Seats:
     """The queues of one run: a C table for the loop, and what keeps its pointers alive."""
     cdef Seat *table
@@ -313,12 +326,17 @@ cdef class Seats:
         return 0
 
     cdef void leave(self, set touched):
+        global _spare_seats
         cdef QueueWindow window
         cdef int64_t at
         for key, window, at in self.taken:
             window.state.busy = False
             if touched is not None and self.table[at].touched:
                 touched.add(key)
+            memset(&self.table[at], 0, sizeof(Seat))
+        self.taken.clear()
+        if self.mask < 2 * SPARE_QUEUES:
+            _spare_seats = self
 
 
 cdef int run_to_stop(Run *run, Seats seats, dict queues) except -2:
@@ -347,7 +365,7 @@ cdef int run_to_stop(Run *run, Seats seats, dict queues) except -2:
 
 
 def dispatch_run(
-    const uint8_t[::1] view not None,
+    view not None,
     int64_t position,
     int64_t end,
     int64_t base,
@@ -359,31 +377,36 @@ def dispatch_run(
     int64_t max_records,
     set touched,
 ):
+    cdef Py_buffer log
     cdef Run run
     cdef Seats seats
     cdef int stop
-    check_range(position, end, view.shape[0])
-    if position == end:
-        return (STOPS[STOP_END], position, 0, 0)
-    seats = Seats(min(len(queues), (end - position) // FIXED_SIZE + 1) if queues else 0)
-    run.log, run.base = &view[0], base
-    run.position, run.end = position, end
-    run.left, run.records, run.store_time = max_records, 0, 0
-    run.skip_index_below = skip_index_below
-    run.with_queues = queues is not None
-    run.index_tags = index_tags
-    run.index = NULL
-    run.seats = seats.table
-    run.mask = seats.mask
-    if index is not None:
-        if index.state.busy:
-            raise RuntimeError("another dispatch run is using the index window")
-        run.index = &index.state
-        index.state.busy = True
+    PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
     try:
-        stop = run_to_stop(&run, seats, queues)
-    finally:
-        seats.leave(touched)
+        check_range(position, end, log.len)
+        if position == end:
+            return (STOPS[STOP_END], position, 0, 0)
+        run.log, run.base = <const uint8_t *> log.buf, base
+        run.position, run.end = position, end
+        run.left, run.records, run.store_time = max_records, 0, 0
+        run.skip_index_below = skip_index_below
+        run.with_queues = queues is not None
+        run.index_tags = index_tags
+        run.index = NULL
         if index is not None:
-            index.state.busy = False
+            if index.state.busy:
+                raise RuntimeError("another dispatch run is using the index window")
+            run.index = &index.state
+            index.state.busy = True
+        seats = seats_for(min(len(queues), (end - position) // FIXED_SIZE + 1) if queues else 0)
+        run.seats = seats.table
+        run.mask = seats.mask
+        try:
+            stop = run_to_stop(&run, seats, queues)
+        finally:
+            seats.leave(touched)
+            if index is not None:
+                index.state.busy = False
+    finally:
+        PyBuffer_Release(&log)
     return (STOPS[stop], run.position, run.records, run.store_time)

@@ -148,21 +148,32 @@ def check_record(
 
 
 def decode_record(
-    const uint8_t[::1] view not None,
+    view not None,
     int64_t position,
     int64_t end,
     int64_t physical_offset,
     bint verify_body,
     bint with_body,
 ):
+    cdef Py_buffer log
+    PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
+    try:
+        check_range(position, end, log.len)
+        if position == end:
+            return (DEFECTS[DEFECT_TRUNCATED], 0)
+        return fields_of(
+            <const uint8_t *> log.buf + position, end - position, physical_offset,
+            verify_body, with_body,
+        )
+    finally:
+        PyBuffer_Release(&log)
+
+
+cdef tuple fields_of(
+    const uint8_t *p, int64_t available, int64_t expected, bint verify_body, bint with_body
+):
     cdef Layout r
-    cdef const uint8_t *p
-    cdef int defect
-    check_range(position, end, view.shape[0])
-    if position == end:
-        return (DEFECTS[DEFECT_TRUNCATED], 0)
-    p = &view[position]
-    defect = inspect(p, end - position, physical_offset, verify_body, &r)
+    cdef int defect = inspect(p, available, expected, verify_body, &r)
     if defect != DEFECT_NONE:
         return defect_of(defect, &r)
     return (

@@ -12,18 +12,127 @@ cdef inline Text address_of(object host) except *:
     return text_of(address)
 
 
-cdef inline uint8_t *put_host(uint8_t *p, Text address, object host) except NULL:
+cdef inline uint32_t port_of(object host) except? 65536:
     cdef int64_t port = <object> PyTuple_GET_ITEM(host, 1)
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} is not between 0 and 65535")
+    return <uint32_t> port
+
+
+cdef inline uint8_t *put_host(uint8_t *p, Text address, uint32_t port) noexcept nogil:
     memcpy(p, address.at, address.length)
-    put32(p + address.length, <uint32_t> port)
+    put32(p + address.length, port)
     return p + address.length + 4
 
 
 cdef uint32_t put_body(uint8_t *p, Text body) noexcept nogil:
     memcpy(p, body.at, body.length)
     return mq_crc(0, body.at, body.length, 1) & CRC_MASK
+
+
+cdef struct Parts:
+    # A message in C, checked. What read_parts returned keeps its texts alive.
+    Text topic
+    Text properties
+    Text body
+    Text born
+    Text stored
+    uint32_t born_port
+    uint32_t stored_port
+    int32_t queue_id
+    int32_t flag
+    int32_t sys_flag
+    int32_t reconsume_times
+    int64_t born_time
+    int64_t prepared
+    bint ascii  # the topic; its length is then also that in characters
+
+
+cdef tuple read_parts(object message, Parts *m):
+    """Take a message apart, and return the objects that its texts lie in, the topic first;
+    ValueError, TypeError, OverflowError for what no record can hold."""
+    cdef bytes properties = message.properties, body = message.body
+    cdef str topic = message.topic
+    cdef object born = message.born_host, stored = message.store_host
+    cdef Py_ssize_t topic_size
+    m.topic.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(topic, &topic_size)
+    if not 0 < topic_size <= <Py_ssize_t> TOPIC_MAX_V2:
+        raise ValueError(f"a topic of {topic_size} bytes does not fit a record")
+    m.topic.length = <uint32_t> topic_size
+    m.ascii = topic_size == len(topic)
+    if properties is None:
+        raise ValueError("properties are bytes, empty when there are none")
+    if PyBytes_GET_SIZE(properties) > PROPERTIES_MAX:
+        raise ValueError(f"properties over {PROPERTIES_MAX} bytes do not fit a record")
+    m.properties = text_of(properties)
+    m.body.length = 0
+    if body is not None:
+        if PyBytes_GET_SIZE(body) > INT32_MAX:
+            raise ValueError("a body over 2 GiB does not fit a record")
+        m.body = text_of(body)
+    m.born, m.stored = address_of(born), address_of(stored)
+    m.born_port, m.stored_port = port_of(born), port_of(stored)
+    m.queue_id = message.queue_id
+    m.flag = message.flag
+    m.sys_flag = message.sys_flag
+    m.reconsume_times = message.reconsume_times
+    m.born_time = message.born_timestamp_ms
+    m.prepared = message.prepared_transaction_offset
+    return (topic, properties, body, born, stored)
+
+
+cdef inline int64_t size_of_parts(const Parts *m, int version) noexcept nogil:
+    return (
+        FIXED_SIZE + version - 1 + m.topic.length + m.properties.length + m.body.length
+        + m.born.length + m.stored.length - 8
+    )
+
+
+cdef void put_parts(
+    uint8_t *p,
+    const Parts *m,
+    int version,
+    int64_t size,
+    int64_t queue_offset,
+    int64_t physical_offset,
+    int64_t store_time,
+) noexcept:
+    """Write a record of ``size`` bytes; nothing can go wrong any more."""
+    cdef uint32_t sys_flag = <uint32_t> m.sys_flag & ~(BORN_V6 | STORE_V6), crc = 0
+    cdef uint8_t *q
+    sys_flag |= (BORN_V6 if m.born.length == 16 else 0) | (STORE_V6 if m.stored.length == 16 else 0)
+    put32(p + 12, <uint32_t> m.queue_id)
+    put32(p + 16, <uint32_t> m.flag)
+    put64(p + 20, <uint64_t> queue_offset)
+    put64(p + 28, <uint64_t> physical_offset)
+    put32(p + 36, sys_flag)
+    put64(p + 40, <uint64_t> m.born_time)
+    q = put_host(p + 48, m.born, m.born_port)
+    put64(q, <uint64_t> store_time)
+    q = put_host(q + 8, m.stored, m.stored_port)
+    put32(q, <uint32_t> m.reconsume_times)
+    put64(q + 4, <uint64_t> m.prepared)
+    put32(q + 12, m.body.length)
+    q += 16
+    if m.body.length >= RELEASE_GIL_FROM:
+        with nogil:
+            crc = put_body(q, m.body)
+    elif m.body.length:
+        crc = put_body(q, m.body)
+    q += m.body.length
+    if version == 2:
+        q[0] = <uint8_t> (m.topic.length >> 8)
+        q += 1
+    q[0] = <uint8_t> m.topic.length
+    memcpy(q + 1, m.topic.at, m.topic.length)
+    q += 1 + m.topic.length
+    q[0] = <uint8_t> (m.properties.length >> 8)
+    q[1] = <uint8_t> m.properties.length
+    memcpy(q + 2, m.properties.at, m.properties.length)
+    put32(p + 8, crc)
+    release_fence()
+    put32(p, <uint32_t> size)
+    put32(p + 4, MAGIC_V1 if version == 1 else MAGIC_V2)
 
 
 cdef int64_t put_record(
@@ -35,70 +144,18 @@ cdef int64_t put_record(
     int64_t physical_offset,
     int64_t store_time,
 ) except -1:
-    cdef object born_host = message.born_host, store_host = message.store_host
-    cdef Text born = address_of(born_host), stored = address_of(store_host)
-    cdef Text topic, properties, body
-    cdef bytes raw_properties = message.properties, raw_body = message.body
-    cdef uint32_t sys_flag = <uint32_t> <int32_t> message.sys_flag, crc = 0
+    """Everything is decided before anything is written."""
+    cdef Parts m
     cdef int64_t size
-    cdef Py_ssize_t topic_size
-    cdef str topic_text = message.topic
-    cdef uint8_t *q
-    topic.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(topic_text, &topic_size)
-    if raw_properties is None:
-        raise ValueError("properties are bytes, empty when there are none")
+    cdef tuple kept = read_parts(message, &m)
     if version not in (1, 2):
         raise ValueError(f"record version {version} is neither 1 nor 2")
-    if not 0 < topic_size <= <Py_ssize_t> (TOPIC_MAX_V1 if version == 1 else TOPIC_MAX_V2):
-        raise ValueError(f"a topic of {topic_size} bytes does not fit a V{version} record")
-    if PyBytes_GET_SIZE(raw_properties) > PROPERTIES_MAX:
-        raise ValueError(f"properties over {PROPERTIES_MAX} bytes do not fit a record")
-    size = FIXED_SIZE + version - 1 + topic_size + PyBytes_GET_SIZE(raw_properties)
-    size += born.length + stored.length - 8
-    if raw_body is not None:
-        size += PyBytes_GET_SIZE(raw_body)
+    if version == 1 and m.topic.length > TOPIC_MAX_V1:
+        raise ValueError(f"a topic of {m.topic.length} bytes does not fit a V1 record")
+    size = size_of_parts(&m, version)
     if size > room or size > INT32_MAX:
         raise ValueError(f"a record of {size} bytes does not fit the {room} bytes left")
-    topic.length = <uint32_t> topic_size
-    properties = text_of(raw_properties)
-    body.length = 0
-    if raw_body is not None:
-        body = text_of(raw_body)
-    sys_flag &= ~(BORN_V6 | STORE_V6)
-    sys_flag |= (BORN_V6 if born.length == 16 else 0) | (STORE_V6 if stored.length == 16 else 0)
-
-    put32(p + 12, <uint32_t> <int32_t> message.queue_id)
-    put32(p + 16, <uint32_t> <int32_t> message.flag)
-    put64(p + 20, <uint64_t> queue_offset)
-    put64(p + 28, <uint64_t> physical_offset)
-    put32(p + 36, sys_flag)
-    put64(p + 40, <uint64_t> <int64_t> message.born_timestamp_ms)
-    q = put_host(p + 48, born, born_host)
-    put64(q, <uint64_t> store_time)
-    q = put_host(q + 8, stored, store_host)
-    put32(q, <uint32_t> <int32_t> message.reconsume_times)
-    put64(q + 4, <uint64_t> <int64_t> message.prepared_transaction_offset)
-    put32(q + 12, body.length)
-    q += 16
-    if body.length >= RELEASE_GIL_FROM:
-        with nogil:
-            crc = put_body(q, body)
-    elif body.length:
-        crc = put_body(q, body)
-    q += body.length
-    if version == 2:
-        q[0] = <uint8_t> (topic.length >> 8)
-        q += 1
-    q[0] = <uint8_t> topic.length
-    memcpy(q + 1, topic.at, topic.length)
-    q += 1 + topic.length
-    q[0] = <uint8_t> (properties.length >> 8)
-    q[1] = <uint8_t> properties.length
-    memcpy(q + 2, properties.at, properties.length)
-    put32(p + 8, crc)
-    release_fence()
-    put32(p, <uint32_t> size)
-    put32(p + 4, MAGIC_V1 if version == 1 else MAGIC_V2)
+    put_parts(p, &m, version, size, queue_offset, physical_offset, store_time)
     return size
 
 
@@ -137,21 +194,146 @@ def encode_batch(
     cdef int64_t length = view.shape[0], at = position, size
     cdef list sizes = []
     check_range(position, position, length)
-    for message, version, queue_offset in zip(messages, versions, queue_offsets, strict=True):
-        if at == length:
-            raise ValueError("a batch does not fit: no byte is left")
-        size = put_record(
-            &view[at],
-            length - at,
-            message,
-            version,
-            queue_offset,
-            physical_offset + (at - position),
-            store_timestamp_ms,
-        )
-        sizes.append(size)
-        at += size
+    try:
+        for message, version, queue_offset in zip(messages, versions, queue_offsets, strict=True):
+            if at == length:
+                raise ValueError("a batch does not fit: no byte is left")
+            size = put_record(
+                &view[at],
+                length - at,
+                message,
+                version,
+                queue_offset,
+                physical_offset + (at - position),
+                store_timestamp_ms,
+            )
+            sizes.append(size)
+            at += size
+    except BaseException:
+        if at > position:
+            memset(&view[position], 0, at - position)
+        raise
     return sizes
+
+
+# Putting into the log --------------------------------------------------------------------------
+
+
+cdef bint is_ordinary(const Parts *m, int64_t body_max) noexcept nogil:
+    """A record that is surely taken: V1, numbered in its queue, with whole properties."""
+    cdef uint32_t transaction = <uint32_t> m.sys_flag & TRANSACTION
+    if m.queue_id < 0 or m.body.length > body_max:
+        return False
+    if transaction != 0 and transaction != COMMITTED:
+        return False
+    if not m.ascii or m.topic.length > TOPIC_MAX_V1:
+        return False
+    if m.properties.length == 0:
+        return True
+    return (
+        memchr(m.properties.at, 1, m.properties.length) != NULL
+        and memchr(m.properties.at, 0, m.properties.length) == NULL
+    )
+
+
+def put_ordinary(
+    view not None,
+    int64_t position,
+    int64_t end,
+    int64_t physical_offset,
+    message,
+    dict next_offsets not None,
+    int64_t body_max,
+    int64_t store_timestamp_ms,
+):
+    cdef Py_buffer bytes_
+    cdef Parts m
+    cdef int64_t size, queue_offset
+    cdef tuple queue, kept
+    try:
+        kept = read_parts(message, &m)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    size = size_of_parts(&m, 1)
+    if size > end - position or not is_ordinary(&m, body_max):
+        return None
+    queue = (kept[0], m.queue_id)
+    known = next_offsets.get(queue)
+    if known is None:
+        return None
+    queue_offset = known
+    PyObject_GetBuffer(view, &bytes_, PyBUF_WRITABLE)
+    try:
+        check_range(position, end, bytes_.len)
+        put_parts(
+            <uint8_t *> bytes_.buf + position,
+            &m, 1, size, queue_offset, physical_offset, store_timestamp_ms,
+        )
+    finally:
+        PyBuffer_Release(&bytes_)
+    next_offsets[queue] = queue_offset + 1
+    return (size, queue_offset)
+
+
+def put_ordinary_batch(
+    view not None,
+    int64_t position,
+    int64_t end,
+    int64_t physical_offset,
+    messages not None,
+    dict next_offsets not None,
+    int64_t batch_max,
+    int64_t item_overhead,
+    int64_t store_timestamp_ms,
+):
+    cdef Py_buffer bytes_
+    cdef Parts m
+    cdef int64_t at = position, size, number, left = batch_max
+    cdef list sizes = []
+    cdef object first = None, queue = None
+    cdef tuple kept
+    cdef str topic = None
+    cdef int32_t queue_id = 0
+    cdef uint8_t *p
+    cdef bint whole = False
+    PyObject_GetBuffer(view, &bytes_, PyBUF_WRITABLE)
+    p = <uint8_t *> bytes_.buf
+    try:
+        check_range(position, end, bytes_.len)
+        for message in messages:
+            kept = read_parts(message, &m)
+            if queue is None:
+                topic, queue_id = kept[0], m.queue_id
+                queue = (topic, queue_id)
+                first = next_offsets.get(queue)
+                if first is None:
+                    return None
+                number = first
+            elif m.queue_id != queue_id or kept[0] != topic:
+                return None
+            size = size_of_parts(&m, 1)
+            left -= item_overhead + m.body.length + m.properties.length
+            if left < 0 or size > end - at or not is_ordinary(&m, batch_max):
+                return None
+            if m.sys_flag & <int32_t> TRANSACTION:
+                return None
+            put_parts(
+                p + at, &m, 1, size, number, physical_offset + (at - position), store_timestamp_ms
+            )
+            sizes.append(size)
+            number += 1
+            at += size
+        whole = queue is not None
+    except (OverflowError, TypeError, ValueError):
+        return None
+    finally:
+        if not whole and at > position:
+            memset(p + position, 0, at - position)
+        PyBuffer_Release(&bytes_)
+    if not whole:
+        return None
+    next_offsets[queue] = number
+    return (sizes, first)
 
 
 def write_blank(uint8_t[::1] view not None, int64_t position, int64_t size):

@@ -276,6 +276,8 @@ class Assembly:
                 )
             done = dispatcher.position - first
             self._progress("queues", done, done + dispatcher.behind)
+        if found.read_only is None and found.dispatch_from <= found.min_offset:
+            dispatcher.counts.holes_filled += sum(queue.fill_holes() for queue in queues.all())
         queues.correct_min(found.min_offset)
         state.set_dispatched(dispatcher.position)
         return dispatcher

@@ -1,8 +1,11 @@
 """One topic-queue: entry n, of 20 bytes, stands at byte n x 20 of its files, always.
 
 An entry is physical offset 8, size 4, tagsCode 8. A file is made when its first entry comes; what
-precedes that entry in it, and every hole left by an unreadable record, holds the pre-blank entry
-(offset 0, size 0x7FFFFFFF, tagsCode 0). Source: ConsumeQueue of 4.9.7 and 5.4.0.
+precedes that entry in it holds the pre-blank entry (offset 0, size 0x7FFFFFFF, tagsCode 0). Source:
+ConsumeQueue of 4.9.7 and 5.4.0. A hole behind it, left by a record that is in the log no more, is
+filled with the entry before the hole again: a broker then delivers that message once more, where
+any other filling loses messages (docs/rocketmq-observed.md). No entry that names a record repeats
+the one before, so a filler is known by that.
 
 One thread at a time writes (the dispatcher, under its lock); any thread may read entries below
 ``max_index``.
@@ -22,8 +25,10 @@ from mqstore.storage.layout import (
     EXT_ADDRESS_MAX,
     PRE_BLANK_SIZE,
     QUEUE_ENTRY_SIZE,
+    SECTOR_SIZE,
     SysFlag,
 )
+from mqstore.storage.sparse import last_nonzero
 
 if TYPE_CHECKING:
     from mqstore.storage.mapped_file import MappedFile
@@ -193,6 +198,13 @@ class ConsumeQueue:
                 if entry is not None:
                     yield index, entry
 
+    def is_filler(self, index: int) -> bool:
+        """Whether an entry only repeats the one before, as in a hole; no record is its own."""
+        entry, before = self.entry(index), self.entry(index - 1)
+        if entry is None or before is None or entry.is_hole:
+            return False
+        return entry[:2] == before[:2]
+
     # writing ------------------------------------------------------------------------------
 
     def put(self, index: int, physical_offset: int, size: int, tags_code: int) -> Put:
@@ -204,8 +216,10 @@ class ConsumeQueue:
             return Put.REFUSED
         if not self.files.files:
             self._begin(index)
-        while self.max_index < index:
-            self._append(PRE_BLANK)
+        if self.max_index < index:
+            filler = self._filler(self.max_index)
+            while self.max_index < index:
+                self._append(filler)
         self._append(ENTRY.pack(*entry))
         self.publish()
         return Put.APPENDED
@@ -305,6 +319,17 @@ class ConsumeQueue:
         self._min_index = min(self._min_index, keep)
         return dropped
 
+    def store_again(self, physical_offset: int) -> None:
+        """Have the next flush write every entry of records at or above an offset, though an
+        earlier process left their pages clean: its sync may have failed. OSError: disk full."""
+        start = self.find_by_physical(physical_offset) * QUEUE_ENTRY_SIZE
+        for mapped in self.files.files:
+            low = max(0, start - mapped.base_offset)
+            high = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+            if low < high:
+                mapped.store_again(low, high - low)
+                self._changed.add(mapped)
+
     def destroy(self) -> None:
         """Unlink every file; readers that map one keep it."""
         self._detach()
@@ -340,12 +365,28 @@ class ConsumeQueue:
 
     def first_hole(self) -> int | None:
         """The first entry below ``max_index`` that was never written (all zero), if any."""
+        return next(self._all_of(_ZERO_ENTRY), None)
+
+    def fill_holes(self) -> int:
+        """Fill what is still missing before ``max_index``, now that the log has nothing for it; how
+        many entries. At one of zeros a broker's recovery would end the queue, and from a pre-blank
+        one behind others its pull skips to the next file."""
+        filled = 0
+        for index in sorted([*self._all_of(_ZERO_ENTRY), *self._all_of(PRE_BLANK)]):
+            filler = self._filler(index)
+            if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
+                self._overwrite(index, entry)
+                filled += 1
+        return filled
+
+    def _all_of(self, packed: bytes) -> Iterator[int]:
         for mapped in self.files.files:
             used = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
-            position = _find_zero_entry(mapped.view[:used])
-            if position is not None:
-                return (mapped.base_offset + position) // QUEUE_ENTRY_SIZE
-        return None
+            data = bytes(mapped.view[: max(0, used)])
+            position = _find_entry(data, packed, 0)
+            while position is not None:
+                yield (mapped.base_offset + position) // QUEUE_ENTRY_SIZE
+                position = _find_entry(data, packed, position + QUEUE_ENTRY_SIZE)
 
     def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
         """Binary search for the first entry with ``reached``; None passes an entry over."""
@@ -373,7 +414,7 @@ class ConsumeQueue:
 
     def _find_end(self) -> int:
         for mapped in reversed(self.files.files):
-            used = len(bytes(mapped.view).rstrip(b"\0"))
+            used = last_nonzero(mapped.view, 0, mapped.next_data)
             if used:
                 return (mapped.base_offset + used - 1) // QUEUE_ENTRY_SIZE + 1
         return self.first_index
@@ -393,8 +434,11 @@ class ConsumeQueue:
         return entry is not None and not entry.is_missing
 
     def _end_below(self, physical_offset: int) -> int:
+        """Behind the last entry below an offset that names a record: no filler is ever the last."""
         for index, entry in self.last_entries():
-            if not entry.is_missing and entry.physical_offset < physical_offset:
+            if entry.is_missing or entry.physical_offset >= physical_offset:
+                continue
+            if not self.is_filler(index):
                 return index + 1
         return self.first_index
 
@@ -417,17 +461,37 @@ class ConsumeQueue:
         found = self.entry(index) if index >= 0 else None
         if found is None:
             return Put.REFUSED
+        position = index * QUEUE_ENTRY_SIZE % self.file_size
+        if _is_torn(position, ENTRY.pack(*found), ENTRY.pack(*entry)):
+            self._overwrite(index, entry)
+            return Put.FILLED
         if found[:2] == entry[:2]:  # its tagsCode may be an address in ConsumeQueueExt
             return Put.PRESENT
-        if not found.is_hole:
+        if not found.is_hole and not self.is_filler(index):
             return Put.DIFFERENT
+        fillers = self._fillers_after(index)
+        for each in range(index, index + 1 + fillers):  # they repeat what is before them now
+            self._overwrite(each, entry)
+        return Put.FILLED
+
+    def _fillers_after(self, index: int) -> int:
+        count = 0
+        while self.is_filler(index + 1 + count):
+            count += 1
+        return count
+
+    def _overwrite(self, index: int, entry: QueueEntry) -> None:
         mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
         assert mapped is not None
         position = index * QUEUE_ENTRY_SIZE - mapped.base_offset
         mapped.ensure_reserved(position + QUEUE_ENTRY_SIZE)
         ENTRY.pack_into(mapped.view, position, *entry)
         self._changed.add(mapped)
-        return Put.FILLED
+
+    def _filler(self, index: int) -> bytes:
+        """What stands for the missing entry ``index``."""
+        before = self.entry(index - 1)
+        return PRE_BLANK if before is None or before.is_missing else ENTRY.pack(*before)
 
     def _append(self, packed: bytes) -> None:
         window = self.window
@@ -469,13 +533,25 @@ def store_time(entry: QueueEntry, log: LogView) -> int | None:
     return stored
 
 
-def _find_zero_entry(view: memoryview) -> int | None:
-    data = bytes(view)
-    at = data.find(_ZERO_ENTRY)
+def _find_entry(data: bytes, packed: bytes, start: int) -> int | None:
+    """Where an entry of these bytes stands at or after ``start``; they do not contain themselves
+    shifted, unless all are equal."""
+    at = data.find(packed, start)
     while at >= 0:
-        start = at - at % QUEUE_ENTRY_SIZE
-        for position in (start, start + QUEUE_ENTRY_SIZE):
-            if data[position : position + QUEUE_ENTRY_SIZE] == _ZERO_ENTRY:
+        first = at - at % QUEUE_ENTRY_SIZE
+        for position in (first, first + QUEUE_ENTRY_SIZE):
+            if position >= at and data[position : position + QUEUE_ENTRY_SIZE] == packed:
                 return position
-        at = data.find(_ZERO_ENTRY, at + 1)
+        at = data.find(packed, first + QUEUE_ENTRY_SIZE)
     return None
+
+
+def _is_torn(position: int, found: bytes, due: bytes) -> bool:
+    """Whether of an entry that lies in two sectors only one was written."""
+    first = -position % SECTOR_SIZE
+    if found == due or not 0 < first < QUEUE_ENTRY_SIZE:
+        return False
+    blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK
+    return any(
+        found in (due[:first] + blank[first:], blank[:first] + due[first:]) for blank in blanks
+    )

@@ -278,8 +278,10 @@ class Dispatcher:
             return stretch.base + position, handled
         if stop is Stop.BLANK:
             return self._after_segment(stretch.base + position), handled
-        reached, more = self._one(stretch._replace(position=position), index, with_queues)
-        return reached, handled + more
+        if position > stretch.position:
+            # Counted before the next record is tried: the disk may refuse that one.
+            return stretch.base + position, handled
+        return self._one(stretch, index, with_queues)
 
     def _one(
         self, stretch: Stretch, index: IndexService | None, with_queues: bool

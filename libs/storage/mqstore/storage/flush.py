@@ -147,6 +147,18 @@ class FlushService:
         """The failed sync after which nothing is acknowledged any more."""
         return self._failure
 
+    def fail(self, failure: StoreFailed) -> None:
+        """The store failed elsewhere: fail every request, now and later. Idempotent."""
+        with self._mutex:
+            if self._failure is None:
+                self._failure = failure
+            served, self._pending = self._pending, []
+            for request in served:
+                request.complete(self._failure)
+        for request in served:
+            request.call_back()
+        self._signal.notify()
+
     def start(self) -> None:
         """Flush in the background from now on."""
         self._handle = self._seams.scheduler.start(self, self._on_crash)
@@ -271,13 +283,7 @@ class FlushService:
 
     def _fail(self, cause: Exception) -> StoreFailed:
         failure = cause if isinstance(cause, StoreFailed) else StoreFailed(f"sync failed: {cause}")
-        with self._mutex:
-            self._failure = failure
-            served, self._pending = self._pending, []
-            for request in served:
-                request.complete(failure)
-        for request in served:
-            request.call_back()
+        self.fail(failure)
         self._on_failure(failure)
         return failure
 

@@ -67,6 +67,8 @@ INDEX_ITEM_SIZE: Final = 20
 
 CHECKPOINT_SIZE: Final = 4096
 PAGE_SIZE: Final = 4096
+SECTOR_SIZE: Final = 512
+"""The least that a disk writes at once: of what straddles two, a power cut may leave one half."""
 
 
 class StoreFormat(StrEnum):

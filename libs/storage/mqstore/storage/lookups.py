@@ -391,13 +391,15 @@ class Lookups:
             return Pull(status, [], [], high, low, high)
         pull = Pull(PullStatus.FOUND, [], [], max(offset, low), low, high)
         size = 0
+        before = queue.entry(pull.next_offset - 1)
         stop = min(high, pull.next_offset + ENTRIES_PER_CALL_MAX)
         while pull.next_offset < stop and len(pull.records) + len(pull.unreadable) < count:
             entry = queue.entry(pull.next_offset)
-            if entry is not None and _names_record(entry):
+            if entry is not None and _names_record(entry, before):
                 if self._is_coming(entry) or (size and size + entry.size > max_bytes):
                     break
                 size += self._take(queue, entry, pull)
+            before = entry
             pull.next_offset += 1
         if not pull.records:
             pull.status = self._why_empty(queue, pull)
@@ -546,9 +548,16 @@ class Lookups:
         return OffsetOutOfRange(why)
 
 
-def _names_record(entry: Entry) -> bool:
+def _names_record(entry: Entry, before: Entry | None = None) -> bool:
+    """False for no entry, a pre-blank one, and the filler of a hole: it repeats the one before."""
     is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
-    return entry.size > 0 and not is_pre_blank
+    if entry.size <= 0 or is_pre_blank:
+        return False
+    return before is None or _record_of(entry) != _record_of(before)
+
+
+def _record_of(entry: Entry) -> tuple[int, int]:
+    return entry.physical_offset, entry.size
 
 
 def _encode_cursor(below: int) -> str:

@@ -118,6 +118,10 @@ class MappedFile:
 
     # reading
 
+    def next_data(self, position: int) -> int | None:
+        """The first byte at or after ``position`` that may be other than zero (``FileSystem``)."""
+        return self._files.next_data(self.path, position)
+
     def slice(self, position: int, length: int) -> memoryview | None:
         """A read-only window on written bytes; None when they are not all written."""
         if position < 0 or length < 0 or position + length > self.wrote_position:
@@ -181,6 +185,13 @@ class MappedFile:
         if not 0 <= position <= self.size:
             raise ValueError(f"{self.path} has {self.size} bytes; {position} is not inside")
         self.wrote_position = position
+        self.flushed_position = min(self.flushed_position, position)
+
+    def store_again(self, position: int, length: int) -> None:
+        """Have the next flush write a range that an earlier process may have failed to sync."""
+        # A page that was lost may be a hole, where a full disk would kill the process.
+        self.ensure_reserved(position + length)
+        self._mapping.rewrite(position, length)
         self.flushed_position = min(self.flushed_position, position)
 
     def mark_flushed(self, position: int) -> None:

@@ -298,6 +298,28 @@ class MessageStore:
                 found.append(SegmentInfo(name, offset, file.size, used, stat.modified_ms))
         return found
 
+    def expire(self, segments: int) -> int:
+        """Unlink up to so many segments, the oldest first and never the last, and what is derived
+        from them alone; returns how many went.
+
+        Queue entries are brought to disk before their records go: nothing could make them again,
+        and the queue would give out their offsets a second time. What is not dispatched stays.
+        Raises StoreFailed, OSError.
+        """
+        dispatched = self.dispatcher.position
+        ready = [f for f in self.log.files.files[:-1][:segments] if f.end_offset <= dispatched]
+        if not ready:
+            return 0
+        try:
+            self._parts.queue_flush.flush_all()
+        except (OSError, StoreFailed) as error:
+            self._fail(error)
+            raise
+        removed = self.log.remove_first(len(ready))
+        self.queues.delete_before(self.log.min_offset)
+        self.index.delete_before(self.log.min_offset)
+        return removed
+
     def wait_for_index(self) -> None:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
         self.dispatcher.run_to_end()
@@ -335,6 +357,7 @@ class MessageStore:
         self._failure = error
         log.critical("the store failed: %s", error)
         self.log.refuse_puts("failed", f"the store failed: {error}")
+        self.flush.fail(error if isinstance(error, StoreFailed) else StoreFailed(str(error)))
         self.state.set_health(Health.FAILED)
         if self._options.on_failure is not None:
             self._options.on_failure(error)

@@ -134,9 +134,7 @@ def _identify(
     conf = format_file.broker_conf(content, config, paths)
     replace_file(files, paths.broker_conf, conf.encode())
     remove_file(files, paths.manifest)
-    return Opened(
-        paths, config, content, lock, state, view, clean, existed, aside.odd, aside.names
-    )
+    return Opened(paths, config, content, lock, state, view, clean, existed, aside.odd, aside.names)
 
 
 def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:

@@ -169,12 +169,17 @@ def defect_error(defect: Defect, offset: int, size: int = 0) -> RecordError:
 
 def message_of(found: Record) -> Record:
     """The record itself; raises RecordTombstone where it stands for one that was lost."""
-    if not found.is_tombstone:
-        return found
+    if found.is_tombstone:
+        raise tombstone_error(found)
+    return found
+
+
+def tombstone_error(found: Record) -> RecordTombstone:
+    """What a tombstone says of the record that was in its place."""
     offset, size = found.physical_offset, found.size
     if found.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
-        raise RecordTombstone(offset, size, None)
-    raise RecordTombstone(offset, size, found.topic, found.queue_id, found.queue_offset)
+        return RecordTombstone(offset, size, None)
+    return RecordTombstone(offset, size, found.topic, found.queue_id, found.queue_offset)
 
 
 def body_crc(body: bytes | None) -> int:

@@ -20,6 +20,7 @@ from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.problems import OVERLOADED, STORE_NOT_READY, Problem
+from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookups import Lookups, QueueRange
@@ -30,6 +31,9 @@ log = logs.get(__name__)
 
 OPEN_RETRY_S: Final = 0.05
 """Between two attempts to open a store that no writer has prepared yet."""
+OPEN_PATIENCE_S: Final = 5.0
+"""How long a directory that the system does not let us read is tried again: a writer of the same
+machine says better what is wrong with it."""
 
 DESCRIPTION = """\
 Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
@@ -90,16 +94,24 @@ class QueryService:
             self._pending -= 1
 
     async def start(self) -> None:
-        """Wait until a writer has prepared the store, then map it."""
+        """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""
+        patience_ends = self._loop.time() + OPEN_PATIENCE_S
         while self._reader is None and not self._ending:
             try:
                 self._reader = await asyncio.to_thread(StoreReader.open, self._root, self._seams)
             except StoreNotOpen as error:
                 if error.state != "absent":
                     raise
-                self._waiting_for = str(error)
-                await asyncio.sleep(OPEN_RETRY_S)
+                await self._wait_a_little(error)
+            except OSError as error:
+                if self._loop.time() > patience_ends:
+                    raise Refused(f"{self._root} cannot be read ({error})") from error
+                await self._wait_a_little(error)
         self.arrivals.start()
+
+    async def _wait_a_little(self, why: Exception) -> None:
+        self._waiting_for = str(why)
+        await asyncio.sleep(OPEN_RETRY_S)
 
     def interrupt(self) -> None:
         self._ending = True

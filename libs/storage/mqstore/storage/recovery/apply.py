@@ -85,6 +85,7 @@ class Applier:
         for action in plan.actions:
             if isinstance(action, TruncateQueues):
                 kept += self._truncate_queues(action.offset, plan.max_offset, queues)
+                self._store_queues_again(plan, queues)
             elif isinstance(action, SetQueuesAside):
                 kept += self._set_queues_aside(action.reason, queues)
         return kept
@@ -212,13 +213,24 @@ class Applier:
     def _truncate_queues(self, offset: int, end: int, queues: ConsumeQueues) -> list[str]:
         kept: list[str] = []
         for queue in queues.all():
-            for gone in queue.tail_after(end):
+            beyond = queue.tail_after(end)
+            for gone in beyond:
                 reason = f"entries of records at or above {end}, the log's end"
                 kept.append(
                     self.quarantine.keep_range(gone.path, gone.offset, gone.length, reason).name
                 )
             queue.truncate_after(min(offset, end))
+            if beyond:  # else they come back after the next power cut, and name other records
+                queue.flush()
         return kept
+
+    def _store_queues_again(self, plan: RecoveryPlan, queues: ConsumeQueues) -> None:
+        """As ``_rewrite``, for the queue entries that nobody knows to be on disk."""
+        if not self.durable:
+            return
+        start = plan.dispatch_from if plan.dispatch_from > plan.min_offset else 0
+        for queue in queues.all():
+            queue.store_again(start)
 
     def _set_queues_aside(self, reason: str, queues: ConsumeQueues) -> list[str]:
         kept: list[str] = []

@@ -1,0 +1,75 @@
+"""What ``mqstore run`` prints once both services are ready."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from mqstore.client import Client, ClientError, Health, Store, Target
+
+PROBE_INTERVAL_S: Final = 0.05
+PROGRESS_INTERVAL_S: Final = 5.0
+_READING_ROLES: Final = ("admin", "system", "consume")
+
+
+def await_ready(
+    addresses: Mapping[str, str], tokens: Mapping[str, str], is_stopping: Callable[[], bool]
+) -> str | None:
+    """The banner, once both services at ``addresses`` have started; None when they are stopping.
+
+    A recovery that takes long tells on stderr how far it is.
+    """
+    token = next((tokens[role] for role in _READING_ROLES if role in tokens), None)
+    tells_at = time.monotonic() + PROGRESS_INTERVAL_S
+    with Client(addresses["writer"], addresses["query"], token=token) as client:
+        while not is_stopping():
+            starting = _starting(client)
+            if starting is None:
+                with suppress(ClientError):  # it ended just now, which its supervisor tells
+                    return "\n".join(_lines(client, addresses, may_read=bool(token) or not tokens))
+            elif time.monotonic() > tells_at:
+                print(f"mqstore: {starting}", file=sys.stderr)
+                tells_at += PROGRESS_INTERVAL_S
+            time.sleep(PROBE_INTERVAL_S)
+    return None
+
+
+def _starting(client: Client) -> str | None:
+    """What is being waited for; None when both have started."""
+    for target in Target:
+        try:
+            health = client.health(target, "startup")
+        except ClientError:
+            return f"the {target.value} process is starting"
+        if health.status != "ready":
+            return f"the {target.value} process is starting {_progress(health)}".rstrip()
+    return None
+
+
+def _progress(health: Health) -> str:
+    if not health.total:
+        return health.detail
+    return f"({health.stage}: {100 * health.done // health.total} %)"
+
+
+def _lines(client: Client, addresses: Mapping[str, str], *, may_read: bool) -> Iterator[str]:
+    yield "mqstore is ready. Ctrl-C stops it."
+    store = client.store() if may_read else None
+    if store is not None:
+        yield f"  store         {store.root} (RocketMQ {store.format} format)"
+        yield f"  recovered     {_recovered(store, client.recovery().plan)}"
+    yield f"  store-writer  {addresses['writer']}   API pages: {addresses['writer']}/docs"
+    yield f"  query         {addresses['query']}   API pages: {addresses['query']}/docs"
+    if store is not None and store.read_only_reason:
+        yield f"  READ-ONLY     {store.read_only_reason}"
+    elif store is not None and not store.index_complete:
+        yield "  index         being rebuilt; key queries say `complete: false` until it is there"
+
+
+def _recovered(store: Store, plan: dict[str, object]) -> str:
+    text = f"offsets {store.min_offset} to {store.max_offset}, {store.topics} topics"
+    reason = plan.get("startReason")
+    return f"{text} ({reason})" if reason else text

@@ -1,0 +1,279 @@
+"""What ``mqstore store dump`` prints: everything in a store directory, as JSON lines.
+
+The store is opened on a copy-on-write overlay and recovered there: nothing is written, no lock is
+needed, and a read-only mount will do. Lines come in this order: ``recovered``; ``msg``, ``blank``
+and ``bad`` in log order; ``queue``; ``cq``; and with ``--queries`` ``query``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from mqstore.storage import properties, record
+from mqstore.storage._kernel import Defect, check_record, find_record
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.errors import RecordError, RecordTruncated, StorageError
+from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
+from mqstore.storage.lookups import TIME_MAX
+from mqstore.storage.mapped_file import MappedFile
+from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
+from mqstore.storage.record import Blank, Record, body_crc
+from mqstore.storage.threads import production_seams
+
+EXIT_WHOLE: Final = 0
+EXIT_FINDINGS: Final = 1
+EXIT_REFUSED: Final = 2
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+QUERY_MAX: Final = 64
+"""Offsets in one query line: RocketMQ's maxMsgsNumBatch."""
+
+Line = dict[str, Any]
+
+
+def run(
+    directory: Path, queries: bool, in_place: bool, hash_slots: int | None, index_num: int | None
+) -> int:
+    """Print all lines; the exit code."""
+    try:
+        return _run(directory, queries, in_place, hash_slots, index_num)
+    except BrokenPipeError:
+        # The reader has what it wanted. Nothing may be flushed to it at exit any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_WHOLE
+    except (StorageError, OSError, ValueError) as error:
+        _print({"t": "refused", "why": str(error)})
+        return EXIT_REFUSED
+
+
+class Dump:
+    """The lines of one recovered store, and what was found wrong on the way. Memory is bounded."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._delays = DelayLevels(store.config.message_delay_level)
+        self.bad = 0
+        """Stretches of log without a whole record."""
+        self.corrupt = 0
+        """Messages whose body is not what was stored."""
+
+    def lines(self, *, queries: bool) -> Iterator[Line]:
+        """Everything, in the order of the module's docstring."""
+        yield self._recovered()
+        yield from self._log()
+        for queue in self._store.queues.all():
+            place = {"topic": queue.topic, "q": queue.queue_id}
+            yield {"t": "queue", **place, "min": queue.min_index, "max": queue.max_index}
+        yield from self._entries()
+        if queries:
+            yield from self._queries()
+
+    def findings(self) -> list[str]:
+        """What is not whole, for people; empty when all is well."""
+        report = self._store.recovery
+        counted = {
+            "bytes cut from the log": report.plan.cut_bytes,
+            "stretches of log without a whole record": self.bad,
+            "messages with a damaged body": self.corrupt,
+            "stretches of log left out of the queues": report.dispatch_skipped,
+        }
+        found = [f"{what}: {count}" for what, count in counted.items() if count]
+        if report.plan.read_only:
+            found.append(f"the store may only be read: {report.plan.read_only}")
+        return found
+
+    def _recovered(self) -> Line:
+        plan = self._store.recovery.plan
+        log = self._store.log
+        return {
+            "t": "recovered",
+            "path": plan.path,
+            "minPhyOffset": log.min_offset,
+            "maxPhyOffset": log.max_offset,
+            "cutBytes": plan.cut_bytes,
+        }
+
+    # log ----------------------------------------------------------------------------------
+
+    def _log(self) -> Iterator[Line]:
+        for found in self._walk():
+            if isinstance(found, Record):
+                line = message_line(found, self._delays)
+                self.corrupt += not line["crcOk"]
+                yield line
+            elif isinstance(found, Blank):
+                yield {"t": "blank", "off": found.offset, "size": found.size}
+            else:
+                self.bad += 1
+                yield {"t": "bad", "off": found.offset, "why": found.why}
+
+    def _walk(self) -> Iterator[Record | Blank | RecordError]:
+        """What stands in the log, in order; each defect once, going on where records go on."""
+        log = self._store.log
+        offset = log.min_offset
+        for segment in log.files.files:
+            if segment.base_offset > offset:
+                yield RecordTruncated(offset, f"no segment up to {segment.base_offset}")
+            end = min(segment.wrote_position, log.max_offset - segment.base_offset)
+            yield from _walk_segment(segment, end)
+            offset = segment.base_offset + segment.size
+
+    # queues -------------------------------------------------------------------------------
+
+    def _entries(self) -> Iterator[Line]:
+        for queue in self._store.queues.all():
+            for index in range(queue.min_index, queue.max_index):
+                entry = queue.entry(index)
+                if entry is not None:
+                    yield {
+                        "t": "cq",
+                        "topic": queue.topic,
+                        "q": queue.queue_id,
+                        "i": index,
+                        "off": entry.physical_offset,
+                        "size": entry.size,
+                        "tagsCode": entry.tags_code,
+                    }
+
+    # queries ------------------------------------------------------------------------------
+
+    def _queries(self) -> Iterator[Line]:
+        """One line for each distinct topic and key, in the order of the log."""
+        # A database without a name lives in memory and moves to a temporary file as it grows.
+        with closing(sqlite3.connect("")) as seen:
+            seen.execute("create table seen (topic_key blob primary key) without rowid")
+            for found in self._walk():
+                if not isinstance(found, Record):
+                    continue
+                for key in properties.index_keys(found.uniq_key, found.keys):
+                    name = hashlib.blake2b(f"{found.topic}\0{key}".encode(), digest_size=16)
+                    row = (name.digest(),)
+                    if seen.execute("insert or ignore into seen values (?)", row).rowcount > 0:
+                        offsets = self._query(found.topic, key)
+                        yield {"t": "query", "topic": found.topic, "key": key, "offsets": offsets}
+
+    def _query(self, topic: str, key: str) -> list[int]:
+        """As RocketMQ's queryMessage: hash collisions included, the newest, ascending."""
+        hits = self._store.index.query(topic, key, QUERY_MAX, 0, TIME_MAX)
+        return sorted(offset for offset in hits.offsets if self._is_record(offset))
+
+    def _is_record(self, offset: int) -> bool:
+        """Whether an index entry still names a record (index entries outlive a cut)."""
+        log = self._store.log
+        place = log.view_from(offset) if log.min_offset <= offset < log.max_offset else None
+        if place is None or place[1] >= place[2]:
+            return False
+        defect, _ = check_record(*place, offset, False)
+        return defect == Defect.NONE
+
+
+def message_line(found: Record, delays: DelayLevels) -> Line:
+    """One ``msg`` line; integers signed, hosts as Java prints them."""
+    return {
+        "t": "msg",
+        "off": found.physical_offset,
+        "size": found.size,
+        "topic": found.topic,
+        "q": found.queue_id,
+        "qoff": found.queue_offset,
+        "flag": found.flag,
+        "phys": found.physical_offset,
+        "sysFlag": found.sys_flag,
+        "bornTs": found.born_timestamp_ms,
+        "bornHost": str(found.born_host),
+        "storeTs": found.store_timestamp_ms,
+        "storeHost": str(found.store_host),
+        "reconsume": found.reconsume_times,
+        "pto": found.prepared_transaction_offset,
+        "bodyLen": len(found.body),
+        "bodyCrc": found.body_crc,
+        "crcOk": not found.body or body_crc(found.body) == found.body_crc,
+        "bodySha256": hashlib.sha256(found.body).hexdigest(),
+        "props": found.properties,
+        "tags": found.tags,
+        "keys": found.keys,
+        "uniqKey": found.uniq_key,
+        "offsetMsgId": found.offset_message_id,
+        "tagsCode": _dispatched_tags_code(found, delays),
+    }
+
+
+def _dispatched_tags_code(found: Record, delays: DelayLevels) -> int:
+    """The tagsCode of the queue entry: a delivery time in the delay topic."""
+    if found.topic == SCHEDULE_TOPIC:
+        delay = (found.properties or {}).get(PROPERTY_DELAY)
+        code = delays.queue_code(delay, found.store_timestamp_ms)
+        if code is not None:
+            return code
+    return found.tags_code
+
+
+def _walk_segment(segment: MappedFile, end: int) -> Iterator[Record | Blank | RecordError]:
+    base, view, position = segment.base_offset, segment.view, 0
+    while position < end:
+        last: Record | Blank | RecordError | None = None
+        for last in record.scan(view, position, end, base, verify_body=False):
+            lost = isinstance(last, Record) and last.is_tombstone
+            yield record.tombstone_error(last) if lost else last
+            if isinstance(last, Blank):
+                return
+        if not isinstance(last, RecordError):
+            return
+        # Its lengths do not lead on: look for the next place where a record says that it stands.
+        position = find_record(view, last.offset - base + 1, end, base, True)
+        if position < 0:
+            return
+
+
+def _run(
+    directory: Path, queries: bool, in_place: bool, hash_slots: int | None, index_num: int | None
+) -> int:
+    config, seams = _config(hash_slots, index_num), production_seams()
+    with _shown_progress() as on_progress:
+        options = StoreOptions(
+            create=False, in_place=in_place, services=False, on_progress=on_progress
+        )
+        store = MessageStore.open(directory.absolute(), config, seams, options)
+    with store:
+        store.wait_for_index()
+        dump = Dump(store)
+        for line in dump.lines(queries=queries):
+            _print(line)
+        sys.stdout.flush()
+        findings = dump.findings()
+    for finding in findings:
+        print(f"mqstore: {finding}", file=sys.stderr)
+    return EXIT_FINDINGS if findings else EXIT_WHOLE
+
+
+def _config(hash_slots: int | None, index_num: int | None) -> StoreConfig:
+    given = {"max_hash_slot_num": hash_slots, "max_index_num": index_num}
+    return StoreConfig.model_validate({k: v for k, v in given.items() if v is not None})
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Recovery's progress, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # slow to import, and mostly not needed
+
+    with Console(stderr=True).status("opening") as status:
+        yield lambda progress: status.update(_progress_text(progress))
+
+
+def _progress_text(progress: Progress) -> str:
+    return f"{progress.stage}: {100 * progress.done // max(progress.total, 1)} %"
+
+
+def _print(line: Line) -> None:
+    sys.stdout.buffer.write(_JSON.encode(line).encode("utf-8", "replace") + b"\n")

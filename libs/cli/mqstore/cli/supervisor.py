@@ -1,0 +1,189 @@
+"""Runs store-writer and query as children: starts them, waits, and ends them all together.
+
+Both are in our own process group and end with us. Their sockets are bound here, so that a port in
+use is said once, before anything starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mqstore.service import auth
+from mqstore.service.process import STOP_SIGNALS, end_with_parent
+from mqstore.service.refusal import Refused
+from mqstore.service.settings import Settings, load
+from mqstore.service.sockets import address_of, bind
+
+LOCAL_SEGMENT_SIZE: Final = 64 << 20
+"""mappedFileSizeCommitLog of a store made here, unless a setting says otherwise."""
+STOP_TIMEOUT_S: Final = 15.0
+EXIT_FINE, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
+
+
+def supervise(parent_pid: int | None, given: dict[str, Any]) -> int:
+    """Run both services until a signal comes or one of them ends; the exit code.
+
+    ``given`` are settings that go before the environment's; None means not given.
+    """
+    try:
+        if parent_pid is not None:
+            end_with_parent(parent_pid)
+        settings = load(**{name: value for name, value in given.items() if value is not None})
+        auth.check_binding(settings.host, settings.tokens())
+        with contextlib.closing(_Supervisor(settings)) as supervisor:
+            return supervisor.run()
+    except Refused as refusal:
+        print(f"mqstore: {refusal}", file=sys.stderr)
+        return EXIT_REFUSED
+
+
+class _Supervisor:
+    """Starts the children, waits, and ends them all when one ends or a signal comes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        self._stopping = False
+        self._code = EXIT_FINE
+        self._addresses: dict[str, str] = {}
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self) -> int:
+        with self._signals_wake():
+            self._start()
+            threading.Thread(target=self._announce, name="announce", daemon=True).start()
+            while not self._stopping and not self._ended():
+                self._sleep(None)
+            self._stop()
+        return self._code
+
+    def close(self) -> None:
+        os.close(self._wake)
+        os.close(self._waker)
+
+    @contextlib.contextmanager
+    def _signals_wake(self) -> Iterator[None]:
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+
+    def _on_signal(self, *_: object) -> None:
+        self._stopping = True
+
+    def _start(self) -> None:
+        settings = self._settings
+        ports = {"writer": settings.writer_port, "query": settings.query_port}
+        with contextlib.ExitStack() as sockets:
+            bound = {
+                name: sockets.enter_context(bind(settings.host, port))
+                for name, port in ports.items()
+            }
+            for name, listener in bound.items():
+                self._addresses[name] = "http://" + _reachable(address_of(listener))
+                self._children[name] = self._spawn(name, listener)
+
+    def _spawn(self, name: str, listener: socket.socket) -> subprocess.Popen[bytes]:
+        environment = dict(os.environ) | _child_settings(self._settings)
+        environment["MQSTORE_LISTEN_FD"] = str(listener.fileno())
+        # Blocked until the child handles them: Ctrl-C while it imports ends it in order, too.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            return subprocess.Popen(  # noqa: S603 (our own interpreter and modules)
+                [sys.executable, "-m", f"mqstore.{name}"],
+                env=environment,
+                pass_fds=(listener.fileno(),),
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _announce(self) -> None:
+        """Print the banner once both services are ready."""
+        from mqstore.cli import banner  # slow, so only now that both are starting
+
+        tokens = self._settings.tokens()
+        text = banner.await_ready(self._addresses, tokens, lambda: self._stopping)
+        if text is not None:
+            print(text, flush=True)
+
+    def _ended(self) -> bool:
+        """Whether a child ended by itself; says so and sets the exit code."""
+        for name, child in self._children.items():
+            status = child.poll()
+            if status is None:
+                continue
+            self._code = EXIT_REFUSED if status == EXIT_REFUSED else EXIT_FAILED
+            if status != EXIT_REFUSED:  # its own line is on the terminal already
+                print(f"mqstore: the {name} process ended: {_reason(status)}", file=sys.stderr)
+            return True
+        return False
+
+    def _stop(self) -> None:
+        self._stopping = True
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for child in self._children.values():
+            if child.poll() is None:
+                child.terminate()
+        while any(child.poll() is None for child in self._children.values()):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._kill()
+                return
+            self._sleep(left)
+        if self._code == EXIT_FINE and any(c.returncode for c in self._children.values()):
+            self._code = EXIT_FAILED
+
+    def _kill(self) -> None:
+        self._code = EXIT_FAILED
+        for child in self._children.values():
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        print("mqstore: a service did not end in time and was killed", file=sys.stderr)
+
+    def _sleep(self, timeout_s: float | None) -> None:
+        """Until a signal or a child's end."""
+        ready, _, _ = select.select([self._wake], [], [], timeout_s)
+        if ready:
+            os.read(self._wake, 4096)
+
+
+def _child_settings(settings: Settings) -> dict[str, str]:
+    """What the children must know beside their own environment and settings file."""
+    environment = {
+        "MQSTORE_PARENT_PID": str(os.getpid()),
+        "MQSTORE_STORE": str(settings.store.absolute()),
+        "MQSTORE_HOST": settings.host,
+    }
+    if "log_level" not in settings.model_fields_set:
+        environment["MQSTORE_LOG_LEVEL"] = "warning"
+    if "mapped_file_size_commit_log" not in settings.store_config.model_fields_set:
+        environment["MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG"] = str(LOCAL_SEGMENT_SIZE)
+    return environment
+
+
+def _reachable(address: str) -> str:
+    """An address to call: a wildcard listens on loopback too."""
+    return address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 (no bind)
+
+
+def _reason(status: int) -> str:
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit code {status}; the lines above say why"

@@ -1,0 +1,295 @@
+"""Every kind of damage of docs/reliability.md, done to a copy of a store."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.compat.scripts import NOT_IN_QUEUES, TRANSACTION_BITS
+
+BODY_POSITION = 88
+"""Where the body begins in a V1 record with IPv4 hosts."""
+V6_EXTRA = 12
+PAGE = 4096
+
+Line = Mapping[str, Any]
+
+
+@dataclass
+class Patient:
+    """A store at rest that is being damaged, and what was in it."""
+
+    root: Path
+    segment_bytes: int
+    messages: Sequence[Line]
+    """``msg`` lines of the undamaged store, in log order."""
+    end: int
+    rng: random.Random
+    touched: list[tuple[int, int]] = field(default_factory=list)
+    """Physical ranges that the damage destroyed."""
+    strays: list[Path] = field(default_factory=list)
+
+    def untouched(self) -> list[Line]:
+        """The messages that no damage reached."""
+        return [
+            line
+            for line in self.messages
+            if all(
+                line["off"] + line["size"] <= start or line["off"] >= stop
+                for start, stop in self.touched
+            )
+        ]
+
+    def segment(self, offset: int) -> Path:
+        return self.root / "commitlog" / f"{offset - offset % self.segment_bytes:020d}"
+
+    def poke(self, offset: int, data: bytes) -> None:
+        with self.segment(offset).open("r+b") as file:
+            file.seek(offset % self.segment_bytes)
+            file.write(data)
+
+    def flip(self, offset: int) -> None:
+        with self.segment(offset).open("r+b") as file:
+            file.seek(offset % self.segment_bytes)
+            (byte,) = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 0x40]))
+
+    def hurt(self, line: Line) -> None:
+        self.touched.append((line["off"], line["off"] + line["size"]))
+
+    def with_body(self, lines: Sequence[Line]) -> Line:
+        return next(line for line in lines if line["bodyLen"])
+
+    def remove_segment(self, number: int) -> None:
+        """One of the segments that hold messages, by number from the first or the last."""
+        bases = sorted({line["off"] // self.segment_bytes for line in self.messages})
+        base = bases[number] * self.segment_bytes
+        self.segment(base).unlink()
+        self.touched.append((base, base + self.segment_bytes))
+
+    def queue_directories(self) -> list[Path]:
+        return sorted(path for path in self.root.glob("consumequeue/*/*") if any(path.iterdir()))
+
+
+def torn(store: Patient) -> None:
+    """The second half of the last record is zeros."""
+    last = store.messages[-1]
+    half = last["size"] // 2
+    store.poke(last["off"] + half, bytes(last["size"] - half))
+    store.hurt(last)
+
+
+def flip_last(store: Patient) -> None:
+    _flip_body(store, store.messages[::-1][:1])
+
+
+def flip_middle(store: Patient) -> None:
+    _flip_body(store, store.messages[-20:])
+
+
+def flip_old(store: Patient) -> None:
+    _flip_body(store, store.messages[11:])
+
+
+def _flip_body(store: Patient, lines: Sequence[Line]) -> None:
+    line = next((each for each in lines if each["bodyLen"]), None)
+    if line is not None:
+        sys_flag = line["sysFlag"]
+        v6 = bool(sys_flag & 0x10) + bool(sys_flag & 0x20)
+        store.flip(line["off"] + BODY_POSITION + V6_EXTRA * v6 + line["bodyLen"] // 2)
+        store.hurt(line)
+
+
+def garbage(store: Patient) -> None:
+    """Bytes behind the end, as many as fit into its segment."""
+    room = store.segment_bytes - store.end % store.segment_bytes
+    store.poke(store.end, store.rng.randbytes(min(300, room)))
+
+
+def bad_size(store: Patient) -> None:
+    _poke_last(store, 0, struct.pack(">i", 0x7FFFFFFF))
+
+
+def small_size(store: Patient) -> None:
+    _poke_last(store, 0, struct.pack(">i", 10))
+
+
+def bad_magic(store: Patient) -> None:
+    _poke_last(store, 4, b"\xde\xad\xbe\xef")
+
+
+def _poke_last(store: Patient, at: int, data: bytes) -> None:
+    store.poke(store.messages[-1]["off"] + at, data)
+    store.hurt(store.messages[-1])
+
+
+def bad_magic_middle(store: Patient) -> None:
+    line = store.messages[-25]
+    store.poke(line["off"] + 4, b"\xde\xad\xbe\xef")
+    store.hurt(line)
+
+
+def bad_header_middle(store: Patient) -> None:
+    line = store.messages[len(store.messages) // 2]
+    store.poke(line["off"], store.rng.randbytes(60))
+    store.hurt(line)
+
+
+def bad_queue_offset_middle(store: Patient) -> None:
+    """Size, magic and queue offset: only the queue knows what was there."""
+    line = store.messages[-30]
+    store.poke(line["off"], bytes(40))
+    store.hurt(line)
+
+
+def lost_page(store: Patient) -> None:
+    """A page in the middle of a segment that a power cut left unwritten."""
+    middle = store.messages[len(store.messages) // 2]["off"]
+    start = middle - middle % PAGE
+    store.poke(start, bytes(PAGE))
+    store.touched.append((start, start + PAGE))
+
+
+def topic_byte(store: Patient) -> None:
+    """A letter of a topic: no checksum covers it, and what results is a topic too."""
+    line = next(line for line in store.messages[-22:] if line["topic"] == "TopicTest")
+    data = store.segment(line["off"]).read_bytes()
+    start = line["off"] % store.segment_bytes
+    at = data.index(b"TopicTest", start)
+    store.poke(line["off"] - start + at + 5, b"B")
+    store.hurt(line)
+
+
+def no_last_queue_files(store: Patient) -> None:
+    for directory in store.queue_directories():
+        sorted(directory.iterdir())[-1].unlink()
+
+
+def one_queue_gone(store: Patient) -> None:
+    shutil.rmtree(store.rng.choice(store.queue_directories()))
+
+
+def no_queues(store: Patient) -> None:
+    shutil.rmtree(store.root / "consumequeue")
+
+
+def empty_queue_file(store: Patient) -> None:
+    """A halt while the last file of a queue was made."""
+    directory = store.rng.choice(store.queue_directories())
+    last = sorted(directory.iterdir())[-1]
+    following = int(last.name) + last.stat().st_size
+    (directory / f"{following:020d}").write_bytes(b"")
+
+
+def short_queue_file(store: Patient) -> None:
+    last = sorted(store.rng.choice(store.queue_directories()).iterdir())[-1]
+    last.write_bytes(last.read_bytes()[: 20 * 2 + 7])
+
+
+def no_index(store: Patient) -> None:
+    shutil.rmtree(store.root / "index")
+
+
+def empty_index_file(store: Patient) -> None:
+    (store.root / "index" / "20990101000000000").write_bytes(b"")
+
+
+def no_checkpoint(store: Patient) -> None:
+    (store.root / "checkpoint").unlink()
+
+
+def zero_checkpoint(store: Patient) -> None:
+    (store.root / "checkpoint").write_bytes(bytes(4096))
+
+
+def empty_checkpoint(store: Patient) -> None:
+    (store.root / "checkpoint").write_bytes(b"")
+
+
+def short_file(store: Patient) -> None:
+    """The last segment ends within its first records."""
+    path = store.segment(store.messages[-1]["off"])
+    base = int(path.name)
+    inside = [line for line in store.messages if line["off"] >= base]
+    cut = inside[len(inside) // 2]["off"] + 50
+    path.write_bytes(path.read_bytes()[: cut - base])
+    store.touched.append((cut, base + store.segment_bytes))
+    for later in store.root.glob("commitlog/*"):
+        if int(later.name) > base:
+            later.unlink()
+
+
+def empty_last_segment(store: Patient) -> None:
+    last = max(int(path.name) for path in store.root.glob("commitlog/*"))
+    (store.root / "commitlog" / f"{last + store.segment_bytes:020d}").write_bytes(b"")
+
+
+def strange_file(store: Patient) -> None:
+    stray = store.root / "commitlog" / "notes.txt"
+    stray.write_text("mine")
+    store.strays.append(stray)
+
+
+def no_last_segment(store: Patient) -> None:
+    store.remove_segment(-1)
+
+
+def no_middle_segment(store: Patient) -> None:
+    store.remove_segment(1)
+
+
+def no_first_segment(store: Patient) -> None:
+    store.remove_segment(0)
+
+
+def no_commit_log(store: Patient) -> None:
+    shutil.rmtree(store.root / "commitlog")
+    store.touched.append((0, 1 << 62))
+
+
+VARIANTS: dict[str, Callable[[Patient], None]] = {
+    "torn": torn,
+    "fliplast": flip_last,
+    "flipmid": flip_middle,
+    "flipold": flip_old,
+    "garbage": garbage,
+    "badsize": bad_size,
+    "smallsize": small_size,
+    "badmagic": bad_magic,
+    "badmagicmid": bad_magic_middle,
+    "badheadmid": bad_header_middle,
+    "zeroheadmid": bad_queue_offset_middle,
+    "lostpage": lost_page,
+    "topicbyte": topic_byte,
+    "nolastcq": no_last_queue_files,
+    "onecqgone": one_queue_gone,
+    "nocq": no_queues,
+    "emptycq": empty_queue_file,
+    "shortcq": short_queue_file,
+    "noindex": no_index,
+    "emptyindex": empty_index_file,
+    "nocheckpoint": no_checkpoint,
+    "zerocheckpoint": zero_checkpoint,
+    "emptycheckpoint": empty_checkpoint,
+    "shortfile": short_file,
+    "zerolenlast": empty_last_segment,
+    "strangefile": strange_file,
+    "nolastseg": no_last_segment,
+    "nomidseg": no_middle_segment,
+    "nofirstseg": no_first_segment,
+    "nocommitlog": no_commit_log,
+}
+TOGETHER: tuple[str, ...] = tuple(
+    name for name in VARIANTS if name not in {"nocommitlog", "nofirstseg", "nomidseg", "shortfile"}
+)
+"""Those that can be combined in any order."""
+
+
+def in_a_queue(line: Line) -> bool:
+    return line["sysFlag"] & TRANSACTION_BITS not in NOT_IN_QUEUES

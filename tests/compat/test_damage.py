@@ -1,0 +1,226 @@
+"""Damaged stores: nothing that RocketMQ would keep is lost here, and it reads what we recovered.
+
+What RocketMQ alone loses is counted; `python -m tests.compat.test_damage` prints the table of
+docs/reliability.md from a whole run (build/compat/damage.json).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compat import ours
+from tests.compat.compare import Dump, fingerprint
+from tests.compat.damage import TOGETHER, VARIANTS, Patient, in_a_queue
+from tests.compat.examples import KEPT, copy_of, openable_copy_of, random_stores
+from tests.compat.referee import Referee, RefereeError
+from tests.compat.scripts import expected_messages
+from tests.compat.shapes import SEEDS, Shape, expand
+
+pytestmark = pytest.mark.referee
+
+SHAPE = Shape(
+    messages=180,
+    segment_bytes=16 * 1024,
+    queue_file_entries=16,
+    index_num=150,
+    topics=3,
+    queues=2,
+    multi_dispatch_percent=8,
+    delay_percent=5,
+    large_body_percent=0,
+)
+APPENDED = Shape(**{**SHAPE.__dict__, "messages": 12})
+End = Literal["clean", "crashed"]
+QUICK = {
+    "clean": ("torn", "flipmid", "badmagicmid", "lostpage", "onecqgone", "shortfile"),
+    "crashed": ("flipmid", "zeroheadmid", "nocq", "emptycq", "zerolenlast", "nomidseg"),
+}
+FOUND = KEPT / "damage.json"
+
+
+@dataclass
+class Original:
+    """A whole store, and what RocketMQ sees in it."""
+
+    root: Path
+    dump: Dump
+
+
+@pytest.fixture(scope="session")
+def originals(
+    referee: Referee, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[End, Original]]:
+    made = {end: _original(referee, end, tmp_path_factory.mktemp(end)) for end in ENDS}
+    yield made
+    for original in made.values():
+        shutil.rmtree(original.root.parent)
+
+
+ENDS: tuple[End, End] = ("clean", "crashed")
+
+
+def _original(referee: Referee, end: End, directory: Path) -> Original:
+    script = expand(7, SHAPE, referee.format)
+    if end == "crashed":
+        script = script.ending("halt", wait_dispatch=True)
+    referee.write(script, directory / "written")
+    store = openable_copy_of(directory / "written")
+    dump = Dump.of(referee.dump(copy_of(store), SHAPE.config, queries=False))
+    return Original(store, dump.without_delivery_times())
+
+
+@pytest.mark.parametrize(
+    "end, variant",
+    [
+        pytest.param(end, name, marks=() if name in QUICK[end] else pytest.mark.slow)
+        for end in ENDS
+        for name in VARIANTS
+    ],
+)
+def test_damage(referee: Referee, originals: dict[End, Original], end: End, variant: str) -> None:
+    _examine(referee, originals[end], end, [variant], seed=1)
+
+
+@pytest.mark.slow
+@random_stores
+@given(
+    seed=SEEDS,
+    end=st.sampled_from(ENDS),
+    names=st.lists(st.sampled_from(TOGETHER), min_size=2, max_size=4, unique=True),
+)
+def test_combined_damage(
+    referee: Referee, originals: dict[End, Original], seed: int, end: End, names: list[str]
+) -> None:
+    _examine(referee, originals[end], end, names, seed)
+
+
+def _examine(referee: Referee, original: Original, end: End, names: list[str], seed: int) -> None:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="damage-", dir=KEPT))
+    shutil.copytree(original.root, directory / "store")
+    patient = Patient(
+        directory / "store",
+        SHAPE.segment_bytes,
+        original.dump.messages,
+        original.dump.recovered["maxPhyOffset"],
+        random.Random(seed),
+    )
+    try:
+        for name in names:
+            VARIANTS[name](patient)
+        theirs = _their_view(referee, patient)
+        _note(referee, end, names, patient, theirs)
+        _we_keep_what_they_keep(patient, theirs)
+        _they_read_what_we_recovered(referee, patient, seed)
+    except BaseException as failure:
+        failure.add_note(f"{names} with seed {seed} on {original.root}: kept in {directory}")
+        raise
+    shutil.rmtree(directory)
+
+
+def _their_view(referee: Referee, patient: Patient) -> Dump | None:
+    """What RocketMQ keeps of the damaged store by itself; None when it refuses to start."""
+    try:
+        lines = referee.dump(copy_of(patient.root), SHAPE.config, queries=False)
+    except RefereeError:
+        return None
+    return Dump.of(lines).without_delivery_times()
+
+
+def _we_keep_what_they_keep(patient: Patient, theirs: Dump | None) -> None:
+    before = fingerprint(patient.root)
+    found = Dump.of(ours.dump(patient.root, SHAPE.config, queries=False, whole=False))
+    assert fingerprint(patient.root) == before, "a dump changed the store"
+    if theirs is None:
+        return
+    mine = {line["off"]: line for line in found.without_delivery_times().messages}
+    whole = {line["off"]: line for line in patient.messages}
+    kept = [line for line in theirs.messages if line == whole.get(line["off"])]
+    assert [line for line in kept if mine.get(line["off"]) != line] == []
+
+
+def _they_read_what_we_recovered(referee: Referee, patient: Patient, seed: int) -> None:
+    script = expand(seed, APPENDED, referee.format)
+    answers = ours.append(script, patient.root, referee.format)
+    for stray in patient.strays:
+        assert stray.read_text() == "mine"
+        stray.unlink()
+    dump = Dump.of(referee.dump(copy_of(patient.root), SHAPE.config, queries=False))
+    theirs = dump.without_delivery_times()
+    there = {line["off"]: line for line in theirs.messages}
+    for line in patient.untouched():
+        assert there.get(line["off"]) == line
+        assert _entry(theirs, line) == (line["off"] if in_a_queue(line) else None), line
+    for record in expected_messages(script, answers, referee.format):
+        line = there[record.answers["off"]]
+        assert record.props_fit(line["props"])
+        assert {**line, **record.fields, **record.answers} == line
+        assert _entry(theirs, line) == (line["off"] if in_a_queue(line) else None), line
+
+
+def _entry(dump: Dump, line: dict[str, Any] | Any) -> int | None:
+    """The physical offset that a message's queue entry names, where it has one."""
+    if not in_a_queue(line):
+        return None
+    entry = dump.entries.get((line["topic"], line["q"]), {}).get(line["qoff"])
+    return None if entry is None else entry[0]
+
+
+# the table ------------------------------------------------------------------------------------
+
+
+def _note(
+    referee: Referee, end: End, names: list[str], patient: Patient, theirs: Dump | None
+) -> None:
+    """Count the untouched messages that RocketMQ alone would have lost."""
+    if len(names) > 1:
+        return
+    untouched = patient.untouched()
+    lost = unreachable = len(untouched)
+    if theirs is not None:
+        there = {line["off"]: line for line in theirs.messages}
+        lost = sum(there.get(line["off"]) != line for line in untouched)
+        queued = [line for line in untouched if in_a_queue(line)]
+        unreachable = sum(_entry(theirs, line) != line["off"] for line in queued)
+    found = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    key = f"{names[0]} {referee.format} {end}"
+    found[key] = {
+        "untouched": len(untouched),
+        "lost": lost,
+        "unreachable": unreachable,
+        "refused": theirs is None,
+    }
+    FOUND.write_text(json.dumps(found, indent=1, sort_keys=True))
+
+
+def _table() -> str:
+    found = json.loads(FOUND.read_text())
+    lines = ["| damage | untouched | 4.9.7 clean | 4.9.7 crashed | 5.4.0 clean | 5.4.0 crashed |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    for name in VARIANTS:
+        cells = [found[f"{name} {form} {end}"] for form in ("4.9", "5.x") for end in ENDS]
+        untouched = sorted({cell["untouched"] for cell in cells})
+        texts = [_cell(cell) for cell in cells]
+        lines.append(f"| {name} | {' / '.join(map(str, untouched))} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    if cell["refused"]:
+        return "refuses to start"
+    return f"{cell['lost']} / {cell['unreachable']}"
+
+
+if __name__ == "__main__":
+    print(_table())

@@ -1,0 +1,121 @@
+"""``mqstore store verify``: lines, columns, exit codes. What is found is in test_verify of storage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mqstore.cli.main import app
+from mqstore.storage.paths import segment_name
+from tests.unit.storage.stores import open_store, put_some
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        put_some(store, 30)
+    return path
+
+
+def run(root: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["store", "verify", str(root), *options])
+
+
+def lines_of(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def damage(root: Path) -> None:
+    with (root / "commitlog" / segment_name(0)).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff")
+
+
+def test_a_whole_store_is_one_summary_line_and_exit_code_0(root: Path) -> None:
+    result = run(root)
+
+    assert result.exit_code == 0
+    (summary,) = lines_of(result)
+    assert summary == {
+        "t": "verified",
+        "segments": 1,
+        "logBytes": summary["logBytes"],
+        "records": 30,
+        "queues": 3,
+        "entries": 30,
+        "indexFiles": 1,
+        "indexItems": 60,
+        "findings": 0,
+        "notes": 0,
+    }
+
+
+def test_a_finding_is_a_line_of_its_own_and_exit_code_1(root: Path) -> None:
+    damage(root)
+
+    result = run(root)
+
+    assert result.exit_code == 1
+    finding, summary = lines_of(result)
+    assert {name: finding[name] for name in ("t", "level", "kind", "file", "offset", "phys")} == {
+        "t": "finding",
+        "level": "finding",
+        "kind": "record-body",
+        "file": f"commitlog/{segment_name(0)}",
+        "offset": 0,
+        "phys": 0,
+    }
+    assert (finding["topic"], finding["q"], finding["i"]) == ("T", 0, 0)
+    assert finding["what"]
+    assert finding["broker"].startswith("cuts the log")
+    assert (summary["findings"], summary["notes"]) == (1, 0)
+
+
+def test_notes_alone_are_exit_code_0(root: Path) -> None:
+    (root / "strange").touch()
+
+    result = run(root)
+
+    assert result.exit_code == 0
+    assert [line.get("level") for line in lines_of(result)] == ["note", None]
+
+
+def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
+    damage(root)
+
+    result = run(root, "--table")
+
+    assert result.exit_code == 1
+    first, what, broker, summary = result.stdout.splitlines()
+    assert first.split() == [
+        "finding",
+        "record-body",
+        f"commitlog/{segment_name(0)}:0",
+        "T/0",
+        "#0",
+    ]
+    assert "body crc mismatch" in what
+    assert broker.strip().startswith("a broker: cuts the log")
+    assert summary.endswith("1 findings, 0 notes")
+
+
+def test_what_is_no_store_is_exit_code_2(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    assert result.exit_code == 2
+    (refused,) = lines_of(result)
+    assert refused["t"] == "refused"
+    assert "no store" in refused["why"]
+
+    as_text = run(tmp_path / "missing", "--table")
+    assert as_text.exit_code == 2
+    assert "no directory" in as_text.stderr
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    assert CliRunner().invoke(app, ["store", "verify"]).exit_code == 2
+    assert run(Path("x"), "--index-num", "1").exit_code == 2
