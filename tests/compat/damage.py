@@ -7,6 +7,7 @@ import shutil
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,8 @@ def no_index(store: Patient) -> None:
 
 
 def empty_index_file(store: Patient) -> None:
-    (store.root / "index" / "20990101000000000").write_bytes(b"")
+    now = datetime.now()
+    (store.root / "index" / f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}").write_bytes(b"")
 
 
 def no_checkpoint(store: Patient) -> None:
@@ -237,7 +239,11 @@ def strange_file(store: Patient) -> None:
 
 
 def no_last_segment(store: Patient) -> None:
+    """With the empty one that was made ahead of need."""
     store.remove_segment(-1)
+    for path in store.root.glob("commitlog/*"):
+        if int(path.name) >= store.touched[-1][1]:
+            path.unlink()
 
 
 def no_middle_segment(store: Patient) -> None:

@@ -78,11 +78,19 @@ class Referee:
         return self._run_script("append", script, directory)
 
     def dump(
-        self, directory: Path, config: Mapping[str, Any], *, queries: bool = True
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        *,
+        queries: bool = True,
+        timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> list[Line]:
-        """Recover the store, which changes it (hand in a copy), and tell all that is seen."""
+        """Recover the store, which changes it (hand in a copy), and tell all that is seen.
+
+        RefereeError when RocketMQ refuses the store, or waits for ever for what is not there.
+        """
         command = {"cmd": "dump", "dir": str(directory), "config": config, "queries": queries}
-        return self._served(command)
+        return self._served(command, timeout_s)
 
     def rebuild(self, directory: Path, config: Mapping[str, Any]) -> None:
         """Replace queues and index of the store by RocketMQ's own build from the log."""
@@ -176,12 +184,14 @@ class Referee:
             raise RefereeError(f"{why}\n{done.stderr.decode(errors='replace')[-4000:]}")
         return [line for line in lines if line["t"] != "end"]
 
-    def _served(self, command: Mapping[str, Any]) -> list[Line]:
+    def _served(
+        self, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> list[Line]:
         if self._server is None:
             self.build()
             self._server = _Server(self)
         try:
-            return self._server.ask(command)
+            return self._server.ask(command, timeout_s)
         except RefereeError:
             self.close()  # the next command gets a fresh JVM
             raise
@@ -204,9 +214,9 @@ class _Server:
             stderr=self._log,
         )
 
-    def ask(self, command: Mapping[str, Any]) -> list[Line]:
+    def ask(self, command: Mapping[str, Any], timeout_s: float) -> list[Line]:
         requests, answers = self._pipes()
-        watchdog = threading.Timer(COMMAND_TIMEOUT_S, self._process.kill)
+        watchdog = threading.Timer(timeout_s, self._process.kill)
         watchdog.start()
         try:
             with contextlib.suppress(BrokenPipeError):

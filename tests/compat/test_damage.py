@@ -47,6 +47,8 @@ QUICK = {
     "crashed": ("flipmid", "zeroheadmid", "nocq", "emptycq", "zerolenlast", "nomidseg"),
 }
 FOUND = KEPT / "damage.json"
+THEIR_TIME_S = 30
+"""With a segment missing RocketMQ may wait for ever in its start."""
 
 
 @dataclass
@@ -132,7 +134,9 @@ def _examine(referee: Referee, original: Original, end: End, names: list[str], s
 def _their_view(referee: Referee, patient: Patient) -> Dump | None:
     """What RocketMQ keeps of the damaged store by itself; None when it refuses to start."""
     try:
-        lines = referee.dump(copy_of(patient.root), SHAPE.config, queries=False)
+        lines = referee.dump(
+            copy_of(patient.root), SHAPE.config, queries=False, timeout_s=THEIR_TIME_S
+        )
     except RefereeError:
         return None
     return Dump.of(lines).without_delivery_times()
@@ -142,6 +146,7 @@ def _we_keep_what_they_keep(patient: Patient, theirs: Dump | None) -> None:
     before = fingerprint(patient.root)
     found = Dump.of(ours.dump(patient.root, SHAPE.config, queries=False, whole=False))
     assert fingerprint(patient.root) == before, "a dump changed the store"
+    assert found.recovered, "no dump"
     if theirs is None:
         return
     mine = {line["off"]: line for line in found.without_delivery_times().messages}
@@ -156,7 +161,9 @@ def _they_read_what_we_recovered(referee: Referee, patient: Patient, seed: int) 
     for stray in patient.strays:
         assert stray.read_text() == "mine"
         stray.unlink()
-    dump = Dump.of(referee.dump(copy_of(patient.root), SHAPE.config, queries=False))
+    dump = Dump.of(
+        referee.dump(copy_of(patient.root), SHAPE.config, queries=False, timeout_s=THEIR_TIME_S)
+    )
     theirs = dump.without_delivery_times()
     there = {line["off"]: line for line in theirs.messages}
     for line in patient.untouched():

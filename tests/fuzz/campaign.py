@@ -1,12 +1,11 @@
-"""One run of the fuzzer in a process of its own: a crash of the kernel ends only this.
+"""One run of the fuzzer, in a process of its own: a read outside an input ends it.
 
-``python -m tests.fuzz.campaign --records N [--seed S]`` mutates N records, and a share of that
-number of every other input. What fails is printed with the seed that shows it.
+``python -m tests.fuzz --records N [--seed S]`` mutates N records, and a share of that number of
+every other input. Each round's seed is printed before it begins: that seed alone shows what failed.
 """
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import resource
 import sys
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.mutate import Mutator
-from tests.fuzz.targets import Batches, IndexFiles, Records, Texts
+from tests.fuzz.targets import Batches, IndexFiles, Records, Target, Texts
 from tests.fuzz.whole_stores import WholeStores
 
 ROUND = 20_000
@@ -31,7 +30,7 @@ def run_round(seed: int, records: int, root: Path) -> None:
     target = Records(mutator)
     for _ in range(records):
         target.one()
-    others = {
+    others: dict[str, Target] = {
         "batches": Batches(mutator),
         "index files": IndexFiles(mutator, root),
         "texts": Texts(mutator, root / "store"),
@@ -42,20 +41,17 @@ def run_round(seed: int, records: int, root: Path) -> None:
             other.one()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+def run(records: int, seed: int) -> int:
+    """Mutate so many records, and their share of everything else; the process's exit code."""
     faulthandler.enable()
     began, memory, done = time.monotonic(), 0, 0
-    for seed in range(arguments.seed, arguments.seed + -(-arguments.records // ROUND)):
-        records = min(ROUND, arguments.records - done)
+    for number in range(seed, seed + -(-records // ROUND)):
+        count = min(ROUND, records - done)
         # Before, so that a crash has told its seed.
-        print(f"seed {seed}: {records} records", file=sys.stderr, flush=True)
+        print(f"seed {number}: {count} records", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="mqstore-fuzz-") as root:
-            run_round(seed, records, Path(root))
-        done += records
+            run_round(number, count, Path(root))
+        done += count
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         memory = memory or used
         if used - memory > MEMORY_GROWTH_MAX:
@@ -63,7 +59,3 @@ def main() -> int:
             return 1
     print(f"{done} mutated records in {time.monotonic() - began:.0f} s")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

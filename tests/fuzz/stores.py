@@ -11,7 +11,7 @@ from pathlib import Path
 from mqstore.storage import properties
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.hosts import Host
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.overlay_files import OverlayFileSystem
 from mqstore.storage.posix_files import PosixFileSystem
@@ -22,9 +22,15 @@ from mqstore.storage.threads import production_seams
 REGION = 64 << 10
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=REGION,
-    mapped_file_size_consume_queue=20 * 100,
+    mapped_file_size_consume_queue=20 * 2_000,
     max_hash_slot_num=60,
     max_index_num=3_200,
+)
+LONG_QUEUE = StoreConfig(
+    mapped_file_size_commit_log=1 << 20,
+    mapped_file_size_consume_queue=REGION,
+    max_hash_slot_num=10,
+    max_index_num=100,
 )
 BORN = Host.parse("10.0.0.9", 4321)
 BORN_V6 = Host.parse("2001:db8::1", 4321)
@@ -36,7 +42,7 @@ def make(root: Path, store_format: StoreFormat, *, close: bool = True) -> None:
     """Bodies of many lengths (also none), both kinds of hosts, tags, keys, no properties at all;
     V2 records where the format has them."""
     options = StoreOptions(format=store_format)
-    with _opened(root, options) as store:
+    with MessageStore.open(root, CONFIG, production_seams(), options) as store:
         number = 0
         while store.log.max_offset < REGION - 700:
             store.append(message(store, number))
@@ -63,17 +69,22 @@ def message(store: MessageStore, number: int) -> Message:
     )
 
 
+def make_long_queue(root: Path) -> None:
+    """One queue of 64 KiB. All records have 128 bytes, so that a flip in an entry's offset mostly
+    leads to another whole record of the right size."""
+    with MessageStore.open(root, LONG_QUEUE, production_seams()) as store:
+        for number in range(REGION // QUEUE_ENTRY_SIZE):
+            body = b"%027d" % number
+            store.append(
+                Message("T" * 10, 0, body, b"", BORN, store.host, BORN_MS)  # 91 + 27 + 10
+            )
+
+
 def abandon(store: MessageStore) -> None:
     """Leave as a killed process does."""
     store._stop_services()
     store._opened.lock.release()
     store._closed = True
-
-
-@contextmanager
-def _opened(root: Path, options: StoreOptions) -> Iterator[MessageStore]:
-    with MessageStore.open(root, CONFIG, production_seams(), options) as store:
-        yield store
 
 
 def overlay(replaced: dict[Path, bytes] | None = None) -> OverlayFileSystem:

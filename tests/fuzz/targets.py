@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from mqstore.storage import batch, format_file, java_json, manifest, message_id, properties, record
 from mqstore.storage._kernel import (
@@ -20,6 +21,7 @@ from mqstore.storage._kernel import (
     Stop,
     check_record,
     check_run,
+    copy_record,
     dispatch_run,
     find_record,
     index_find,
@@ -37,7 +39,9 @@ from mqstore.storage.errors import (
     StoreDamaged,
     StoreUnsupported,
 )
+from mqstore.storage.hosts import PORT_MAX, Host
 from mqstore.storage.index_file import IndexFile, file_size
+from mqstore.storage.java_text import decode_utf8
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookups import _decode_cursor, _encode_cursor
 from mqstore.storage.mapped_file import MappedFile
@@ -58,6 +62,11 @@ SLOTS, ITEMS = 7, 24
 HOST, HOST_V6 = stores.BORN, stores.BORN_V6
 TIME = stores.BORN_MS
 Numbers = list[tuple[int, int]]
+
+
+class Target(Protocol):
+    def one(self) -> None:
+        """Try one mutated input."""
 
 
 @dataclass(slots=True)
@@ -99,8 +108,8 @@ def _message(
     topic: str = "Topic",
     queue_id: int = 0,
     sys_flag: int = 0,
-    born_host: stores.Host = HOST,
-    store_host: stores.Host = HOST,
+    born_host: Host = HOST,
+    store_host: Host = HOST,
 ) -> Message:
     return Message(topic, queue_id, body, encoded, born_host, store_host, TIME, sys_flag=sys_flag)
 
@@ -152,6 +161,10 @@ class Records:
         assert found.size == size <= len(view)
         body_ends = len(found.body) + len(found.raw_topic) + len(found.raw_properties)
         assert body_ends + 91 <= size, "no part may reach outside the record"
+        own = (found.raw_topic, found.queue_id, found.queue_offset)
+        copied = copy_record(view, 0, len(view), 0, size, *own)
+        assert copied == (None if found.is_tombstone else bytes(view[:size]))
+        assert copy_record(view, 0, len(view), 0, size + 1, *own) is None
         _use(found)
 
     def _walk(self, view: memoryview) -> None:
@@ -200,10 +213,17 @@ class Records:
 def _use(found: record.Record) -> None:
     """Everything that services derive from a record."""
     _ = found.tags_code, found.tags, found.uniq_key, str(found.born_host), str(found.store_host)
+    assert (found.properties or {}) == _plain_properties(found.raw_properties)
     properties.index_keys(found.uniq_key, found.keys)
     further_queues(found)
-    if found.physical_offset >= 0:
-        message_id.decode(found.offset_message_id) if found.store_host.port <= 65535 else None
+    if found.physical_offset >= 0 and found.store_host.port <= PORT_MAX:
+        message_id.decode(found.offset_message_id)
+
+
+def _plain_properties(data: bytes) -> dict[str, str]:
+    """As RocketMQ reads them, in plain Python."""
+    pairs = (part.partition("\x01") for part in decode_utf8(data).split("\x02"))
+    return {name: value for name, _, value in pairs if name and value}
 
 
 class Batches:
@@ -356,9 +376,9 @@ def _use_table(table: Table) -> None:
         for topic in table.all():
             assert table.get(topic.name) is not None
     elif isinstance(table, ConsumerOffsets):
-        for group, topics in table.groups().items():
-            for topic in topics:
-                table.of(group, topic)
+        for group, names in table.groups().items():
+            for name in names:
+                table.of(group, name)
     elif isinstance(table, DelayOffsets):
         table.all()
 

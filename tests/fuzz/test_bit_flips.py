@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage import format_file, manifest
-from mqstore.storage.checkpoint import CHECKPOINT_SIZE
 from mqstore.storage.errors import QueryError, StorageError, StoreDamaged
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.layout import CHECKPOINT_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.overlay_files import OverlayFileSystem
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.record import Record
 from mqstore.storage.state_page import read_state
@@ -128,23 +128,30 @@ def answer(look_up: Callable[..., Record], *arguments: object) -> Record | None:
 # queues and index -------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def long_queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageStore]:
+    path = tmp_path_factory.mktemp("long-queue") / "store"
+    stores.make_long_queue(path)
+    with stores.opened(path) as opened:
+        yield opened
+
+
 @every_bit
 def test_a_flip_in_a_queue_never_serves_another_message_in_its_place(
-    store: MessageStore, records: dict[int, Record], step: int
+    long_queue: MessageStore, step: int
 ) -> None:
-    queue = store.queues.get("Topic", 0)
+    ((topic, queue_id),) = [(queue.topic, queue.queue_id) for queue in long_queue.queues.all()]
+    due = {found.queue_offset: found for found in stores.records_of(long_queue).values()}
+    queue = long_queue.queues.get(topic, queue_id)
     assert queue is not None
-    due = {found.queue_offset: found for found in records.values() if is_in(found, 0)}
-    for mapped in queue.files.files:
-        first = mapped.base_offset // QUEUE_ENTRY_SIZE
-        used = min(mapped.size, (queue.max_index - first) * QUEUE_ENTRY_SIZE)
-        for bit in bits(0, used, step):
-            index = first + bit // 8 // QUEUE_ENTRY_SIZE
-            with flipped(mapped.view, bit):
-                pull = store.lookups.records("Topic", 0, index, count=2)
-            assert all(due[found.queue_offset] == found for found in pull.records), f"bit {bit}"
-            named = {found.queue_offset for found in pull.records}
-            assert index + 1 in named or index + 1 == queue.max_index, "the next is served"
+    (mapped,) = queue.files.files
+    for bit in bits(0, len(due) * QUEUE_ENTRY_SIZE, step):
+        index = bit // 8 // QUEUE_ENTRY_SIZE
+        with flipped(mapped.view, bit):
+            pull = long_queue.lookups.records(topic, queue_id, index, count=2)
+        assert all(due[found.queue_offset] == found for found in pull.records), f"bit {bit}"
+        named = {found.queue_offset for found in pull.records}
+        assert index + 1 in named or index + 1 == queue.max_index, "the next is served"
 
 
 @every_bit
@@ -161,10 +168,6 @@ def test_a_flip_in_the_index_may_hide_a_message_and_never_shows_a_wrong_one(
             unique = answer(store.lookups.by_unique_key, due.topic, due.uniq_key)
         assert found.records in ([], [due]), f"bit {bit}"
         assert unique in (None, due), f"bit {bit}"
-
-
-def is_in(found: Record, queue_id: int) -> bool:
-    return found.topic == "Topic" and found.queue_id == queue_id
 
 
 # small files ------------------------------------------------------------------------------
@@ -287,8 +290,8 @@ def used_of_index(path: Path) -> int:
     return 40 + 4 * stores.CONFIG.max_hash_slot_num + 20 * count
 
 
-def kinds_found(root: Path, files: object) -> list[str]:
-    verification = Verification(root, stores.CONFIG, stores.seams(files))  # type: ignore[arg-type] # an overlay
+def kinds_found(root: Path, files: OverlayFileSystem) -> list[str]:
+    verification = Verification(root, stores.CONFIG, stores.seams(files))
     return [finding.kind.value for finding in verification.findings()]
 
 
@@ -298,15 +301,14 @@ def test_the_store_is_found_whole_before_anything_is_flipped(root: Path) -> None
 
 
 def test_a_queue_entry_that_names_a_neighbour_is_unreadable_by_name(
-    store: MessageStore, records: dict[int, Record]
+    long_queue: MessageStore,
 ) -> None:
-    queue = store.queues.get("Topic", 0)
-    assert queue is not None
+    (queue,) = long_queue.queues.all()
     view = queue.files.files[0].view
     saved = bytes(view[:QUEUE_ENTRY_SIZE])
     view[:QUEUE_ENTRY_SIZE] = view[QUEUE_ENTRY_SIZE : 2 * QUEUE_ENTRY_SIZE]
     try:
-        pull = store.lookups.records("Topic", 0, 0, count=1)
+        pull = long_queue.lookups.records(queue.topic, 0, 0, count=1)
     finally:
         view[:QUEUE_ENTRY_SIZE] = saved
 

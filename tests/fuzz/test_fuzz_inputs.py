@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
     "records", [5_000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_mutated_inputs_end_in_named_errors(records: int) -> None:
-    command = [sys.executable, "-m", "tests.fuzz.campaign", "--records", str(records)]
+    command = [sys.executable, "-m", "tests.fuzz", "--records", str(records)]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

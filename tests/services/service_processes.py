@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mqstore.client import Client, ClientError, Target
 from mqstore.service.sockets import bind
@@ -36,7 +37,7 @@ _MAKE_RUN = [
 _ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
 
 
-def environment(**settings: object) -> dict[str, str]:
+def environment(**settings: Any) -> dict[str, str]:
     """Our own environment without settings of mqstore or make, and these."""
     foreign = ("MQSTORE_", "MAKE", "MFLAGS")
     clean = {k: v for k, v in os.environ.items() if not k.upper().startswith(foreign)}
@@ -84,7 +85,7 @@ def start(
     *arguments: str,
     plain_user: bool = False,
     under_make: bool = False,
-    **settings: object,
+    **settings: Any,
 ) -> subprocess.Popen[str]:
     """``mqstore run`` on free ports; root's right to do everything taken away for a plain user."""
     command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "run"]
@@ -108,7 +109,7 @@ def start(
 
 @contextlib.contextmanager
 def running(
-    store: Path, *arguments: str, under_make: bool = False, **settings: object
+    store: Path, *arguments: str, under_make: bool = False, **settings: Any
 ) -> Iterator[Run]:
     """``mqstore run``, ready; whatever is left of it is killed at the end."""
     process = start(store, *arguments, under_make=under_make, **settings)
@@ -150,18 +151,18 @@ class Process:
         return self.process.returncode, errors
 
 
-def writer(store: Path, **settings: object) -> contextlib.AbstractContextManager[Process]:
+def writer(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Process]:
     """A ready store-writer; killed at the end when it still lives."""
     return service(Target.WRITER, ["-m", "mqstore.writer"], store, **settings)
 
 
-def query(store: Path, **settings: object) -> contextlib.AbstractContextManager[Process]:
+def query(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Process]:
     return service(Target.QUERY, ["-m", "mqstore.query"], store, **settings)
 
 
 @contextlib.contextmanager
 def service(
-    target: Target, arguments: list[str], store: Path, **settings: object
+    target: Target, arguments: list[str], store: Path, **settings: Any
 ) -> Iterator[Process]:
     settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
     with bind("127.0.0.1", 0) as listener:

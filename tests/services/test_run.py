@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,9 +28,7 @@ def _abort(store: Path) -> Path:
     return store / "abort"
 
 
-def _refusal(
-    store: Path | None, *arguments: str, plain_user: bool = False, **settings: object
-) -> str:
+def _refusal(store: Path | None, *arguments: str, plain_user: bool = False, **settings: Any) -> str:
     """The one line that a refused start says."""
     process = start(store, *arguments, plain_user=plain_user, **settings)
     output, errors = process.communicate(timeout=60)
@@ -278,7 +277,7 @@ def test_network_address_without_tokens_is_one_line(tmp_path: Path) -> None:
 
 def test_with_tokens_each_role_does_its_part(tmp_path: Path) -> None:
     tokens = {role: f"{role}-token-long-enough" for role in ("admin", "produce", "consume")}
-    settings = {f"token_{role}": token for role, token in tokens.items()}
+    settings: dict[str, Any] = {f"token_{role}": token for role, token in tokens.items()}
     with running(tmp_path / "store", "--host", "0.0.0.0", **settings) as run:
         clients = {role: run.client(token=token) for role, token in tokens.items()}
         clients["admin"].create_topic("t", queues=1)

@@ -243,7 +243,12 @@ class SimulatedDisk:
             self.make_directories(path.parent)
             self._operation("make_directory", name)
             self._change({name: Mark.DIRECTORY})
-            self.sync_directory(path.parent)
+            try:
+                self.sync_directory(path.parent)
+                self.sync_directory(path.parent.parent)
+            except OSError:
+                self._change({name: Mark.GONE})
+                raise
         elif node is not Mark.DIRECTORY:
             raise _error(errno.ENOTDIR, name)
 

@@ -85,6 +85,18 @@ class NewMessage:
         return f"{self.number}:".encode().ljust(self.size, b"%d" % (self.number % 10))
 
 
+def message_of(store: MessageStore, key: QueueKey, new: NewMessage, now_ms: int) -> Message:
+    table = {"UNIQ_KEY": f"u{new.number}", "KEYS": f"k{new.key} n{new.number}"}
+    if new.tag is not None:
+        table["TAGS"] = new.tag
+    encoded = properties.encode(
+        table, trailing_separator=store.format.trailing_property_separator
+    )
+    topic, queue_id = key
+    host = store.host
+    return Message(topic, queue_id, new.body, encoded, host, host, now_ms, sys_flag=new.type)
+
+
 class Driver:
     """Operates one open store."""
 
@@ -96,7 +108,8 @@ class Driver:
 
     def put(self, key: QueueKey, new: Sequence[NewMessage], durability: Durability) -> bool:
         """One message, or a batch; whether it was acknowledged. Raises what the store raises."""
-        messages = [self._message(key, each) for each in new]
+        now_ms = self.seams.clock.now_ms()
+        messages = [message_of(self.store, key, each, now_ms) for each in new]
         self.journal.expect(messages)
         try:
             if len(messages) == 1:
@@ -110,22 +123,6 @@ class Driver:
         if durability is Durability.SYNC:
             self.journal.promise(end)
         return True
-
-    def _message(self, key: QueueKey, new: NewMessage) -> Message:
-        table = {"UNIQ_KEY": f"u{new.number}", "KEYS": f"k{new.key} n{new.number}"}
-        if new.tag is not None:
-            table["TAGS"] = new.tag
-        separator = self.store.format.trailing_property_separator
-        return Message(
-            key[0],
-            key[1],
-            new.body,
-            properties.encode(table, trailing_separator=separator),
-            self.store.host,
-            self.store.host,
-            self.seams.clock.now_ms(),
-            sys_flag=new.type,
-        )
 
     def flush_later(self) -> None:
         """Ask for durability as a service does: by a callback."""

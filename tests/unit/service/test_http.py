@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
+from fastapi import Query
 
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
@@ -36,7 +37,8 @@ OPERATION = {"responses": {"201": {"description": "The body."}}}
 @pytest.fixture
 def send() -> Callable[..., httpx.Response]:
     health = Health()
-    api = Api(load(max_request_size=BODY_MAX), health, title="test", description="A test.")
+    settings = load(max_request_size=BODY_MAX)
+    api = Api(settings, health, title="test", description="A test.", tags={"numbers": "Numbers."})
     api.add_hot(HotRoute("POST", "/echo/{name}", Role.PRODUCE, _echo, OPERATION))
     api.add_hot(HotRoute("POST", "/fail", Role.PRODUCE, _fail, OPERATION))
     api.add_hot(HotRoute("POST", "/break", Role.PRODUCE, _break, OPERATION))
@@ -46,8 +48,8 @@ def send() -> Callable[..., httpx.Response]:
 
     api.app.add_api_route("/cold/{number}", put, methods=["PUT"])
 
-    async def get(number: int) -> int:
-        return number
+    async def get(number: int, plus: Annotated[int, Query(alias="add")] = 0) -> int:
+        return number + plus
 
     api.app.add_api_route("/cold/{number}", get, methods=["GET"])
     transport = httpx.ASGITransport(app=api.front(), raise_app_exceptions=False)
@@ -129,10 +131,44 @@ def test_deeply_nested_body_is_a_problem(send: Send) -> None:
 
 
 def test_unknown_path_and_method_are_problems(send: Send) -> None:
-    _assert_problem(send("GET", "/nowhere"), 404, "not-found")
-    response = send("DELETE", "/cold/1")
+    for path in ("/nowhere", "/cold/1/", "/cold", "//cold/1"):
+        _assert_problem(send("GET", path), 404, "not-found")
+    _assert_problem(send("GET", "/static-offline-docs/nothing"), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/cold/1", "GET, HEAD, PUT"), ("/echo/a", "POST"), ("/static-offline-docs/a", "GET, HEAD")],
+)
+@pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "PATCH", "BREW"])
+def test_method_that_is_not_offered_is_told_all_that_are(
+    send: Send, method: str, path: str, allowed: str
+) -> None:
+    response = send(method, path)
     _assert_problem(response, 405, "method-not-allowed")
-    assert response.headers["allow"]
+    assert response.headers["allow"] == allowed
+
+
+def test_head_is_answered_as_get(send: Send) -> None:
+    assert send("HEAD", "/cold/1").headers["content-length"] == "1"
+    assert send("HEAD", "/nowhere").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["ad=1", "add=1&ad=2", "add=1&add=2", "ADD=1"])
+def test_parameter_that_would_be_overlooked_is_refused(send: Send, query: str) -> None:
+    assert send("GET", "/cold/1?add=2").json() == 3
+    _assert_problem(send("GET", f"/cold/1?{query}"), 400, "bad-parameter")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "", "application/x-www-form-urlencoded"])
+def test_body_that_is_not_said_to_be_json_is_415(send: Send, content_type: str) -> None:
+    response = send("PUT", "/cold/1", content=b"{}", headers={"content-type": content_type})
+    _assert_problem(response, 415, "unsupported-media-type")
+    assert "application/json" in response.json()["detail"]
+
+
+def test_the_address_alone_leads_to_the_api_page(send: Send) -> None:
+    assert send("GET", "/").headers["location"] == "/docs"
 
 
 def test_hot_and_cold_routes_are_in_one_openapi_document(send: Send) -> None:
@@ -140,6 +176,7 @@ def test_hot_and_cold_routes_are_in_one_openapi_document(send: Send) -> None:
     assert "post" in document["paths"]["/echo/{name}"]
     assert set(document["paths"]["/cold/{number}"]) == {"get", "put"}
     assert "HTTPValidationError" not in str(document)
+    assert [tag["name"] for tag in document["tags"]] == ["numbers", "operations"]
 
 
 def test_api_pages_load_nothing_from_elsewhere(send: Send) -> None:
@@ -185,4 +222,27 @@ def test_connection_that_ends_early_is_no_body() -> None:
     limits = BodyLimits(max_request=100, max_pending=100, timeout_s=1)
     with pytest.raises(ClientGone):
         asyncio.run(limits.read(_scope(), _receiving(b"123", whole=False)))
+    assert limits.pending == 0
+
+
+def test_body_that_is_still_coming_when_the_service_ends_is_refused_at_once() -> None:
+    limits = BodyLimits(max_request=100, max_pending=100, timeout_s=3600)
+
+    async def scenario() -> Problem:
+        receiving = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if receiving.is_set():
+                await asyncio.Event().wait()
+            receiving.set()
+            return {"type": "http.request", "body": b"1", "more_body": True}
+
+        read = asyncio.ensure_future(limits.read(_scope(), receive))
+        await receiving.wait()
+        limits.interrupt()
+        with pytest.raises(Problem) as caught:
+            await read
+        return caught.value
+
+    assert asyncio.run(scenario()).kind.name == "store-not-ready"
     assert limits.pending == 0

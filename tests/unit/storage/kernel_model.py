@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mqstore.storage import layout, properties
 from mqstore.storage._kernel import Defect, Stop
+from mqstore.storage.hosts import Host
 from mqstore.storage.java_text import decode_utf8
 from mqstore.storage.record import Message
 
@@ -183,10 +184,12 @@ def decode(
     if defect is not Defect.NONE:
         return defect, size
     p = take_apart(data[position:end], physical_offset)[1]
+    born, stored = Host.unpack(p.born_host), Host.unpack(p.store_host)
+    topic = p.topic.decode() if well_formed(p.topic) else None
     return (
         *(p.size, p.version, p.crc, p.queue_id, p.flag, p.queue_offset, p.physical_offset),
-        *(p.sys_flag, p.born_time, p.born_host, p.store_time, p.store_host, p.reconsume_times),
-        *(p.prepared_offset, p.body if with_body else b"", p.topic, p.properties),
+        *(p.sys_flag, p.born_time, born, p.store_time, stored, p.reconsume_times),
+        *(p.prepared_offset, p.body if with_body else b"", topic, p.topic, p.properties),
     )
 
 
@@ -387,14 +390,14 @@ class DispatchModel:
             queue = self.queues.get(key)
             if queue is None:
                 return Stop.QUEUE
-            writes_entry = not self.stands(queue, parts)
+            tags = found.get("TAGS")
+            code = signed(java_hash(tags)) if tags else 0
+            writes_entry = not self.stands(queue, parts, code)
             if writes_entry and not (
                 parts.queue_offset == queue.next_index and queue.holds(parts.queue_offset)
             ):
                 return Stop.QUEUE
             if writes_entry:
-                tags = found.get("TAGS")
-                code = signed(java_hash(tags)) if tags else 0
                 queue.put(parts.physical_offset, parts.size, code)
                 self.touched.add(key)
         for hashed in hashes:
@@ -413,11 +416,12 @@ class DispatchModel:
             or any(not well_formed(text) for text in texts)
         )
 
-    def stands(self, queue: QueueModel, parts: Parts) -> bool:
+    def stands(self, queue: QueueModel, parts: Parts, code: int) -> bool:
         index = parts.queue_offset
         if not (queue.holds(index) and index < queue.next_index):
             return False
-        return queue.entry(index)[:2] == (parts.physical_offset, parts.size)
+        *place, found = queue.entry(index)
+        return place == [parts.physical_offset, parts.size] and (found == code or found < -(2**31))
 
     def hashes(self, parts: Parts, found: dict[str, str]) -> list[int] | Stop:
         if self.index is None or parts.physical_offset < self.skip_index_below:

@@ -205,6 +205,15 @@ def test_an_entry_that_already_stands_is_neither_written_again_nor_reported() ->
     assert (bytes(file), made.next_index, touched) == (before, 2, set())
 
 
+def test_an_entry_with_another_tags_code_is_left_to_the_caller_but_not_an_ext_address() -> None:
+    data = log_of((ordinary(), 0))
+    for code, expected in ((5, Stop.QUEUE), (-(2**63), Stop.END), (-(2**31), Stop.QUEUE)):
+        made, file = window()
+        struct.pack_into(">qiq", file, 0, 0, len(data), code)
+        made.next_index = 1
+        assert dispatch(memoryview(data), 0, len(data), queues={key("T", 0): made})[0] is expected
+
+
 def test_a_record_that_lacks_index_room_for_all_its_keys_leaves_no_trace() -> None:
     data = log_of((ordinary(properties=b"KEYS\x01a b c"), 0))
     made, file = window()

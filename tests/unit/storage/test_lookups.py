@@ -41,25 +41,28 @@ class MemoryLog:
     def max_offset(self) -> int:
         return len(self.data)
 
-    def select(self, offset: int, size: int) -> memoryview | None:
-        if offset < self.min_offset or offset + size > len(self.data):
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        if not self.min_offset <= offset < len(self.data):
             return None
-        return memoryview(self.data)[offset : offset + size]
+        return memoryview(self.data), offset, len(self.data)
 
 
 @dataclass
 class MemoryQueue:
     topic: str
     queue_id: int
-    entries: list[QueueEntry] = field(default_factory=list)
+    stored: list[QueueEntry] = field(default_factory=list)
     min_index: int = 0
 
     @property
     def max_index(self) -> int:
-        return len(self.entries)
+        return len(self.stored)
+
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
+        return ((index, self.stored[index]) for index in range(start, min(stop, self.max_index)))
 
     def entry(self, index: int) -> QueueEntry | None:
-        return self.entries[index] if 0 <= index < len(self.entries) else None
+        return self.stored[index] if 0 <= index < len(self.stored) else None
 
 
 class MemoryIndex:
@@ -129,7 +132,7 @@ class Store:
         )
         self.log.data += buffer
         if dispatch:
-            queue.entries.append(QueueEntry(offset, len(buffer), 0))
+            queue.stored.append(QueueEntry(offset, len(buffer), 0))
             self.index.offsets.append(offset)
             self.bounds.dispatched_offset = len(self.log.data)
         return offset
@@ -459,8 +462,8 @@ def test_holes_and_expired_entries_are_skipped(store: Store) -> None:
     kept = store.put()
     last = store.put()
     queue = store.queues["T", 0]
-    queue.entries.insert(2, HOLE)
-    queue.entries.insert(2, QueueEntry(0, 0, 0))
+    queue.stored.insert(2, HOLE)
+    queue.stored.insert(2, QueueEntry(0, 0, 0))
     store.log.min_offset = kept
 
     pull = store.lookups.records("T", 0, 0)
@@ -496,7 +499,7 @@ def test_unreadable_records_are_named_and_passed(store: Store) -> None:
 @pytest.mark.parametrize("entry", [QueueEntry(1 << 40, 100, 0), QueueEntry(0, 50, 0)])
 def test_an_entry_that_lies_is_unreadable(store: Store, entry: QueueEntry) -> None:
     store.put()
-    store.queues["T", 0].entries.append(entry)
+    store.queues["T", 0].stored.append(entry)
 
     pull = store.lookups.records("T", 0, 1)
 
@@ -531,12 +534,12 @@ def test_offset_by_time_is_the_first_at_or_after(
         store.put(stored_ms=stored_ms)
     queue = store.queues["T", 0]
     for hole in holes:
-        if hole < len(queue.entries):
-            queue.entries[hole] = HOLE
+        if hole < len(queue.stored):
+            queue.stored[hole] = HOLE
 
     readable = [
         index
-        for index, entry in enumerate(queue.entries)
+        for index, entry in enumerate(queue.stored)
         if entry is not HOLE
         and store.lookups.by_physical_offset(entry.physical_offset).store_timestamp_ms >= wanted
     ]
@@ -551,17 +554,17 @@ def test_a_look_up_that_recovery_disturbed_is_repeated(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offset = store.put()
-    select, calls = store.log.select, 0
+    view_from, calls = store.log.view_from, 0
 
-    def disturbed(start: int, size: int) -> memoryview | None:
+    def disturbed(start: int) -> tuple[memoryview, int, int] | None:
         nonlocal calls
         calls += 1
         if calls == 1:
             store.bounds.epoch += 1
             return None
-        return select(start, size)
+        return view_from(start)
 
-    monkeypatch.setattr(store.log, "select", disturbed)
+    monkeypatch.setattr(store.log, "view_from", disturbed)
 
     assert store.lookups.by_physical_offset(offset).body == b"body"
 
@@ -571,12 +574,48 @@ def test_a_look_up_that_is_disturbed_all_along_gives_up(
 ) -> None:
     store.put()
 
-    def disturbed(start: int, size: int) -> memoryview | None:
+    def disturbed(start: int) -> tuple[memoryview, int, int] | None:
         store.bounds.epoch += 1
         return None
 
-    monkeypatch.setattr(store.log, "select", disturbed)
+    monkeypatch.setattr(store.log, "view_from", disturbed)
 
     with pytest.raises(StoreNotOpen) as refused:
         store.lookups.by_physical_offset(0)
     assert refused.value.state == "recovering"
+
+
+def test_an_entry_that_names_a_record_in_its_own_place_is_damaged(store: Store) -> None:
+    store.put()
+    store.put()
+    store.put(queue_id=1)
+    queue = store.queues["T", 0]
+    queue.stored[0] = queue.stored[1]
+
+    pull = store.lookups.records("T", 0, 0)
+
+    assert [found.queue_offset for found in pull.records] == [1]
+    assert [each.queue_offset for each in pull.unreadable] == [0]
+    assert "names the record at queue offset 1" in str(pull.unreadable[0].error)
+
+
+def test_a_record_that_is_in_no_other_place_is_served_wherever_an_entry_names_it(
+    store: Store,
+) -> None:
+    store.put()
+    entry = store.queues["T", 0].stored[0]
+    store.queues["T", 0].stored = [HOLE, HOLE, entry]
+
+    assert len(store.lookups.records("T", 0, 2).records) == 1
+
+
+def test_what_an_unreadable_entry_says_of_its_size_takes_no_room_in_an_answer(
+    store: Store,
+) -> None:
+    store.put()
+    store.put()
+    store.queues["T", 0].stored[0] = QueueEntry(0, 2**31 - 2, 0)
+
+    pull = store.lookups.records("T", 0, 0, max_bytes=1_000)
+
+    assert (len(pull.records), len(pull.unreadable), pull.next_offset) == (1, 1, 2)

@@ -11,9 +11,9 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import LmqQueuesExceeded, MessageInvalid
 from mqstore.storage.hosts import Host
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.multi_dispatch import MultiDispatch
+from mqstore.storage.multi_dispatch import MultiDispatch, further_queues
 from mqstore.storage.queue_offsets import QueueOffsets
-from mqstore.storage.record import Message
+from mqstore.storage.record import Message, decode, encode_into, size_of
 
 HOST = Host.parse("127.0.0.1", 10911)
 BOTH_ON = StoreConfig(enable_multi_dispatch=True, enable_lmq=True, max_lmq_consume_queue_num=3)
@@ -150,3 +150,26 @@ def test_each_queue_is_numbered_without_gaps(
         for name, number in dict(zip(named, numbers(wrapped).split(","), strict=True)).items():
             given_out.setdefault(name, []).append(int(number))
     assert all(found == list(range(len(found))) for found in given_out.values())
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [("7", [("%LMQ%a", 7)]), ("9" * 19, []), ("1" * 5_000, []), ("-1", []), ("", []), ("٣", [])],
+)
+def test_further_queues_have_offsets_that_a_queue_can_have(
+    offset: str, expected: list[tuple[str, int]]
+) -> None:
+    encoded = f"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x01{offset}".encode()
+    stored = Message("topic", 0, b"", encoded, HOST, HOST, 0)
+    buffer = bytearray(size_of(stored, 1))
+    encode_into(
+        buffer,
+        0,
+        stored,
+        version=1,
+        queue_offset=0,
+        physical_offset=0,
+        store_timestamp_ms=0,
+    )
+
+    assert further_queues(decode(buffer, 0, len(buffer), physical_offset=0)) == expected

@@ -211,3 +211,14 @@ def test_extend_and_copy_agree_with_bytes(
     end = len(whole) if length is None else offset + length
     assert files.read(root / "source") == whole
     assert files.read(root / "target") == whole[offset:end]
+
+
+def test_an_overlay_can_be_laid_over_another(base: Path, files: OverlayFileSystem) -> None:
+    old, other = base / "log" / "old", base / "log" / "other"
+    files.write(other, b"changed")
+    above = OverlayFileSystem(files)
+    above.map(old, writable=True).view[0:2] = b"xx"
+    above.map(other, writable=True).view[0:2] = b"yy"
+
+    assert (above.read(old), above.read(other)) == (b"xx23456789", b"yyanged")
+    assert (files.read(old), files.read(other)) == (b"0123456789", b"changed")

@@ -204,3 +204,16 @@ def test_arrivals_wrap_around(page: StatePage) -> None:
     page.wake()
 
     assert page.arrivals == 0
+
+
+def test_a_damaged_watermark_proves_nothing(path: Path, page: StatePage) -> None:
+    page.set_flushed(99)
+    page.close()
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+
+    left = read_state(FILES, path)
+    assert left is not None
+    assert left.flushed_offset == 0
+    assert StatePage.create(FILES, path, STORE, BOOT).flushed_offset == 0

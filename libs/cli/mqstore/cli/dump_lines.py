@@ -221,8 +221,10 @@ def _walk_segment(segment: MappedFile, end: int) -> Iterator[Record | Blank | Re
     while position < end:
         last: Record | Blank | RecordError | None = None
         for last in record.scan(view, position, end, base, verify_body=False):
-            lost = isinstance(last, Record) and last.is_tombstone
-            yield record.tombstone_error(last) if lost else last
+            if isinstance(last, Record) and last.is_tombstone:
+                yield record.tombstone_error(last)
+            else:
+                yield last
             if isinstance(last, Blank):
                 return
         if not isinstance(last, RecordError):

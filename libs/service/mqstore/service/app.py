@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.routing import Match
 
 from mqstore.service import logs, problems
 from mqstore.service.auth import Authenticator, Role
 from mqstore.service.health import Health
-from mqstore.service.http import BodyLimits, Front, HotRoute, internal_problem, problem_of
+from mqstore.service.http import (
+    BodyLimits,
+    Front,
+    HotRoute,
+    internal_problem,
+    problem_of,
+    refuse_repeated,
+    refuse_unknown,
+)
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
 from mqstore.storage.errors import StorageError
 
-VERSION = "0.1.0"
-BEARER = "bearer"
+VERSION: Final = "0.1.0"
+TopicName = Annotated[
+    str,
+    PathParameter(
+        description="Topic: at most 127 characters (255 in a store of format 5.x).",
+        examples=["orders"],
+        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},  # told, not checked
+    ),
+]
+BEARER: Final = "bearer"
 _SCHEMA_REF = "#/components/schemas/{name}"
 
 
 class Api:
     """One service's HTTP interface under construction: FastAPI routes, hot routes, schemas."""
 
-    def __init__(self, settings: Settings, health: Health, *, title: str, description: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        health: Health,
+        *,
+        title: str,
+        description: str,
+        tags: Mapping[str, str],
+    ) -> None:
+        """``tags`` are the groups of the API page in their order, with what they are about."""
         self.settings = settings
         self.health = health
         self.metrics = HttpMetrics()
@@ -36,10 +65,16 @@ class Api:
         self.app: FastAPI = FastAPIOffline(
             docs_url="/docs",
             redoc_url=None,
+            redirect_slashes=False,
+            dependencies=[Depends(_check_parameters)],
             title=title,
             version=VERSION,
+            openapi_tags=[
+                {"name": name, "description": text}
+                for name, text in {**tags, **_OPERATIONS}.items()
+            ],
             description=description + _ERRORS_TEXT,
-            responses=problems.responses(problems.INTERNAL),
+            responses=problems.responses(*problems.ANY_ROUTE),
             separate_input_output_schemas=False,
         )
         self._hot: list[HotRoute] = []
@@ -75,12 +110,25 @@ class Api:
         handlers: dict[Any, Callable[[Request, Any], Response]] = {
             Problem: _answer,
             StorageError: lambda request, error: _answer(request, problem_of(error)),
-            RequestValidationError: lambda request, error: _answer(request, _validation(error)),
-            HTTPException: lambda request, error: _answer(request, _http_problem(request, error)),
+            RequestValidationError: lambda request, error: _answer(
+                request, _validation(request, error)
+            ),
+            HTTPException: lambda request, error: _answer(
+                request, _http_problem(request, error, self._methods(request))
+            ),
             Exception: lambda request, _: _answer(request, internal_problem()),
         }
         for kind, handler in handlers.items():
             self.app.add_exception_handler(kind, handler)
+
+    def _methods(self, request: Request) -> set[str]:
+        """What is offered at the request's path."""
+        path = request.scope["path"]
+        offered = {route.method for route in self._hot if route.pattern.fullmatch(path)}
+        for route in self.app.routes:
+            if route.matches(request.scope)[0] is not Match.NONE:
+                offered |= getattr(route, "methods", None) or set()
+        return offered | ({"HEAD"} if "GET" in offered else set())
 
     def _add_operations(self) -> None:
         health = self.health
@@ -107,7 +155,14 @@ class Api:
                 responses={503: {"description": "Not so."}},
             )
         self.app.add_api_route(
-            "/metrics", self._metrics, tags=["operations"], summary="Prometheus metrics."
+            "/", lambda: RedirectResponse("/docs"), include_in_schema=False, response_model=None
+        )
+        self.app.add_api_route(
+            "/metrics",
+            self._metrics,
+            tags=["operations"],
+            summary="Prometheus metrics",
+            response_class=PlainTextResponse,
         )
 
     def _metrics(self) -> Response:
@@ -129,7 +184,7 @@ class Api:
             schemas.pop(unused, None)
         for route in self._hot:
             document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
-        _replace_validation_errors(document)
+        _drop_validation_errors(document)
         if self.auth.enabled:
             components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}
             document["security"] = [{BEARER: []}]
@@ -165,53 +220,83 @@ def _answer(request: Request, problem: Problem) -> Response:
     )
 
 
-def _validation(error: RequestValidationError) -> Problem:
-    """400 for what stands in the address, 422 for what stands in the body."""
+def _check_parameters(request: Request) -> None:
+    """Every parameter is known and given once: a misspelt one would be left out of account."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    if given:
+        route: APIRoute = request.scope["route"]
+        refuse_unknown(given, [field.alias for field in route.dependant.query_params])
+        refuse_repeated(given)
+
+
+def _validation(request: Request, error: RequestValidationError) -> Problem:
+    """400 for what stands in the address, 415 and 422 for what stands in the body."""
     items = error.errors()
-    in_body = any(item["loc"][:1] == ("body",) for item in items)
     if any(item["type"] == "json_invalid" for item in items):
-        return Problem(problems.BAD_JSON, "the request's body is no JSON")
-    detail = "; ".join(f"{_place(item['loc'])}: {_lower(item['msg'])}" for item in items[:10])
+        at, why = items[0]["loc"][-1], items[0].get("ctx", {}).get("error", "")
+        return Problem(problems.BAD_JSON, f"the body is no JSON: {_lower(why)} at character {at}")
+    in_body = any(item["loc"][:1] == ("body",) for item in items)
+    if in_body and not _says_json(request):
+        return Problem(
+            problems.UNSUPPORTED_MEDIA_TYPE, "send the body with content-type application/json"
+        )
+    detail = "; ".join(f"{_place(item['loc'])}: {_explained(item)}" for item in items[:10])
     return Problem(problems.BODY_INVALID if in_body else problems.BAD_PARAMETER, detail)
+
+
+def _says_json(request: Request) -> bool:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
 
 
 def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location[1:]) or str(location[0])
 
 
+def _explained(item: dict[str, Any]) -> str:
+    """Pydantic's text, where it does not speak of Python."""
+    return _EXPLANATIONS.get(item["type"]) or _lower(item["msg"])
+
+
+_EXPLANATIONS: Final = {
+    "missing": "it is needed",
+    "extra_forbidden": "there is no such field; leave it out",
+    "model_attributes_type": "it should be a JSON object",
+    "int_parsing": "it should be an integer",
+    "float_parsing": "it should be a number",
+}
+
+
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _http_problem(request: Request, error: HTTPException) -> Problem:
+def _http_problem(request: Request, error: HTTPException, offered: set[str]) -> Problem:
     """What FastAPI and Starlette themselves refuse."""
     path = request.scope["path"][:200]
+    if error.status_code == 405 or (error.status_code == 404 and offered):
+        allowed = ", ".join(sorted(offered)) or "GET, HEAD"  # without any: the page's own files
+        detail = f"{request.method[:20]} is not offered at {path}; use {allowed}"
+        return Problem(problems.METHOD_NOT_ALLOWED, detail, headers={"allow": allowed})
     texts = {
-        404: (problems.NOT_FOUND, f"no such path: {path}"),
-        405: (problems.METHOD_NOT_ALLOWED, f"{request.method[:20]} is not offered at {path}"),
-        400: (problems.BAD_JSON, "the request's body cannot be read"),
+        404: (problems.NOT_FOUND, f"no such path: {path}; /docs lists those that are there"),
+        400: (problems.BAD_JSON, "the body cannot be read; send JSON in UTF-8"),
     }
     kind, detail = texts.get(error.status_code, (problems.INTERNAL, str(error.detail)))
-    return Problem(kind, detail, headers=dict(error.headers or {}))
+    return Problem(kind, detail)
 
 
-def _replace_validation_errors(document: dict[str, Any]) -> None:
-    """FastAPI documents its own 422 for parameters; ours are problems."""
-    bad = problems.responses(problems.BAD_PARAMETER)
+def _drop_validation_errors(document: dict[str, Any]) -> None:
+    """FastAPI documents an answer of its own for wrong parameters and bodies; ours are problems."""
     for operations in document["paths"].values():
         for operation in operations.values():
             responses = operation.get("responses", {})
-            content = responses.get("422", {}).get("content", {})
-            if "application/json" in content:
+            if "application/json" in responses.get("422", {}).get("content", {}):
                 del responses["422"]
-                if "requestBody" in operation:
-                    responses.update(
-                        {str(k): v for k, v in problems.responses(problems.BODY_INVALID).items()}
-                    )
-                responses.setdefault("400", bad[400])
 
 
-_ERRORS_TEXT = """
+_OPERATIONS: Final = {"operations": "Health and metrics, for whoever runs this service."}
+_ERRORS_TEXT: Final = """
 
 **Errors** are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem details \
 (`application/problem+json`); `type` is stable, `detail` says what was wrong, and `requestId` is \

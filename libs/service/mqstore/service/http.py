@@ -103,7 +103,8 @@ class BodyLimits:
         self.is_ending = True
         now = asyncio.get_running_loop().time()
         for deadline in self._receiving:
-            deadline.reschedule(now)
+            if not deadline.expired():
+                deadline.reschedule(now)
 
     def _not_received(self) -> Problem:
         if self.is_ending:
@@ -122,6 +123,26 @@ class BodyLimits:
 
 def ending() -> Problem:
     return Problem(problems.STORE_NOT_READY, "the service is ending; try again in a moment")
+
+
+def refuse_repeated(names: Iterable[str]) -> None:
+    """Raise Problem (400) for a parameter that is given twice: which one counts?"""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise Problem(problems.BAD_PARAMETER, f"{name[:100]!r} is given twice; send it once")
+        seen.add(name)
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise Problem (400) for a parameter that nobody would look at."""
+    unknown = set(given) - set(known)
+    if unknown:
+        offered = ", ".join(sorted(known)) or "none"
+        raise Problem(
+            problems.BAD_PARAMETER,
+            f"unknown parameter {min(unknown)[:100]!r}; there are: {offered}",
+        )
 
 
 def too_large(limit: int) -> Problem:
@@ -162,7 +183,7 @@ class HotRequest:
         return client[0], client[1]
 
     def query(self) -> dict[str, str]:
-        """The query's parameters, the last of equal names. Raises Problem (400)."""
+        """The query's parameters. Raises Problem (400)."""
         raw: bytes = self.scope["query_string"]
         if not raw:
             return {}
@@ -175,6 +196,7 @@ class HotRequest:
             )
         except ValueError as error:
             raise Problem(problems.BAD_PARAMETER, f"the query cannot be read: {error}") from None
+        refuse_repeated(name for name, _ in pairs)
         return dict(pairs)
 
     async def body(self) -> bytes:
@@ -224,6 +246,9 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        if method == "HEAD":  # answered as GET; uvicorn leaves the body out
+            scope = {**scope, "method": "GET"}
         exchange = _Exchange(send, self._request_id(scope))
         logs.request_id.set(exchange.request_id)
         started = time.perf_counter()
@@ -244,7 +269,6 @@ class Front:
             await exchange.send_problem(internal_problem())
         finally:
             self._metrics.in_flight -= 1
-            method = scope["method"] if scope["method"] in METHODS else "other"
             route = _template(scope, route)
             self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
 

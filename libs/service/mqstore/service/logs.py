@@ -47,8 +47,10 @@ def configure(service: str, level: str, log_format: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for noisy in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "httpx", "httpcore"):
+    for noisy in ("uvicorn", "uvicorn.access", "asyncio", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    # Its warnings tell of clients that send no HTTP, as often as they like to.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:

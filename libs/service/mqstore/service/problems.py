@@ -80,6 +80,12 @@ TOPIC_NOT_WRITABLE = _register(
 MESSAGE_EXPIRED = _register(
     "message-expired", 410, "The message has expired", "Retention deleted it."
 )
+MESSAGE_LOST = _register(
+    "message-lost",
+    410,
+    "The message was damaged beyond reading",
+    "Recovery found it unreadable and keeps its bytes in quarantine.",
+)
 BODY_TOO_LARGE = _register(
     "body-too-large", 413, "The request is too large", "Body, batch or message over its limit."
 )
@@ -130,6 +136,19 @@ FLUSH_TIMEOUT = _register(
     "flush-timeout", 504, "Stored, but not known to be on disk", "The messages can be read."
 )
 DISK_FULL = _register("disk-full", 507, "The disk is full", "No room for messages.", 30)
+
+ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
+GUARDED: Final = (UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY)
+"""Of every route that a token may be needed for."""
+WITH_BODY: Final = (
+    BAD_JSON,
+    BAD_PARAMETER,
+    REQUEST_TIMEOUT,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    BODY_INVALID,
+    OVERLOADED,
+)
 
 
 class Problem(Exception):
@@ -192,6 +211,7 @@ _RULES: Final = (
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
     _Rule(errors.QueryError, BAD_PARAMETER),
+    _Rule(errors.RecordTombstone, MESSAGE_LOST),
     _Rule(errors.RecordError, MESSAGE_DAMAGED),
 )
 DISK_FULL_REASONS: Final = frozenset({"disk-full", "disk full", "disk_full"})

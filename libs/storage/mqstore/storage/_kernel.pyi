@@ -2,6 +2,7 @@ from array import array
 from collections.abc import Sequence
 from enum import IntEnum
 
+from mqstore.storage.hosts import Host
 from mqstore.storage.record import Message
 
 class Stop(IntEnum):
@@ -152,18 +153,40 @@ def decode_record(
         int,
         int,
         int,
-        bytes,
+        Host,
+        int,
+        Host,
+        int,
         int,
         bytes,
-        int,
-        int,
-        bytes,
+        str | None,
         bytes,
         bytes,
     ]
     | tuple[Defect, int]
 ):
-    """The fields of one record in Record's order, hosts packed; or what ``check_record`` says."""
+    """The fields of one record in Record's order; or what ``check_record`` says.
+
+    The topic is None where it is malformed UTF-8.
+    """
+
+def split_properties(data: bytes) -> dict[str, str] | None:
+    """As ``properties.decode``; None where anything is malformed UTF-8."""
+
+def copy_record(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    size: int,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+) -> bytes | None:
+    """The bytes of a record that is whole, body included, and says all this of itself.
+
+    None for anything else, and for a tombstone; ``decode_record`` then tells more.
+    """
 
 def encode_record(
     view: memoryview | bytearray,
@@ -188,7 +211,44 @@ def encode_batch(
     physical_offset: int,
     store_timestamp_ms: int,
 ) -> list[int]:
-    """Write messages one after another from ``position`` on; their sizes. Errors as above."""
+    """Write messages one after another from ``position`` on; their sizes.
+
+    Errors as above; what was written is then zeros again.
+    """
+
+def put_ordinary(
+    view: memoryview | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    message: Message,
+    next_offsets: dict[tuple[str, int], int],
+    body_max: int,
+    store_timestamp_ms: int,
+) -> tuple[int, int] | None:
+    """Number, check and write a message between ``position`` and ``end``: its size and number.
+
+    None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
+    characters or no key of ``next_offsets``, a prepared or rolled back message, no room, or
+    anything that may not be stored. Who calls then finds out which.
+    """
+
+def put_ordinary_batch(
+    view: memoryview | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    messages: Sequence[Message],
+    next_offsets: dict[tuple[str, int], int],
+    batch_max: int,
+    item_overhead: int,
+    store_timestamp_ms: int,
+) -> tuple[list[int], int] | None:
+    """As ``put_ordinary`` for messages of one topic and queue, all or none: sizes, first number.
+
+    None also for a message of any transaction type, and for bodies and properties that together,
+    with ``item_overhead`` bytes each, are over ``batch_max``.
+    """
 
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
     """The 8 bytes of a blank record that stands for ``size`` bytes."""
@@ -242,6 +302,9 @@ def store_u64(view: memoryview, offset: int, value: int) -> None:
 
 def add_u32(view: memoryview, offset: int, value: int) -> int:
     """Atomic add to a 32-bit word (a futex's), wrapping; the new value."""
+
+def announce_u64(view: memoryview, offset: int, value: int, futex: int) -> int:
+    """``store_u64``, then count the futex word at ``futex`` up and wake everyone who waits on it."""
 
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""

@@ -13,9 +13,9 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport (
-    INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+    INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memset
@@ -23,6 +23,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from enum import IntEnum
 
 from mqstore.storage import layout
+from mqstore.storage.hosts import unpack_host
 
 cdef extern from "_kernel.h":
     uint32_t get32(const uint8_t *p) noexcept nogil
@@ -119,6 +120,7 @@ cdef uint32_t INNER_BATCH = layout.SysFlag.INNER_BATCH
 cdef uint32_t TRANSACTION = layout.TRANSACTION_MASK
 cdef uint32_t COMMITTED = layout.SysFlag.TRANSACTION_COMMIT
 cdef uint32_t ROLLED_BACK = layout.SysFlag.TRANSACTION_ROLLBACK
+cdef uint64_t TOMBSTONE = layout.TOMBSTONE_MARK
 cdef int64_t QUEUE_ENTRY = layout.QUEUE_ENTRY_SIZE
 cdef int64_t INDEX_HEADER = layout.INDEX_HEADER_SIZE
 cdef int64_t INDEX_SLOT = layout.INDEX_SLOT_SIZE

@@ -183,15 +183,19 @@ cdef inline Seat *seat_of(
 
 
 cdef bint entry_stands(
-    QueueState *queue, int64_t index, int64_t physical, uint32_t size
+    QueueState *queue, int64_t index, int64_t physical, uint32_t size, uint32_t tags_hash
 ) noexcept nogil:
     cdef const uint8_t *entry
+    cdef int64_t code
     if queue.base == NULL or index < queue.first_index or index >= queue.next_index:
         return False
     if index - queue.first_index >= queue.entries:
         return False
     entry = queue.base + (index - queue.first_index) * QUEUE_ENTRY
-    return <int64_t> get64(entry) == physical and get32(entry + 8) == size
+    if <int64_t> get64(entry) != physical or get32(entry + 8) != size:
+        return False
+    code = <int64_t> get64(entry + 12)
+    return code == <int64_t> <int32_t> tags_hash or code < INT32_MIN  # an address in a queue ext
 
 
 cdef inline bint has_room(QueueState *queue, int64_t index) noexcept nogil:
@@ -209,6 +213,7 @@ cdef void put_entry(Seat *seat, int64_t physical, uint32_t size, uint32_t tags_h
     put64(entry, <uint64_t> physical)
     put32(entry + 8, size)
     put64(entry + 12, <uint64_t> <int64_t> <int32_t> tags_hash)
+    release_fence()  # a flush in another thread reads next_index
     queue.next_index += 1
     seat.touched = True
 
@@ -250,7 +255,7 @@ cdef int dispatch_one(Run *run) noexcept nogil:
             run.need_topic = r.topic
             run.need_queue_id = get32(p + 12)
             return STOP_NEED_QUEUE
-        if entry_stands(seat.queue, queue_offset, physical, r.size):
+        if entry_stands(seat.queue, queue_offset, physical, r.size, tags_hash):
             seat = NULL
         elif not has_room(seat.queue, queue_offset):
             return STOP_QUEUE
@@ -392,15 +397,15 @@ def dispatch_run(
         run.skip_index_below = skip_index_below
         run.with_queues = queues is not None
         run.index_tags = index_tags
+        seats = seats_for(min(len(queues), (end - position) // FIXED_SIZE + 1) if queues else 0)
+        run.seats = seats.table
+        run.mask = seats.mask
         run.index = NULL
         if index is not None:
             if index.state.busy:
                 raise RuntimeError("another dispatch run is using the index window")
             run.index = &index.state
             index.state.busy = True
-        seats = seats_for(min(len(queues), (end - position) // FIXED_SIZE + 1) if queues else 0)
-        run.seats = seats.table
-        run.mask = seats.mask
         try:
             stop = run_to_stop(&run, seats, queues)
         finally:

@@ -177,7 +177,7 @@ cdef tuple fields_of(
     if defect != DEFECT_NONE:
         return defect_of(defect, &r)
     return (
-        r.size,
+        <int64_t> r.size,
         r.version,
         <int32_t> get32(p + 8),
         <int32_t> get32(p + 12),
@@ -186,15 +186,82 @@ cdef tuple fields_of(
         <int64_t> get64(p + 28),
         <int32_t> r.sys_flag,
         <int64_t> get64(p + 40),
-        copy(p + 48, r.born_host_size),
+        unpack_host(copy(p + 48, r.born_host_size)),
         <int64_t> get64(p + r.store_time_at),
-        copy(p + r.store_time_at + 8, r.store_host_size),
+        unpack_host(copy(p + r.store_time_at + 8, r.store_host_size)),
         <int32_t> get32(p + r.body_at - 16),
         <int64_t> get64(p + r.body_at - 12),
         copy(p + r.body_at, r.body_size) if with_body else b"",
+        decoded(r.topic),
         copy(r.topic.at, r.topic.length),
         copy(r.properties.at, r.properties.length),
     )
+
+
+cdef inline str decoded(Text text):
+    """None for malformed UTF-8, which Java reads in its own way."""
+    try:
+        return PyUnicode_DecodeUTF8(<const char *> text.at, text.length, NULL)
+    except UnicodeDecodeError:
+        return None
+
+
+def split_properties(bytes data not None):
+    cdef Text name, value, text = text_of(data)
+    cdef const uint8_t *p = text.at
+    cdef const uint8_t *end = p + text.length
+    cdef const uint8_t *stop
+    cdef const uint8_t *equals
+    cdef dict found = {}
+    while p < end:
+        stop = <const uint8_t *> memchr(p, 2, end - p)
+        if stop == NULL:
+            stop = end
+        equals = <const uint8_t *> memchr(p, 1, stop - p)
+        if equals == NULL:
+            name.at, name.length = p, <uint32_t> (stop - p)
+            if decoded(name) is None:
+                return None
+        else:
+            name.at, name.length = p, <uint32_t> (equals - p)
+            value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
+            name_text, value_text = decoded(name), decoded(value)
+            if name_text is None or value_text is None:
+                return None
+            if name.length and value.length:
+                found[name_text] = value_text
+        p = stop + 1
+    return found
+
+
+def copy_record(
+    view not None,
+    int64_t position,
+    int64_t end,
+    int64_t physical_offset,
+    int64_t size,
+    bytes topic not None,
+    int64_t queue_id,
+    int64_t queue_offset,
+):
+    cdef Py_buffer log
+    cdef const uint8_t *p
+    cdef Layout r
+    PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
+    try:
+        check_range(position, end, log.len)
+        p = <const uint8_t *> log.buf + position
+        if inspect(p, end - position, physical_offset, True, &r) != DEFECT_NONE:
+            return None
+        if r.size != size or not same(r.topic, text_of(topic)):
+            return None
+        if <int32_t> get32(p + 12) != queue_id or <int64_t> get64(p + 20) != queue_offset:
+            return None
+        if get64(p + r.body_at - 12) == TOMBSTONE:
+            return None
+        return copy(p, r.size)
+    finally:
+        PyBuffer_Release(&log)
 
 
 cdef inline bytes copy(const uint8_t *p, uint32_t size):

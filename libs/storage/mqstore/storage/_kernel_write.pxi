@@ -299,7 +299,7 @@ def put_ordinary_batch(
     PyObject_GetBuffer(view, &bytes_, PyBUF_WRITABLE)
     p = <uint8_t *> bytes_.buf
     try:
-        check_range(position, end, bytes_.len)
+        check_range(position, max(position, end), bytes_.len)
         for message in messages:
             kept = read_parts(message, &m)
             if queue is None:

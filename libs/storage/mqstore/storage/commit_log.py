@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mqstore.storage import message_id
+from mqstore.storage._kernel import put_ordinary, put_ordinary_batch
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     MessageInvalid,
@@ -42,6 +43,7 @@ from mqstore.storage.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped_file_queue import MappedFileQueue
 from mqstore.storage.multi_dispatch import MultiDispatch, Queue
 from mqstore.storage.put_checks import (
+    BATCH_ITEM_FIXED_SIZE,
     PutLimits,
     check_batch,
     check_fields,
@@ -139,7 +141,7 @@ class CommitLog:
         self._refusal: Callable[[], Exception] | None = None
         self._last_store_timestamp_ms = last_store_timestamp_ms
         self._segment: MappedFile | None = None
-        self._view = memoryview(b"")
+        self._view = memoryview(bytearray())
         self._position = 0
         self._room_end = 0
         self._max_offset = files.max_offset
@@ -201,6 +203,11 @@ class CommitLog:
 
         Raises PutRefused (one class per reason; nothing was written) or StoreFailed.
         """
+        if self._rolling_since is None:
+            with self._lock:
+                placement = self._place_ordinary(message)
+            if placement is not None:
+                return placement
         version = check_message(message, self._limits)
         if self._rolling_since is not None:
             self._check_busy()
@@ -217,6 +224,11 @@ class CommitLog:
         As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises
         as ``append``, and MessageInvalid for what RocketMQ takes in no batch.
         """
+        if self._rolling_since is None:
+            with self._lock:
+                placements = self._place_ordinary_batch(messages)
+            if placements is not None:
+                return placements
         check_batch(messages, self._limits)
         return self.append_run(messages)
 
@@ -276,6 +288,54 @@ class CommitLog:
 
     # under the put lock
 
+    def _place_ordinary(self, message: Message) -> Placement | None:
+        """One call of the kernel; None for whatever needs a closer look, or may not be put now."""
+        if self._refusal is not None or self._rolling_since is not None:
+            return None
+        if self._multi_dispatch.applies_to(message):
+            return None
+        timestamp = self._store_timestamp()
+        offset = self._max_offset
+        placed = put_ordinary(
+            self._view,
+            self._position,
+            self._room_end,
+            offset,
+            message,
+            self.offsets.known,
+            self._limits.body_size_max,
+            timestamp,
+        )
+        if placed is None:
+            return None
+        size, queue_offset = placed
+        self._publish(self._position + size, timestamp)
+        host = message.store_host
+        return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
+
+    def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
+        """As ``_place_ordinary``, for a batch."""
+        if self._refusal is not None or self._rolling_since is not None:
+            return None
+        timestamp = self._store_timestamp()
+        first = self._max_offset
+        placed = put_ordinary_batch(
+            self._view,
+            self._position,
+            self._room_end,
+            first,
+            messages,
+            self.offsets.known,
+            self._limits.body_size_max,
+            BATCH_ITEM_FIXED_SIZE,
+            timestamp,
+        )
+        if placed is None:
+            return None
+        sizes, number = placed
+        self._publish(self._position + sum(sizes), timestamp)
+        return _placements(first, sizes, itertools.count(number), messages, timestamp)
+
     def _place(self, message: Message, version: int) -> Placement:
         if self._position + _size_bound(message) > self._room_end:
             self._make_room([message], [version])
@@ -294,7 +354,7 @@ class CommitLog:
                 store_timestamp_ms=timestamp,
             )
         except _UNENCODABLE as error:
-            raise self._unencodable(error) from error
+            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
         self._publish(self._position + size, timestamp)
         if queued:
             self.offsets.place(message.topic, message.queue_id, queue_offset)
@@ -328,17 +388,11 @@ class CommitLog:
                 store_timestamp_ms=timestamp,
             )
         except _UNENCODABLE as error:
-            raise self._unencodable(error) from error
+            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
         self._publish(self._position + sum(sizes), timestamp)
         for queue, count in counts.items():
             self.offsets.advance(*queue, count)
-        offsets = itertools.accumulate(sizes, initial=first)
-        return [
-            Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
-            for offset, size, message, number in zip(
-                offsets, sizes, messages, numbers, strict=False
-            )
-        ]
+        return _placements(first, sizes, numbers, messages, timestamp)
 
     def _number_in_run(self, message: Message, counts: dict[Queue, int]) -> int:
         if message.sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
@@ -363,11 +417,6 @@ class CommitLog:
         self._watermarks.set_max(end)
         if position > segment.populate_at and self._allocation is not None:
             self._allocation.populate(self.files)
-
-    def _unencodable(self, error: Exception) -> MessageInvalid:
-        """Wipe what the encoder may have left beyond the log's end."""
-        self._view[self._position : self._room_end] = bytes(self._room_end - self._position)
-        return MessageInvalid(f"a field cannot be stored: {error}; correct it")
 
     # room
 
@@ -397,7 +446,7 @@ class CommitLog:
             segment.ensure_reserved(end)
         except OSError as error:
             raise _no_room(segment.base_offset, error) from error
-        self._room_end = end - BLANK_RECORD_SIZE
+        self._room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
 
     def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
         """Close one segment and begin the next, which is made first: when it cannot be, nothing
@@ -454,6 +503,21 @@ class CommitLog:
     def _fail(self, failure: StoreFailed) -> None:
         self._refusal = lambda: StoreFailed(str(failure))
         self._report_failure(failure)
+
+
+def _placements(
+    first: int,
+    sizes: Sequence[int],
+    numbers: Iterable[int],
+    messages: Sequence[Message],
+    timestamp: int,
+) -> list[Placement]:
+    """Of records that stand one after another from the physical offset ``first``."""
+    offsets = itertools.accumulate(sizes, initial=first)
+    return [
+        Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
+        for size, offset, number, message in zip(sizes, offsets, numbers, messages, strict=False)
+    ]
 
 
 def _size_bound(message: Message) -> int:

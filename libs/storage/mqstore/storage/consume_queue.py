@@ -14,10 +14,11 @@ One thread at a time writes (the dispatcher, under its lock); any thread may rea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import QueueWindow
@@ -123,6 +124,7 @@ class ConsumeQueue:
         self.window = QueueWindow()
         self._min_index = 0
         self._attached: MappedFile | None = None
+        self._publish_lock = Lock()
         self._changed: set[MappedFile] = set()
         """Files that were changed below what is flushed."""
 
@@ -176,16 +178,7 @@ class ConsumeQueue:
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
         """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
         out. Reads block by block, for scans."""
-        stop = min(stop, self.max_index)
-        for mapped in self.files.files:
-            first = mapped.base_offset // QUEUE_ENTRY_SIZE
-            for index in range(
-                max(start, first), min(stop, first + self.entries_per_file), _BLOCK_ENTRIES
-            ):
-                at = (index - first) * QUEUE_ENTRY_SIZE
-                end = min(at + _BLOCK_SIZE, (stop - first) * QUEUE_ENTRY_SIZE)
-                for number, fields in enumerate(ENTRY.iter_unpack(bytes(mapped.view[at:end]))):
-                    yield index + number, QueueEntry(*fields)
+        return entries_in(self.files.files, start, min(stop, self.max_index))
 
     def last_entries(self) -> Iterator[tuple[int, QueueEntry]]:
         """All entries with their numbers, the newest first."""
@@ -244,16 +237,19 @@ class ConsumeQueue:
         self._attach(mapped, min(end, mapped.size))
 
     def publish(self) -> None:
-        """Tell the files how far the window has written, so that flush and readers follow."""
-        if self._attached is not None:
-            end = self.max_index * QUEUE_ENTRY_SIZE - self._attached.base_offset
-            self._attached.wrote_position = min(end, self._attached.size)
+        """Tell the files how far the window has written: what a flush is to sync. Any thread."""
+        with self._publish_lock:  # an older end must not come over a newer one
+            attached = self._attached
+            if attached is not None:
+                end = self.max_index * QUEUE_ENTRY_SIZE - attached.base_offset
+                attached.wrote_position = min(end, attached.size)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync what is written when it is at least so many pages; whether anything was synced.
 
         Any thread. Raises StoreFailed.
         """
+        self.publish()
         changed, self._changed = self._changed, set()
         for mapped in changed:
             mapped.flushed_position = 0
@@ -513,6 +509,20 @@ class ConsumeQueue:
     def _detach(self) -> None:
         self._attached = None
         self.window.attach(None, 0, 0)
+
+
+def entries_in(
+    files: Sequence[MappedFile], start: int, stop: int
+) -> Iterator[tuple[int, QueueEntry]]:
+    """The entries of those numbers as they stand in the files, also such as were never written."""
+    for mapped in files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)
+        for index in range(max(start, first), end, _BLOCK_ENTRIES):
+            at = (index - first) * QUEUE_ENTRY_SIZE
+            block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
+            for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
+                yield number, tuple.__new__(QueueEntry, fields)
 
 
 def is_ext_address(tags_code: int) -> bool:

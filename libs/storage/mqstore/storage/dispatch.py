@@ -129,6 +129,8 @@ class Dispatcher:
         self._lock = Lock()
         self._closed = False
         self._touched: set[bytes] = set()
+        self._near = memoryview(b""), 0
+        """The segment that was dispatched from last, and where it begins in the log."""
         self._skip_index_below = 0
         self._boundary: int | None = None
         """The last message in the index: maybe not all of its keys are in it."""
@@ -175,14 +177,41 @@ class Dispatcher:
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
         try:
-            while not self._closed and self._advance(end):
-                pass
+            if not self._run_near(end):
+                while not self._closed and self._advance(end):
+                    pass
         except OSError:
             return False
         finally:
             self._publish()
             self._lock.release()
         return self._index is None or self._index_joined
+
+    def _run_near(self, end: int) -> bool:
+        """``_advance`` for the usual case, in one call of the kernel: plain records, in the
+        segment of the last one. False where there is more to it; nothing is lost then."""
+        view, base = self._near
+        start = self.position - base
+        if self._closed or self._boundary is not None or not 0 <= start <= end - base <= len(view):
+            return False
+        index = self._index if self._index_joined else None
+        stop, position, handled, store_ms = dispatch_run(
+            view,
+            start,
+            end - base,
+            base,
+            self._queues.windows,
+            None if index is None else index.window,
+            index_tags=index is not None and index.indexes_tags,
+            skip_index_below=self._skip_index_below,
+            max_records=SLICE_RECORDS,
+            touched=self._touched if self._listeners else None,
+        )
+        if handled:
+            self.position = base + position
+            self.counts.records += handled
+            self.last_store_timestamp_ms = store_ms
+        return stop is Stop.END
 
     def close(self) -> None:
         """Return when nobody dispatches any more, nor ever will: files may be closed now.
@@ -247,6 +276,8 @@ class Dispatcher:
         there yet, and how many they were."""
         stretch = self._stretch(offset, end)
         if stretch is not None:
+            if with_queues:
+                self._near = stretch.view, stretch.base
             return self._run(stretch, index, left, with_queues=with_queues)
         following = self._after_segment(offset)
         if with_queues and following > offset and self._log.view_from(offset) is None:
@@ -388,10 +419,10 @@ class Dispatcher:
         """Entries first, then the offset, then whoever waits for them."""
         if self._closed:
             return
-        touched, self._touched = self._touched, set()
-        self._queues.publish(touched)
         self._watermarks.set_dispatched(self.position)
-        if touched:
+        if self._touched:
+            touched, self._touched = self._touched, set()
+            self._queues.publish(touched)
             for listener in self._listeners:
                 listener(touched)
 

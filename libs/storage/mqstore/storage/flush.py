@@ -3,7 +3,7 @@
 Called from ``commit_log`` and ``message_store``; a service awaits a ``FlushRequest``. One sync runs
 at a time and serves every request at or below the offset it reached. A thread that blocks in
 ``wait`` does the sync itself when nobody else is at it (measured against handing it to the flush
-thread in tests/bench/bench_append.py); requests with callbacks are served by the flush thread.
+thread in tests/bench/bench_sync.py); requests with callbacks are served by the flush thread.
 
 Lock order: sync lock, then mutex. Callbacks run with neither held.
 """
@@ -13,11 +13,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.seams import Seams, ServiceHandle
+
+GATHER_S: Final = 100e-6
+"""Longest that a sync is put off for others to join it: a fraction of what a sync takes."""
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +135,9 @@ class FlushService:
         self._sync_lock = threading.Lock()
         self._mutex = threading.Lock()
         self._signal = seams.scheduler.signal()
+        self._arrived = seams.scheduler.signal()
+        self._expected = 0
+        """Requests that the next sync may serve, if those who were just served come back."""
         self._pending: list[FlushRequest] = []
         self._failure: StoreFailed | None = None
         self._handle: ServiceHandle | None = None
@@ -190,6 +196,7 @@ class FlushService:
                 raise ValueError(f"offset {offset} is beyond the log's end {end}")
             else:
                 self._pending.append(request)
+        self._arrived.notify()
         return request
 
     def wait(self, request: FlushRequest, timeout_s: float | None = None) -> None:
@@ -224,6 +231,7 @@ class FlushService:
         if self._pending:
             least_pages = 0
         with self._sync_lock:
+            self._gather()
             self._sync(least_pages)
         self._signal.notify()
         return now if self._pending else now + self._config.flush_interval_commit_log / 1000
@@ -236,12 +244,22 @@ class FlushService:
     def _lead(self) -> None:
         """Sync for everybody; called with the sync lock held, releases it."""
         try:
+            self._gather()
             self._sync(0)
         except StoreFailed:
             pass  # every request has it now, the caller's own included
         finally:
             self._sync_lock.release()
             self._signal.notify()
+
+    def _gather(self) -> None:
+        """Let those whom the last sync released put again, so that one sync serves them all.
+
+        Without this two halves of the waiters alternate. Called with the sync lock held.
+        """
+        expected = self._expected
+        if 0 < len(self._pending) < expected:
+            self._arrived.wait_for(lambda: len(self._pending) >= expected, GATHER_S)
 
     def _follow(self, request: FlushRequest, deadline: float) -> None:
         """Wait until the request is done, or the sync under way has ended without it."""
@@ -278,6 +296,7 @@ class FlushService:
                 self._pending = [r for r in self._pending if r.offset > flushed]
             for request in served:
                 request.complete(None)
+            self._expected = len(served) + len(self._pending)
         for request in served:
             request.call_back()
 

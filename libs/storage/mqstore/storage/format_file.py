@@ -86,8 +86,9 @@ def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
         return None
     raw = files.read(paths.format)
     try:
-        _refuse_newer(json.loads(sealed_json.check(raw)), paths)
-        return FormatFile.model_validate_json(raw)
+        content = sealed_json.unseal(raw)
+        _refuse_newer(json.loads(content), paths)
+        return FormatFile.model_validate_json(content)
     except (ValueError, ValidationError) as error:
         raise StoreDamaged(
             f"{paths.format} cannot be read ({type(error).__name__}); restore it from a copy, or "
@@ -106,7 +107,7 @@ def _refuse_newer(content: object, paths: StorePaths) -> None:
 
 def save(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:
     """Replace format.json durably. Raises OSError."""
-    text = content.model_dump_json(by_alias=True, indent=2, exclude={"checksum"}) + "\n"
+    text = content.model_dump_json(by_alias=True, indent=2) + "\n"
     replace_file(files, paths.format, sealed_json.seal(text))
 
 

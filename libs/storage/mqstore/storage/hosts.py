@@ -34,7 +34,7 @@ class Host(NamedTuple):
     @staticmethod
     def unpack(data: bytes) -> Host:
         """From the 8 or 20 bytes of ``packed``; ValueError for another length."""
-        return _unpack(data)
+        return unpack_host(data)
 
     @property
     def packed(self) -> bytes:
@@ -57,8 +57,8 @@ class Host(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _unpack(data: bytes) -> Host:
-    """Remembered, since a store names the same few hosts in every record."""
+def unpack_host(data: bytes) -> Host:
+    """``Host.unpack``. Remembered, since a store names the same few hosts in every record."""
     if len(data) not in (PACKED_V4_SIZE, PACKED_V6_SIZE):
         raise ValueError(f"a host has 8 or 20 bytes, not {len(data)}")
     return Host(data[:-4], int.from_bytes(data[-4:]))

@@ -20,6 +20,7 @@ from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLO
 from mqstore.storage.mapped_file import MappedFile
 
 _HEADER: Final = struct.Struct(">4q2i")
+_TIMES: Final = struct.Struct(">2q")
 _COUNT_AT: Final = 36
 _INT: Final = struct.Struct(">i")
 ITEM: Final = struct.Struct(">iqii")
@@ -67,6 +68,7 @@ class IndexFile:
         self.mapped = mapped
         # Kept here, so that a query outlives the file's removal.
         self.view = mapped.view
+        self._first_at = self._item_at(1)
 
     @property
     def header(self) -> IndexHeader:
@@ -118,8 +120,8 @@ class IndexFile:
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Whether an item may be of this time (inclusive; a second's vagueness allowed)."""
-        header = self.header
-        return header.begin_ms <= end_ms and begin_ms <= header.end_ms + TIME_STEP_MS
+        begin, end = _TIMES.unpack_from(self.view)
+        return bool(begin <= end_ms and begin_ms <= end + TIME_STEP_MS)
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets under a hash, newest first, whose records may be of this time.
@@ -185,8 +187,9 @@ class IndexFile:
         """
         if self.index_count <= 1:
             return None
-        first = self.item(1)
-        return first.physical_offset if first.hash == key_hash else None
+        if _INT.unpack_from(self.view, self._first_at)[0] != key_hash:
+            return None
+        return self.item(1).physical_offset
 
     def _unlink_item(self, number: int) -> None:
         item = self.item(number)

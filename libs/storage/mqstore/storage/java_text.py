@@ -28,6 +28,12 @@ def decode_utf8(data: bytes) -> str:
 
 def string_hash(text: str) -> int:
     """String.hashCode: signed 32 bits over UTF-16 units."""
+    try:
+        hashed = _kernel.utf8_hash(text.encode())
+    except UnicodeEncodeError:  # half a surrogate pair
+        hashed = None
+    if hashed is not None:
+        return hashed
     return _kernel.utf16_hash(text.encode(_NATIVE_UTF16, "surrogatepass"))
 
 

@@ -16,15 +16,18 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
 
 from mqstore.storage import message_id, properties, record
+from mqstore.storage._kernel import copy_record
 from mqstore.storage.errors import (
     CursorError,
     KeyUnknown,
     OffsetOutOfRange,
     QueueUnknown,
     RecordBodyCorrupt,
+    RecordError,
     RecordExpired,
     RecordTombstone,
     StorageError,
@@ -52,6 +55,7 @@ _CURSOR_VERSION: Final = 1
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Entry(Protocol):
@@ -72,8 +76,9 @@ class LogView(Protocol):
     def min_offset(self) -> int: ...
     @property
     def max_offset(self) -> int: ...
-    def select(self, offset: int, size: int) -> memoryview | None:
-        """Bytes of one segment below ``max_offset``; None when they are not all there."""
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        """The whole segment that holds an offset, the position in it, and its readable end;
+        None where nothing can be read."""
 
 
 class QueueView(Protocol):
@@ -88,6 +93,8 @@ class QueueView(Protocol):
     @property
     def max_index(self) -> int: ...
     def entry(self, index: int) -> Entry | None: ...
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, Entry]]:
+        """From ``start`` to before ``stop`` with their numbers; some may be left out."""
 
 
 class QueuesView(Protocol):
@@ -146,18 +153,22 @@ class QueueRange:
 
 
 @dataclass(slots=True)
-class Pull:
+class PullOf(Generic[R]):
     """Records of one queue, ascending; ``next_offset`` is where to go on."""
 
     status: PullStatus
-    records: list[Record]
+    records: list[R]
     unreadable: list[Unreadable]
     next_offset: int
     min_offset: int
     max_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+Pull = PullOf[Record]
+RawPull = PullOf[bytes]
+
+
+@dataclass(slots=True)
 class Scanned:
     """What a key query looked at."""
 
@@ -171,7 +182,7 @@ class Scanned:
     """Everything below it was looked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeyAnswer:
     """Records under a key, newest first.
 
@@ -187,7 +198,7 @@ class KeyAnswer:
     scanned: Scanned
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _KeyQuery:
     topic: str
     key: str
@@ -299,13 +310,21 @@ class Lookups:
     ) -> None:
         """Read a candidate; it joins the answer when it is what was asked for."""
         try:
-            if not query.accepts(self._read(offset, with_body=False)):
-                return
-            records.append(self._read(offset))
+            found = self._read(offset)
+            if query.accepts(found):
+                records.append(found)
         except (RecordBodyCorrupt, RecordTombstone) as error:
-            unreadable.append(Unreadable(offset, error))
+            if self._accepts_head(query, offset):
+                unreadable.append(Unreadable(offset, error))
         except StorageError:
             return  # expired meanwhile, or an entry from before a cut
+
+    def _accepts_head(self, query: _KeyQuery, offset: int) -> bool:
+        """Whether a record is what was asked for, whatever its body."""
+        try:
+            return query.accepts(self._read(offset, with_body=False))
+        except StorageError:
+            return False
 
     def _newest_first(
         self, query: _KeyQuery, tail: list[int], dispatched: int, below: int | None
@@ -376,48 +395,126 @@ class Lookups:
         entries are skipped; unreadable records are named. Raises QueueUnknown, OffsetOutOfRange
         for a negative offset.
         """
+        queue = self._queue(topic, queue_id)
+        take = partial(self._take, queue)
+        return self._settled(lambda: self._pull(queue, offset, count, max_bytes, take))
+
+    def raw_records(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int = 32,
+        max_bytes: int = BYTES_MAX_DEFAULT,
+    ) -> RawPull:
+        """As ``records``, each as the bytes that stand in the log, body checked as well."""
+        queue = self._queue(topic, queue_id)
+        take = partial(self._take_raw, queue, topic.encode("utf-8", "surrogateescape"))
+        return self._settled(lambda: self._pull(queue, offset, count, max_bytes, take))
+
+    def _pull(
+        self,
+        queue: QueueView,
+        offset: int,
+        count: int,
+        max_bytes: int,
+        take: Callable[[int, Entry], R],
+    ) -> PullOf[R]:
         if offset < 0:
             raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
-        queue = self._queue(topic, queue_id)
-        most = max(1, min(count, COUNT_MAX))
-        return self._settled(lambda: self._pull(queue, offset, most, max_bytes))
-
-    def _pull(self, queue: QueueView, offset: int, count: int, max_bytes: int) -> Pull:
         bounds = self._range(queue)
         low, high = bounds.min_offset, bounds.max_offset
         if offset >= high:
             at_end = offset == high
             status = PullStatus.OFFSET_OVERFLOW_ONE if at_end else PullStatus.OFFSET_OVERFLOW_BADLY
-            return Pull(status, [], [], high, low, high)
-        pull = Pull(PullStatus.FOUND, [], [], max(offset, low), low, high)
-        size = 0
-        before = queue.entry(pull.next_offset - 1)
-        stop = min(high, pull.next_offset + ENTRIES_PER_CALL_MAX)
-        while pull.next_offset < stop and len(pull.records) + len(pull.unreadable) < count:
-            entry = queue.entry(pull.next_offset)
-            if entry is not None and _names_record(entry, before):
-                if self._is_coming(entry) or (size and size + entry.size > max_bytes):
-                    break
-                size += self._take(queue, entry, pull)
-            before = entry
-            pull.next_offset += 1
+            return PullOf(status, [], [], high, low, high)
+        pull: PullOf[R] = PullOf(PullStatus.FOUND, [], [], max(offset, low), low, high)
+        self._fill(queue, pull, max(1, min(count, COUNT_MAX)), max_bytes, take)
         if not pull.records:
             pull.status = self._why_empty(queue, pull)
         return pull
 
-    def _take(self, queue: QueueView, entry: Entry, pull: Pull) -> int:
-        """Read an entry's record into the answer; the bytes that it adds."""
-        offset = entry.physical_offset
+    def _fill(
+        self,
+        queue: QueueView,
+        pull: PullOf[R],
+        count: int,
+        max_bytes: int,
+        take: Callable[[int, Entry], R],
+    ) -> None:
+        """Take records into an answer until something ends it; its ``next_offset`` goes along."""
+        size, dispatched = 0, self._bounds.dispatched_offset
+        before, expected = queue.entry(pull.next_offset - 1), pull.next_offset
+        stop = min(pull.max_offset, pull.next_offset + ENTRIES_PER_CALL_MAX)
+        for index, entry in queue.entries(pull.next_offset, stop):
+            if len(pull.records) + len(pull.unreadable) == count:
+                break
+            pull.next_offset = index
+            if index != expected:
+                before = None
+            is_filler = _repeats(entry, before) and self._is_filler(queue, index, entry)
+            if _names_record(entry) and not is_filler:
+                end = entry.physical_offset + entry.size
+                if end > dispatched and self._is_coming(entry):
+                    return
+                if size and size + entry.size > max_bytes:
+                    return
+                try:
+                    pull.records.append(take(index, entry))
+                    size += entry.size
+                except RecordExpired:
+                    pass
+                except StorageError as error:
+                    pull.unreadable.append(Unreadable(entry.physical_offset, error, index))
+            before, expected = entry, index + 1
+            pull.next_offset = expected
+        else:
+            pull.next_offset = stop
+
+    def _is_filler(self, queue: QueueView, index: int, entry: Entry) -> bool:
+        """Whether an entry that repeats the one before fills a hole: no record is its own.
+
+        Where the one before was damaged into repeating this one, the record knows its place.
+        """
         try:
-            found = self._read(offset, entry.size)
-            self._refuse_another(queue, pull.next_offset, found)
-        except RecordExpired:
-            return 0
-        except StorageError as error:
-            pull.unreadable.append(Unreadable(offset, error, pull.next_offset))
-            return 0
-        pull.records.append(found)
-        return found.size
+            found = self._read(entry.physical_offset, entry.size, with_body=False)
+        except StorageError:
+            return True
+        own = (found.topic, found.queue_id, found.queue_offset)
+        return own != (queue.topic, queue.queue_id, index)
+
+    def _take(self, queue: QueueView, index: int, entry: Entry) -> Record:
+        """An entry's record."""
+        found = self._read(entry.physical_offset, entry.size)
+        if (
+            found.queue_offset != index
+            or found.topic != queue.topic
+            or found.queue_id != queue.queue_id
+        ):
+            self._refuse_another(queue, index, found)
+        return found
+
+    def _take_raw(self, queue: QueueView, raw_topic: bytes, index: int, entry: Entry) -> bytes:
+        """The bytes of an entry's record; whatever is odd about it is left to ``_take``."""
+        offset, size = entry.physical_offset, entry.size
+        place = self._log.view_from(offset)
+        if place is not None and place[1] < place[2]:
+            view, position, end = place
+            found = copy_record(view, position, end, offset, size, raw_topic, queue.queue_id, index)
+            if found is not None:
+                return found
+        self._take(queue, index, entry)
+        raw = self._bytes_at(offset, size)
+        if raw is None:
+            raise self._absent(offset, f"no record begins at offset {offset}")
+        return raw
+
+    def _bytes_at(self, offset: int, size: int) -> bytes | None:
+        place = self._log.view_from(offset)
+        if place is None or place[1] + size > place[2]:
+            return None
+        view, position, _ = place
+        return bytes(view[position : position + size])
 
     def _refuse_another(self, queue: QueueView, index: int, found: Record) -> None:
         """OffsetOutOfRange when the record stands in its own place, so that the entry is damaged.
@@ -425,21 +522,19 @@ class Lookups:
         A record that says it is elsewhere and is not there is taken: a broker may have counted its
         queue anew, or its header is damaged.
         """
-        own = (found.topic, found.queue_id, found.queue_offset)
-        if own == (queue.topic, queue.queue_id, index):
-            return
         if (queue.topic, index) in further_queues(found):
             return
         its_queue = self._queues.get(found.topic, found.queue_id)
         named = None if its_queue is None else its_queue.entry(found.queue_offset)
-        if named is not None and named.physical_offset == found.physical_offset:
+        place = (found.physical_offset, found.size)
+        if named is not None and (named.physical_offset, named.size) == place:
             raise OffsetOutOfRange(
                 f"entry {index} of queue {queue.queue_id} of {queue.topic} is damaged: it names "
                 f"the record at queue offset {found.queue_offset} of queue {found.queue_id} of "
                 f"{found.topic}"
             )
 
-    def _why_empty(self, queue: QueueView, pull: Pull) -> PullStatus:
+    def _why_empty(self, queue: QueueView, pull: PullOf[R]) -> PullStatus:
         entry = queue.entry(pull.next_offset)
         at_end = pull.next_offset == pull.max_offset or (
             entry is not None and _names_record(entry) and self._is_coming(entry)
@@ -511,31 +606,41 @@ class Lookups:
     def _read(
         self, offset: int, expected_size: int | None = None, *, with_body: bool = True
     ) -> Record:
-        size, magic = self._size_and_magic(offset)
-        if magic == MAGIC_BLANK:
-            raise OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
-        view = self._log.select(offset, size) if size >= BLANK_RECORD_SIZE else None
-        if view is None:
-            raise self._absent(offset, f"no record begins at offset {offset}")
-        found = record.decode(
-            view,
-            0,
-            len(view),
-            physical_offset=offset,
-            verify_body=with_body,
-            with_body=with_body,
-        )
+        place = self._log.view_from(offset)
+        if place is None or place[1] >= place[2]:
+            raise self._unreadable(offset, None)
+        view, position, end = place
+        try:
+            found = record.decode(
+                view,
+                position,
+                end,
+                physical_offset=offset,
+                verify_body=with_body,
+                with_body=with_body,
+            )
+        except RecordError as error:
+            raise self._unreadable(offset, error) from None
         if expected_size is not None and found.size != expected_size:
             raise OffsetOutOfRange(
                 f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
             )
         return record.message_of(found) if with_body else found
 
+    def _unreadable(self, offset: int, error: RecordError | None) -> StorageError:
+        """Why there is no record: a place where none can begin, or the record's own defect."""
+        size, magic = self._size_and_magic(offset)
+        if magic == MAGIC_BLANK:
+            return OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
+        if error is None or size < BLANK_RECORD_SIZE or self._bytes_at(offset, size) is None:
+            return self._absent(offset, f"no record begins at offset {offset}")
+        return error
+
     def _size_and_magic(self, offset: int) -> tuple[int, int]:
         end = self._log.max_offset
         if not 0 <= offset < end:
             raise OffsetOutOfRange(f"offset {offset} is not below the log's end, {end}")
-        head = self._log.select(offset, BLANK_RECORD_SIZE)
+        head = self._bytes_at(offset, BLANK_RECORD_SIZE)
         if head is None:
             raise self._absent(offset, f"no record begins at offset {offset}")
         size, magic = _SIZE_AND_MAGIC.unpack_from(head)
@@ -548,16 +653,16 @@ class Lookups:
         return OffsetOutOfRange(why)
 
 
-def _names_record(entry: Entry, before: Entry | None = None) -> bool:
-    """False for no entry, a pre-blank one, and the filler of a hole: it repeats the one before."""
+def _names_record(entry: Entry) -> bool:
     is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
-    if entry.size <= 0 or is_pre_blank:
+    return entry.size > 0 and not is_pre_blank
+
+
+def _repeats(entry: Entry, before: Entry | None) -> bool:
+    """As the filler of a hole does."""
+    if before is None or entry.physical_offset != before.physical_offset:
         return False
-    return before is None or _record_of(entry) != _record_of(before)
-
-
-def _record_of(entry: Entry) -> tuple[int, int]:
-    return entry.physical_offset, entry.size
+    return entry.size == before.size
 
 
 def _encode_cursor(below: int) -> str:

@@ -81,7 +81,7 @@ def load(files: FileSystem, path: Path) -> Manifest | None:
     if files.stat(path) is None:
         return None
     try:
-        manifest = Manifest.model_validate_json(sealed_json.check(files.read(path)))
+        manifest = Manifest.model_validate_json(sealed_json.unseal(files.read(path)))
     except ValueError:
         return None
     return manifest if manifest.version == VERSION else None

@@ -108,6 +108,11 @@ class MappedFile:
         return self.wrote_position == self.size
 
     @property
+    def reserved(self) -> int:
+        """Bytes from the start that are known to have disk blocks."""
+        return self._reserved
+
+    @property
     def is_removed(self) -> bool:
         return self._removed
 

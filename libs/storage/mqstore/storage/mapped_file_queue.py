@@ -168,8 +168,11 @@ class MappedFileQueue:
         if not files:
             return None
         index = (offset - files[0].base_offset) // self.file_size
-        if not (0 <= index < len(files) and _holds(files[index], offset)):
-            index = bisect_right(files, offset, key=_BASE_OFFSET) - 1
+        if 0 <= index < len(files):  # so it is where no file is missing
+            file = files[index]
+            if 0 <= offset - file.base_offset < file.size:
+                return file
+        index = bisect_right(files, offset, key=_BASE_OFFSET) - 1
         return files[index] if index >= 0 and _holds(files[index], offset) else None
 
     # growing

@@ -110,7 +110,13 @@ class PosixFileSystem:
         self.make_directories(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir()
-        self.sync_directory(path.parent)
+        try:
+            self.sync_directory(path.parent)
+            self.sync_directory(path.parent.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            raise
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mqstore.storage._kernel import split_properties
 from mqstore.storage.errors import PropertyError
 from mqstore.storage.java_text import decode_utf8, string_hash
 from mqstore.storage.layout import (
@@ -55,6 +56,9 @@ def decode(data: bytes) -> dict[str, str]:
     A part without a separator, name or value is left out; of equal names the last one counts; a
     value may hold further 0x01.
     """
+    split = split_properties(data)
+    if split is not None:
+        return split
     found: dict[str, str] = {}
     for part in decode_utf8(data).split(PROPERTY_SEPARATOR):
         name, _, value = part.partition(NAME_VALUE_SEPARATOR)

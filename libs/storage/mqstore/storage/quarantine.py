@@ -140,7 +140,7 @@ class Quarantine:
         if self._files.stat(path) is None:
             return None
         try:
-            return QuarantineEntry.model_validate_json(sealed_json.check(self._files.read(path)))
+            return QuarantineEntry.model_validate_json(sealed_json.unseal(self._files.read(path)))
         except ValueError:
             return None
 

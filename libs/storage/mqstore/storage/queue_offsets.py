@@ -24,6 +24,11 @@ class QueueOffsets:
         self._lmq_queues = 0
 
     @property
+    def known(self) -> dict[tuple[str, int], int]:
+        """The table itself, for the kernel: it counts queues on that are in it, and adds none."""
+        return self._next
+
+    @property
     def lmq_queues(self) -> int:
         """How many queues of light message queues (``%LMQ%…``) there are."""
         return self._lmq_queues

@@ -44,9 +44,9 @@ from mqstore.storage.layout import (
     RECORD_IPV6_EXTRA_SIZE,
     RECORD_V2_EXTRA_SIZE,
     TOMBSTONE_MARK,
-    TRANSACTION_MASK,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
+    TRANSACTION_MASK,
     StoreFormat,
     SysFlag,
 )
@@ -287,48 +287,21 @@ def decode(
         if defect == Defect.BLANK:
             raise RecordMagicUnknown(offset, "a blank record, not a message", size)
         raise defect_error(defect, offset, size)
-    return _record(*fields)
+    return _record(fields)
 
 
-def _record(
-    size: int,
-    version: int,
-    body_crc: int,
-    queue_id: int,
-    flag: int,
-    queue_offset: int,
-    physical_offset: int,
-    sys_flag: int,
-    born_timestamp_ms: int,
-    born_host: bytes,
-    store_timestamp_ms: int,
-    store_host: bytes,
-    reconsume_times: int,
-    prepared_transaction_offset: int,
-    body: bytes,
-    raw_topic: bytes,
-    raw_properties: bytes,
-) -> Record:
-    return Record(
-        size,
-        version,
-        body_crc,
-        queue_id,
-        flag,
-        queue_offset,
-        physical_offset,
-        sys_flag,
-        born_timestamp_ms,
-        Host.unpack(born_host),
-        store_timestamp_ms,
-        Host.unpack(store_host),
-        reconsume_times,
-        prepared_transaction_offset,
-        body,
-        decode_utf8(raw_topic),
-        raw_topic,
-        raw_properties,
-    )
+_Fields = tuple[
+    int, int, int, int, int, int, int, int, int,
+    Host, int, Host, int, int, bytes, str | None, bytes, bytes,
+]  # fmt: skip
+
+
+def _record(fields: _Fields) -> Record:
+    topic = fields[15]
+    if topic is not None:
+        return Record(*fields[:15], topic, *fields[16:])
+    raw_topic = fields[16]
+    return Record(*fields[:15], decode_utf8(raw_topic), raw_topic, fields[17])
 
 
 def scan(
@@ -342,7 +315,7 @@ def scan(
     while position < end:
         fields = _kernel.decode_record(view, position, end, base + position, verify_body, True)
         if len(fields) != 2:
-            yield _record(*fields)
+            yield _record(fields)
             position += fields[0]
             continue
         defect, size = fields

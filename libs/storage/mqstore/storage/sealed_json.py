@@ -23,11 +23,12 @@ def seal(text: str) -> bytes:
     return content.replace(_ZEROS, b"%08x" % crc32c(content), 1)
 
 
-def check(raw: bytes) -> bytes:
-    """``raw`` itself; ValueError when its checksum does not fit."""
+def unseal(raw: bytes) -> bytes:
+    """The JSON object without its checksum; ValueError when that does not fit."""
     found = _SEALED.match(raw)
-    if found is not None:
-        start, end = found.span(1)
-        if crc32c(raw[:start] + _ZEROS + raw[end:]) != int(found.group(1), 16):
-            raise ValueError("its checksum does not fit; it was changed or damaged")
-    return raw
+    if found is None:
+        return raw
+    start, end = found.span(1)
+    if crc32c(raw[:start] + _ZEROS + raw[end:]) != int(found.group(1), 16):
+        raise ValueError("its checksum does not fit; it was changed or damaged")
+    return b"{" + raw[found.end() :]

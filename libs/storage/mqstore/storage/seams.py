@@ -74,7 +74,9 @@ class FileSystem(Protocol):
         """Names in a directory, sorted; empty when there is none, or only a file of that name."""
 
     def make_directories(self, path: Path) -> None:
-        """Create a directory and its parents; each new entry is synced into its parent."""
+        """Create a directory and its parents; each new entry is synced into its parent, and so
+        is the parent's own, as who made that may have died before. What cannot be synced is
+        removed again, so that the next call does not take it for durable."""
 
     def read(self, path: Path) -> bytes: ...
 

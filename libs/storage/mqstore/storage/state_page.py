@@ -23,6 +23,7 @@ from uuid import UUID
 
 from mqstore.storage._kernel import (
     add_u32,
+    announce_u64,
     futex_wait,
     futex_wake,
     load_u32,
@@ -319,8 +320,7 @@ class StatePage(StatePageReader):
 
     def set_dispatched(self, offset: int) -> None:
         """Move the dispatched offset, after the entries are written, and wake who waits."""
-        store_u64(self._view, _DISPATCHED, offset)
-        self.wake()
+        announce_u64(self._view, _DISPATCHED, offset, _ARRIVALS)
 
     def set_index_complete(self, complete: bool) -> None:
         self._store(_INDEX_COMPLETE, int(complete))

@@ -17,7 +17,7 @@ from threading import Lock
 
 from mqstore.storage import format_file
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.consume_queue import ENTRY, QueueEntry
+from mqstore.storage.consume_queue import ENTRY, QueueEntry, entries_in
 from mqstore.storage.errors import StoreNotOpen
 from mqstore.storage.format_file import FormatFile
 from mqstore.storage.index_service import IndexService
@@ -95,6 +95,16 @@ class ReaderLog:
         segment = self._segments.find(offset)
         return None if segment is None else segment.slice(offset - segment.base_offset, size)
 
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        end = self.max_offset
+        if not self.min_offset <= offset < end:
+            return None
+        segment = self._segments.find(offset)
+        if segment is None:
+            return None
+        base = segment.base_offset
+        return segment.view, offset - base, min(segment.size, end - base)
+
 
 class ReaderQueue:
     """One topic-queue (``lookups.QueueView``); its end is found from its files."""
@@ -145,6 +155,10 @@ class ReaderQueue:
         offset = index * QUEUE_ENTRY_SIZE
         mapped = _holding(self._segments.follow(), offset)
         return None if mapped is None else _entry_at(mapped, offset - mapped.base_offset)
+
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Entries with their numbers, as they stand, also such as were never written."""
+        return entries_in(self._segments.follow(), start, stop)
 
     def _find_minimum(self, min_physical: int) -> int:
         files = self._segments.follow()

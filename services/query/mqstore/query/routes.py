@@ -12,7 +12,7 @@ from fastapi import Query, Response
 
 from mqstore.query import examples, views
 from mqstore.service import problems
-from mqstore.service.app import Api, documented
+from mqstore.service.app import Api, TopicName, documented
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown
@@ -30,14 +30,12 @@ KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
 INT64_MAX: Final = 2**63 - 1
 
-TopicName = Annotated[str, PathParameter(description="Topic.", examples=["orders"])]
 QueueId = Annotated[int, PathParameter(ge=0, le=2**31 - 1, description="Queue.", examples=[0])]
-_READING = (problems.STORE_NOT_READY, problems.OVERLOADED)
-_GUARDED = (problems.UNAUTHENTICATED, problems.FORBIDDEN)
 _ONE_MESSAGE = (
     problems.BAD_MESSAGE_ID,
     problems.MESSAGE_UNKNOWN,
     problems.MESSAGE_EXPIRED,
+    problems.MESSAGE_LOST,
     problems.MESSAGE_DAMAGED,
 )
 
@@ -67,8 +65,8 @@ def add(api: Api, service: QueryService) -> None:
                 route.example,
                 problems.BAD_PARAMETER,
                 *route.problems,
-                *_READING,
-                *_GUARDED,
+                problems.OVERLOADED,
+                *problems.GUARDED,
             ),
             tags=["queues" if "queues" in route.path else "messages"],
             dependencies=[consume],
@@ -106,7 +104,7 @@ class _Messages:
             str,
             PathParameter(
                 alias="id",
-                max_length=255,
+                max_length=32767,
                 description="Offset message id (32 or 56 hex characters), or a unique key.",
                 examples=["7F00000100002A9F0000000000000000"],
             ),
@@ -153,6 +151,8 @@ class _Messages:
     ) -> Response:
         service = self._service
         lookups = service.lookups
+        if to is not None and to < from_:
+            raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
 
         def page(count: int, after: str | None) -> KeyAnswer:
             return lookups.by_key(topic, key, from_ms=from_, to_ms=to, limit=count, cursor=after)

@@ -35,10 +35,18 @@ OPEN_PATIENCE_S: Final = 5.0
 """How long a directory that the system does not let us read is tried again: a writer of the same
 machine says better what is wrong with it."""
 
-DESCRIPTION = """\
+DESCRIPTION: Final = """\
 Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
 Messages are stored at the store-writer service (port 8081 by default).
+
+Begin with `GET /v1/topics/orders/messages?key=order-1`, or read a queue from its first message \
+with `GET /v1/topics/orders/queues/0/messages`. A damaged message is an error of its own, never a \
+wrong answer.
 """
+TAGS: Final = {
+    "messages": "Single messages, by offset message id, unique key or key.",
+    "queues": "Queues read in order, from an offset or a time on; a pull may wait for arrivals.",
+}
 
 T = TypeVar("T")
 
@@ -64,7 +72,7 @@ class QueryService:
         self._pending = 0
         self.topics = KnownTopics(self._root, self._seams)
         self.arrivals = Arrivals(self, self._loop)
-        api = Api(settings, self.health, title="mqstore query", description=DESCRIPTION)
+        api = Api(settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS)
         Gauge(
             "mqstore_open_polls", "Long polls waiting for arrivals", registry=api.metrics.registry
         ).set_function(lambda: len(self.arrivals))

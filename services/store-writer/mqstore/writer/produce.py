@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import ipaddress
 import itertools
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ CLIENT_PROPERTIES: Final = frozenset(
 )
 """Reserved names that RocketMQ's own clients put into a batch; the store does not act on them."""
 
+_HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _decoder = msgspec.json.Decoder(ProduceRequest)
 
 
@@ -95,9 +97,20 @@ def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     except msgspec.ValidationError as error:
         raise Problem(problems.BODY_INVALID, _lower(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(problems.BAD_JSON, f"the body cannot be parsed: {error}") from None
+        raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
     check_count(len(request.messages), max_count)
     return request
+
+
+def _why(body: bytes, error: Exception) -> str:
+    """What is wrong with a body, where msgspec's own word for it misleads."""
+    if not body:
+        return "it is empty"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not in UTF-8"
+    if _HALF_SURROGATE.search(body) and "truncated" in str(error):
+        return "it ends too soon, or a string holds half a surrogate pair"
+    return _lower(str(error))
 
 
 def check_count(count: int, max_count: int) -> None:
@@ -125,7 +138,9 @@ def build(
     """The message as stored, and its unique key. Raises Problem, PropertyError."""
     if message.delay_level:
         raise Problem(
-            problems.MESSAGE_INVALID, "delayLevel is not offered yet; leave it out or send 0"
+            problems.MESSAGE_INVALID,
+            "delayed delivery is not offered yet, so the message would never arrive: leave "
+            "delayLevel out, or send 0",
         )
     uniq_key = message.uniq_key
     if uniq_key is None:

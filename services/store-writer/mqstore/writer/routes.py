@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from fastapi import Body, Response
-from fastapi import Path as PathParameter
 
 from mqstore.service import problems
-from mqstore.service.app import Api, documented, json_content
+from mqstore.service.app import Api, TopicName, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem, responses
 from mqstore.storage import topic_names
 from mqstore.storage.commit_log import Placement
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
 _DURABILITIES = {"sync": True, "async": False}
-
-TopicName = Annotated[str, PathParameter(description="Topic.", examples=["orders"])]
 
 
 def add(api: Api, service: WriterService) -> None:
@@ -118,6 +115,7 @@ class Producer:
         self, request: HotRequest, topic: TopicConfig, body: bytes
     ) -> tuple[list[Message], list[str], bool]:
         service = self._service
+        refuse_unknown(request.query(), ())
         asked = produce.decode_request(body, service.settings.max_batch_count)
         origin = self._origin(request, topic, produce.asked_queue(asked.messages))
         store_format = service.store.format
@@ -132,9 +130,7 @@ class Producer:
     ) -> tuple[list[Message], list[str], bool]:
         service = self._service
         query = request.query()
-        unknown = query.keys() - {"queueId", "durability"}
-        if unknown:
-            raise Problem(problems.BAD_PARAMETER, f"unknown parameter {min(unknown)!r}")
+        refuse_unknown(query, ("queueId", "durability"))
         origin = self._origin(request, topic, _queue_id(query.get("queueId")))
         messages, keys = produce.build_batch(
             body, origin, service.store.format, service.settings.max_batch_count
@@ -196,7 +192,7 @@ class _Topics:
             response_model=Topic,
             responses={
                 201: {"model": Topic, "description": "Created."},
-                **responses(problems.TOPIC_INVALID, *NOT_READY),
+                **responses(problems.TOPIC_INVALID, *problems.WITH_BODY, *problems.GUARDED),
             },
             tags=["topics"],
             dependencies=[admin],
@@ -207,7 +203,7 @@ class _Topics:
             self.list,
             summary="All topics",
             response_model=TopicList,
-            responses=responses(*NOT_READY),
+            responses=responses(*problems.GUARDED),
             tags=["topics"],
             dependencies=[consume],
             operation_id="list_topics",
@@ -217,7 +213,7 @@ class _Topics:
             self.get,
             summary="One topic",
             response_model=Topic,
-            responses=responses(problems.TOPIC_UNKNOWN, *NOT_READY),
+            responses=responses(problems.TOPIC_UNKNOWN, *problems.GUARDED),
             tags=["topics"],
             dependencies=[consume],
             operation_id="get_topic",
@@ -266,7 +262,7 @@ class _Inspection:
                 endpoint,
                 summary=summary,
                 response_model=model,
-                responses=responses(*NOT_READY),
+                responses=responses(*problems.GUARDED),
                 tags=["store"],
                 dependencies=[api.requires(Role.CONSUME)],
             )
@@ -302,8 +298,6 @@ def _queue_id(text: str | None) -> int | None:
     return int(text)
 
 
-NOT_READY = (problems.STORE_NOT_READY, problems.UNAUTHENTICATED, problems.FORBIDDEN)
-
 OPERATION: dict[str, Any] = {
     "operationId": "produce",
     "tags": ["messages"],
@@ -320,7 +314,7 @@ OPERATION: dict[str, Any] = {
             "name": "topic",
             "in": "path",
             "required": True,
-            "schema": {"type": "string"},
+            "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
             "example": "orders",
         },
         {
@@ -346,23 +340,20 @@ OPERATION: dict[str, Any] = {
         for status, response in documented(
             "ProduceReply",
             examples.PRODUCED,
-            problems.BAD_JSON,
-            problems.BAD_PARAMETER,
+            *problems.WITH_BODY,
+            problems.HEADERS_TOO_LARGE,
+            problems.INTERNAL,
             problems.TOPIC_UNKNOWN,
             problems.TOPIC_NOT_WRITABLE,
-            problems.BODY_TOO_LARGE,
-            problems.UNSUPPORTED_MEDIA_TYPE,
-            problems.BODY_INVALID,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,
             problems.MESSAGE_INVALID,
             problems.STORE_NOT_WRITABLE,
             problems.PAGE_CACHE_BUSY,
             problems.STORE_FAILED,
-            problems.OVERLOADED,
             problems.FLUSH_TIMEOUT,
             problems.DISK_FULL,
-            *NOT_READY,
+            *problems.GUARDED,
             status=201,
             text="Stored, with the durability asked for.",
         ).items()

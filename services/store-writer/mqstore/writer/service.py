@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mqstore.service import logs
 from mqstore.service.app import Api
@@ -23,10 +23,18 @@ from mqstore.writer.store_metrics import StoreMetrics
 
 log = logs.get(__name__)
 
-DESCRIPTION = """\
+DESCRIPTION: Final = """\
 Stores messages in a RocketMQ store directory: topics, produce, and what the store says of itself. \
 Messages are read at the query service (port 8082 by default).
+
+Begin with `PUT /v1/topics/orders`, then `POST /v1/topics/orders/messages`; the answer names each \
+message's `offsetMsgId`, which query finds it by.
 """
+TAGS: Final = {
+    "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
+    "topics": "A topic must be created before it takes messages.",
+    "store": "Bounds, files and the recovery report of the store directory.",
+}
 
 
 class WriterService:
@@ -45,7 +53,9 @@ class WriterService:
         self._recovery: Progress | None = None
         self._store: MessageStore | None = None
         self._durability: DurabilityWaiter | None = None
-        api = Api(settings, self.health, title="mqstore store-writer", description=DESCRIPTION)
+        api = Api(
+            settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
+        )
         self.metrics = StoreMetrics(api.metrics.registry, lambda: self._store)
         routes.add(api, self)
         self.front = api.front()

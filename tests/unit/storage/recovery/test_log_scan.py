@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage.hosts import Host
 from mqstore.storage.layout import SysFlag
+from mqstore.storage.paths import segment_name
 from mqstore.storage.record import Message, decode, encode_into
-from mqstore.storage.recovery.log_scan import queue_place
+from mqstore.storage.recovery.log_scan import LogScan, SeenOffsets, queue_place
 from mqstore.storage.sparse import find_whole, is_zero, last_nonzero
+from tests.unit.storage.recovery.log_builder import CONFIG, LogBuilder, view_of
 
 HOSTS = [Host.parse("10.0.0.1", 10911), Host.parse("::1", 10911)]
 
@@ -78,3 +84,46 @@ def test_zeros_hold_no_record() -> None:
     assert find_whole(memoryview(bytes(3 << 20)), 0, 0) == -1
     assert is_zero(memoryview(bytes(100)))
     assert not is_zero(memoryview(b"\0\1"))
+
+
+def test_what_a_leap_leaves_out_stays_free() -> None:
+    seen = SeenOffsets(5)
+    for offset in (6, 1 << 40, 7, 9):
+        seen.add(offset)
+
+    assert [offset for offset in range(12) if seen.has(offset)] == [5, 6, 7, 9]
+    assert seen.has(1 << 40)
+    assert [seen.below(offset) for offset in (8, 10, 1 << 41)] == [8, 10, (1 << 40) + 1]
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=40))
+def test_seen_offsets_are_a_set(offsets: list[int]) -> None:
+    seen = SeenOffsets(offsets[0])
+    for offset in offsets:
+        seen.add(offset)
+
+    assert {offset for offset in range(70) if seen.has(offset)} == set(offsets)
+
+
+@pytest.mark.parametrize("bit", [0, 1, 10, 40, 62])
+@pytest.mark.parametrize("number", [0, 7, 18])
+def test_a_flipped_queue_offset_costs_no_record_behind_it(
+    tmp_path: Path, bit: int, number: int
+) -> None:
+    log = LogBuilder().fill(20, queues=1)
+    offset, _ = log.records[number]
+    view = view_of(log.write(tmp_path))
+    write_queue(tmp_path, log)
+    byte = offset + 27 - bit // 8
+    log.poke(byte, bytes([log.byte(byte) ^ 1 << bit % 8]))
+    log.write(tmp_path)
+
+    assert LogScan(view, None).run(0).end == log.end
+
+
+def write_queue(root: Path, log: LogBuilder) -> None:
+    """The entries that were made before the damage."""
+    directory = root / "consumequeue" / "T" / "0"
+    directory.mkdir(parents=True)
+    entries = b"".join(struct.pack(">qiq", offset, size, 0) for offset, size in log.records)
+    (directory / segment_name(0)).write_bytes(entries.ljust(CONFIG.queue_file_size, b"\0"))

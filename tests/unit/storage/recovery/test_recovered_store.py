@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.storage.errors import RecordError
+from mqstore.storage.errors import RecordError, RecordTombstone, StoreDamaged, StoreOfAnother
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.recovery.report import RemoveSegment, StartReason
+from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from mqstore.storage.quarantine import TOMBSTONE_REASON
+from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
+from mqstore.storage.seams import Clock
+from mqstore.storage.threads import production_seams
 from tests.unit.storage.stores import (
     CONFIG,
     abandon,
@@ -267,10 +272,19 @@ def test_a_rotten_record_in_the_middle_costs_one_record(killed: Path, at: int) -
     data = bytearray(path.read_bytes())
     data[entry.physical_offset % SEGMENT + at] ^= 0xFF
     path.write_bytes(data)
+    whole = data[entry.physical_offset % SEGMENT :][: entry.size]
     with open_store(killed) as store:
         plan = store.recovery.plan
         assert (plan.damaged_count, plan.cut_bytes) == (1, 0)
         assert plan.damaged[0].offset == entry.physical_offset
+        kept = [e for e in store._parts.quarantine.entries() if e.reason == TOMBSTONE_REASON]
+        assert [store._parts.quarantine.data(e.name).read_bytes() for e in kept] == [whole]
+        with pytest.raises(RecordTombstone) as lost:
+            store.lookups.by_physical_offset(entry.physical_offset)
+        assert (lost.value.topic, lost.value.queue_id, lost.value.queue_offset) == ("T", 1, 100)
+        pull = store.lookups.records("T", 1, 99, count=3)
+        assert [record.queue_offset for record in pull.records] == [99, 101]
+        assert [each.queue_offset for each in pull.unreadable] == [100]
         queue = store.queues.get("T", 1)
         assert queue is not None
         assert queue.max_index == COUNT // 3
@@ -393,3 +407,156 @@ def test_a_5x_store_recovers_too(tmp_path: Path) -> None:
     with open_store(root) as store:
         assert_whole(store)
         assert bodies(store, topic="L" * 128, queues=1) == {b"body %d " % COUNT * 10}
+
+
+@pytest.mark.parametrize("shutdown", ["killed", "closed"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "checkpoint",
+        "mqstore/state",
+        "mqstore/format.json",
+        "mqstore/running.json",
+        "mqstore/clean-close.json",
+        "index/20990101000000000",
+        "consumequeue/T/1/00000000000000020000",
+        "commitlog/00000000000010485760",
+    ],
+)
+@pytest.mark.parametrize("data", [b"", b"\x07" * 40])
+def test_a_file_that_a_halt_left_without_its_bytes_keeps_no_store_shut(
+    shutdown: str, name: str, data: bytes, request: pytest.FixtureRequest
+) -> None:
+    root: Path = request.getfixturevalue(shutdown)
+    if data and name.startswith("commitlog"):
+        pytest.skip("a short last segment is extended")
+    (root / name).write_bytes(data)
+    with open_store(root) as store:
+        report = store.recovery
+        assert_whole(store)
+    assert open_store(root).recovery.plan.start_reason is StartReason.CLEAN_CLOSE
+    if data and not name.startswith("mqstore/"):
+        assert report.quarantined
+    if name in ("checkpoint", "mqstore/state", "mqstore/format.json"):
+        assert Path(name).name in " ".join(report.odd)
+
+
+def test_a_last_segment_of_no_bytes_is_not_there(killed: Path) -> None:
+    following = int(last_segment(killed).name) + SEGMENT
+    (killed / "commitlog" / f"{following:020d}").write_bytes(b"")
+    with open_store(killed) as store:
+        assert [a.length for a in store.recovery.plan.actions if isinstance(a, RemoveSegment)] == [
+            0
+        ]
+        assert_whole(store)
+
+
+@pytest.mark.parametrize("length", [0, 20, 47, 1999, 2020, 4000])
+def test_a_queue_file_of_a_wrong_length_gets_the_right_one(killed: Path, length: int) -> None:
+    whole = content(killed)
+    path = sorted((killed / "consumequeue/T/1").iterdir())[-1]
+    path.write_bytes(path.read_bytes().ljust(4000, b"\0")[:length])
+    with open_store(killed) as store:
+        assert_whole(store)
+    assert path.stat().st_size == CONFIG.mapped_file_size_consume_queue
+    after = content(killed)
+    assert [n for n, data in whole.items() if "consumequeue" in n and after[n] != data] == []
+
+
+def test_a_format_file_that_cannot_be_read_is_kept_and_the_id_comes_from_the_state(
+    killed: Path,
+) -> None:
+    before = json.loads((killed / "mqstore/format.json").read_text())["storeId"]
+    (killed / "mqstore/format.json").write_text('{"half')
+    with pytest.raises(StoreOfAnother):
+        open_store(killed, store_id="0" * 31 + "1")
+    with open_store(killed) as store:
+        assert store.store_id == before
+        sources = {entry.source for entry in store._parts.quarantine.entries()}
+        assert "mqstore/format.json" in sources
+
+
+def test_a_lost_format_file_that_may_have_named_another_log_is_refused(killed: Path) -> None:
+    (killed / "commitlog").rename(killed.parent / "log-elsewhere")
+    (killed / "mqstore/format.json").write_text("")
+    with pytest.raises(StoreDamaged):
+        open_store(killed)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_damage_in_the_middle_becomes_tombstones_that_stay(
+    data: st.DataObject, killed_once: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = as_left_by_a_broker(copy(killed_once, tmp_path_factory.mktemp("rot") / "store"))
+    if data.draw(st.booleans(), label="without queues"):
+        shutil.rmtree(root / "consumequeue")
+    start = data.draw(st.integers(0, 100_000), label="start")
+    length = data.draw(st.integers(1, 3_000), label="length")
+    path = root / "commitlog" / f"{start - start % SEGMENT:020d}"
+    content = bytearray(path.read_bytes())
+    length = min(length, SEGMENT - start % SEGMENT)
+    content[start % SEGMENT : start % SEGMENT + length] = data.draw(
+        st.sampled_from([bytes(length), b"\xda" * length]), label="bytes"
+    )
+    path.write_bytes(content)
+    with open_store(root) as store:
+        assert store.recovery.plan.cut_bytes == 0
+        end = store.log.max_offset
+        assert readable_bodies(store) >= all_bodies(COUNT) - gone(start, length)
+        assert store.put(message(store, 0, queue_id=1)).queue_offset == COUNT // 3
+    (root / "lock").write_bytes(b"lock")
+    (root / "abort").write_bytes(b"")
+    with open_store(root) as store:
+        assert store.recovery.plan.damaged_count == 0
+        assert store.log.max_offset > end
+
+
+def gone(start: int, length: int) -> set[bytes]:
+    """Bodies of the records that a range may have touched: each takes at least 200 bytes."""
+    first = start // 260 - 40
+    return {b"body %d " % number * 10 for number in range(first, (start + length) // 200 + 2)}
+
+
+def test_looking_at_damage_changes_nothing(killed: Path) -> None:
+    path = sorted((killed / "commitlog").iterdir())[0]
+    data = bytearray(path.read_bytes())
+    data[20_000:20_100] = bytes(100)
+    path.write_bytes(data)
+    as_left_by_a_broker(killed)
+    before = content(killed)
+    for in_place in (False, True):
+        with open_store(killed, in_place=in_place, services=False) as store:
+            assert store.recovery.plan.damaged_count == 2
+            assert not any(isinstance(a, PlaceTombstone) for a in store.recovery.plan.actions)
+    assert {n: d for n, d in content(killed).items() if "commitlog" in n} == {
+        n: d for n, d in before.items() if "commitlog" in n
+    }
+
+
+def test_a_clock_that_stepped_back_cuts_nothing_and_times_never_go_back(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    seams = production_seams()
+    later = replace(seams, clock=ShiftedClock(seams.clock, 3_600_000))
+    store = MessageStore.open(root, CONFIG, later, StoreOptions())
+    put_some(store, 300)
+    newest = store.log.last_store_timestamp_ms
+    abandon(store)
+    as_left_by_a_broker(root)
+    with open_store(root) as store:
+        assert store.recovery.plan.cut_bytes == 0
+        put_some(store, 300, start=300)
+        assert bodies(store) == all_bodies(600)
+        assert store.lookups.records("T", 0, 150, 1).records[0].store_timestamp_ms >= newest
+
+
+class ShiftedClock:
+    def __init__(self, clock: Clock, shift_ms: int) -> None:
+        self._clock = clock
+        self._shift_ms = shift_ms
+        self.monotonic = clock.monotonic
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self._shift_ms

@@ -34,6 +34,8 @@ _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""
 GAP_MAX: Final = 1_000
 """Queue offsets that an unreadable record may be ahead of its queue, and be believed."""
+GAPS_MAX: Final = 64
+"""Gaps of one queue that are remembered."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 """MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
 _INT: Final = struct.Struct(">i")
@@ -69,13 +71,55 @@ class _Newer(NamedTuple):
     """A whole and newer record, at or behind ``resume``."""
 
 
+class SeenOffsets:
+    """Which queue offsets of one queue records have, from the first that was seen on.
+
+    A record whose queue offset is damaged leaps ahead; what it leaps over stays free, so that the
+    records behind it are not taken for left over. Only the last few such gaps are remembered.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.first = offset
+        self._end = offset + 1
+        self._gaps: list[tuple[int, int]] = []
+        """Below ``_end`` and not seen: from, to before; ascending."""
+
+    def has(self, offset: int) -> bool:
+        """Whether a record was seen there; False below ``first``."""
+        if not self.first <= offset < self._end:
+            return False
+        return not any(low <= offset < high for low, high in self._gaps)
+
+    def below(self, offset: int) -> int:
+        """The lowest free offset of the gap that holds a free one."""
+        lows = (low for low, high in self._gaps if low <= offset < high)
+        return next(lows, min(offset, self._end))
+
+    def add(self, offset: int) -> None:
+        if offset >= self._end:
+            self._gaps.append((self._end, offset))
+            self._end = offset + 1
+        elif offset < self.first:
+            self._gaps.insert(0, (offset + 1, self.first))
+            self.first = offset
+        else:
+            self._split(offset)
+        self._gaps = [gap for gap in self._gaps if gap[0] < gap[1]][-GAPS_MAX:]
+
+    def _split(self, offset: int) -> None:
+        for number, (low, high) in enumerate(self._gaps):
+            if low <= offset < high:
+                self._gaps[number : number + 1] = [(low, offset), (offset + 1, high)]
+                return
+
+
 class LogScan:
     """One pass over a store's log. Not for sharing between threads."""
 
     def __init__(self, view: StoreView, progress: Callable[[int, int], None] | None) -> None:
         self._view = view
         self._progress = progress
-        self._next: dict[tuple[bytes, int], int] = {}
+        self._seen: dict[tuple[bytes, int], SeenOffsets] = {}
         self._queues = QueueTable(view)
         self._repairs = RepairPlanner(self._queues, view.store_format, self._believe)
         self._proof = -1
@@ -153,20 +197,36 @@ class LogScan:
         place = queue_place(view, position)
         if place is None:
             return True
-        key = place[:2]
-        expected = self._next.get(key)
-        if expected is None:
-            expected = self._expected(place, offset)
-        if place.queue_offset < expected:
+        if self._is_taken(place, offset):
             return False
-        self._next[key] = place.queue_offset + 1
+        self._note(place)
         return True
 
-    def _expected(self, place: QueuePlace, offset: int) -> int:
-        """For a queue's first record of this scan: what the queue's own files say."""
+    def _is_taken(self, place: QueuePlace, offset: int) -> bool:
+        """Whether an earlier record has that place in its queue.
+
+        An entry of the queue that names this very record outweighs what another record says of
+        itself: nothing guards a queue offset in the log.
+        """
+        seen = self._seen.get(place[:2])
+        if seen is not None and seen.has(place.queue_offset):
+            return self._entry_of(place) != offset
+        if seen is not None and place.queue_offset >= seen.first:
+            return False
+        entry = self._entry_of(place)
+        return entry is not None and entry < offset and self._stands_at(entry, place)
+
+    def _entry_of(self, place: QueuePlace) -> int | None:
+        """The physical offset that the queue's own files give for a place."""
         entry = self._queues.get(*place[:2]).entry(place.queue_offset)
-        taken = entry is not None and entry[0] < offset and self._stands_at(entry[0], place)
-        return place.queue_offset + 1 if taken else place.queue_offset
+        return None if entry is None else entry[0]
+
+    def _note(self, place: QueuePlace) -> None:
+        seen = self._seen.get(place[:2])
+        if seen is None:
+            self._seen[place[:2]] = SeenOffsets(place.queue_offset)
+        else:
+            seen.add(place.queue_offset)
 
     def _stands_at(self, offset: int, place: QueuePlace) -> bool:
         """Whether an earlier whole record is that entry of the queue."""
@@ -240,25 +300,19 @@ class LogScan:
         resume = -1
         for offset, place in self._whole_records(start):
             resume = offset if resume < 0 else resume
-            if place is not None and self._would_be_newer(place, offset):
+            if place is not None and not self._is_taken(place, offset):
                 return _Newer(resume, offset)
         return None
 
-    def _would_be_newer(self, place: QueuePlace, offset: int) -> bool:
-        expected = self._next.get((place.topic, place.queue_id))
-        if expected is None:
-            expected = self._expected(place, offset)
-        return place.queue_offset >= expected
-
     def _believe(self, place: QueuePlace, offset: int, certain: bool) -> bool:
         """Whether what an unreadable record says of its queue can be; noted when it is."""
-        key = place[:2]
-        expected = self._next.get(key)
-        if expected is None:
-            expected = self._expected(place, offset)
-        if not certain and not expected <= place.queue_offset <= expected + GAP_MAX:
-            return False
-        self._next[key] = max(expected, place.queue_offset + 1)
+        seen = self._seen.get(place[:2])
+        if not certain:
+            if self._is_taken(place, offset):
+                return False
+            if seen is not None and place.queue_offset > seen.below(place.queue_offset) + GAP_MAX:
+                return False
+        self._note(place)
         return True
 
     def _whole_records(self, start: int) -> Iterator[tuple[int, QueuePlace | None]]:

@@ -223,7 +223,7 @@ def compose(found: PlaceTombstone, original: memoryview, store_format: StoreForm
         message.flag = parts.flag
         message.reconsume_times = parts.reconsume_times
     room = found.length - size_of(message, version_of(topic))
-    kept = b"" if parts is None else _without_crc(parts.properties)
+    kept = b"" if parts is None else _readable(parts.properties)
     message.properties = _properties(kept, room, store_format)
     message.body = bytes(room - len(message.properties))
     return message
@@ -244,8 +244,10 @@ def _properties(kept: bytes, room: int, store_format: StoreFormat) -> bytes:
     return b""
 
 
-def _without_crc(properties: bytes) -> bytes:
-    """``__CRC32#`` was over the original."""
+def _readable(properties: bytes) -> bytes:
+    """Without ``__CRC32#``, which was over the original; none where bytes of them were lost."""
+    if b"\0" in properties or NAME_VALUE_SEPARATOR.encode() not in properties:
+        return b""
     if properties[-CRC32_PROPERTY_SIZE:].startswith(_CRC_MARK):
         return properties[:-CRC32_PROPERTY_SIZE]
     return properties

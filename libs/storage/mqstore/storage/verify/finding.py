@@ -61,6 +61,7 @@ class Kind(StrEnum):
     NOT_CHECKED = "not-checked"
     QUARANTINED = "quarantined"
     TOMBSTONE = "tombstone"
+    FILLER = "queue-filler"
 
 
 class Level(StrEnum):
@@ -71,7 +72,10 @@ class Level(StrEnum):
 
 
 _NOTES: Final = frozenset(
-    {Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.QUARANTINED, Kind.TOMBSTONE}
+    {
+        *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED),
+        *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER),
+    }
 )
 
 
@@ -124,6 +128,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.STRAY: "ignores it",
     Kind.NOT_CHECKED: "not known",
     Kind.QUARANTINED: "none: it does not look there",
+    Kind.FILLER: "delivers the message that is repeated once more",
     Kind.TOMBSTONE: "reads it as a message of zeros, or as a rolled back one",
 }
 _CLEAN: Final[dict[Kind, str]] = {

@@ -9,7 +9,7 @@ from typing import Final
 
 from mqstore.storage import record
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
-from mqstore.storage.layout import BLANK_RECORD_SIZE, PROPERTY_TOMBSTONE
+from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.record import Record, defect_error
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.sparse import last_nonzero
@@ -112,7 +112,7 @@ class LogCheck:
         if not is_safe_path(found.topic):
             what = f"its topic {found.topic!r} may not become a directory"
             yield self._finding(Kind.RECORD_ODD, segment, position, what)
-        if PROPERTY_TOMBSTONE in (found.properties or {}):
+        if found.is_tombstone:
             what = "a tombstone: the bytes that stood here are in quarantine"
             yield self._finding(Kind.TOMBSTONE, segment, position, what)
         yield from self._elsewhere(found)

@@ -79,7 +79,11 @@ class QueueCheck:
         if queue is None or entry is None or entry.is_hole:
             kind = Kind.QUEUE_MISSING if queue is None else Kind.ENTRY_MISSING
             yield from self._count_missing(place, kind, found.physical_offset)
-        elif entry.physical_offset != found.physical_offset and self._is_right(entry, place):
+        elif entry.physical_offset == found.physical_offset:
+            return
+        elif queue.is_filler(number):
+            yield from self._count_missing(place, Kind.ENTRY_MISSING, found.physical_offset)
+        elif self._is_right(entry, place):
             what = (
                 f"the record at offset {found.physical_offset} says it is entry {number}, which "
                 f"names the whole record at {entry.physical_offset}"
@@ -147,7 +151,7 @@ class QueueCheck:
         before, run, begun = -1, None, False
         for number, entry in queue.entries(queue.first_index, queue.max_index):
             self.entries_seen += 1
-            kind = self._run_kind(entry, begun)
+            kind = self._run_kind(queue, number, entry, begun)
             if run is not None and (kind is not run.kind or number != run.last + 1):
                 yield self._of_run(queue, run)
                 run = None
@@ -164,18 +168,23 @@ class QueueCheck:
     def _has_expired(self, entry: QueueEntry) -> bool:
         return 0 <= entry.physical_offset < self._store.min_offset
 
-    def _run_kind(self, entry: QueueEntry, begun: bool) -> Kind | None:
-        """What is told of whole runs: holes (those in front of a queue are due), and entries
-        beyond the log."""
+    def _run_kind(
+        self, queue: ConsumeQueue, number: int, entry: QueueEntry, begun: bool
+    ) -> Kind | None:
+        """What is told of whole runs: holes (those in front of a queue are due), what we filled
+        them with, and entries beyond the log."""
         if entry.is_hole:
             return Kind.QUEUE_HOLE if begun or entry.is_missing else None
-        if entry.physical_offset < self._store.end:
-            return None
-        return None if self._store.is_live else Kind.ENTRY_BEYOND
+        if entry.physical_offset >= self._store.end:
+            return None if self._store.is_live else Kind.ENTRY_BEYOND
+        place = (queue.topic, queue.queue_id, number)
+        is_filler = queue.is_filler(number) and not self._is_right(entry, place)
+        return Kind.FILLER if is_filler else None
 
     def _of_run(self, queue: ConsumeQueue, run: _Run) -> Finding:
         whys = {
             Kind.QUEUE_HOLE: "holes: they name no record",
+            Kind.FILLER: "filled holes: they repeat the entry before them",
             Kind.ENTRY_BEYOND: f"named offset {run.physical} is beyond the log's end",
         }
         return self._finding(run.kind, queue, run.first, None, f"{_range(run)}: {whys[run.kind]}")

@@ -1,4 +1,4 @@
-"""``mqstore store verify``: lines, columns, exit codes. What is found is in test_verify of storage."""
+"""``mqstore store verify``: its lines, columns and exit codes."""
 
 from __future__ import annotations
 
