@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 STORE ?= data/store
 ARGS ?=
 ROWS ?=
+STATES ?= 20000
+SEED ?=
+FUZZ_RECORDS ?= 10000000
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -23,8 +26,9 @@ KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h _kerne
 # Stamps stand for what is installed; they lie in the virtual environment and go with it.
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
+SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci nightly setup bench lint fmt clean help
+.PHONY: run test test-ci nightly setup bench simulate fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start store-writer and query over STORE (default data/store); Ctrl-C ends them
@@ -43,6 +47,18 @@ setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/m
 
 bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append read" for some
 	@$(BIN)/python -m tests.bench $(ROWS)
+
+simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, or SEED=… to replay one
+	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(if $(SEED),SEED=$(SEED))
+
+fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
+	@mkdir -p build/fuzz
+	@cd libs/storage && CFLAGS="$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g" \
+		LDFLAGS="$(SANITIZE)" ../../$(BIN)/python setup.py -q build_ext --force \
+		--build-lib ../../build/fuzz --build-temp ../../build/fuzz/objects
+	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(BIN)/python -m tests.fuzz \
+		--kernel build/fuzz/mqstore/storage/_kernel.*.so --records $(FUZZ_RECORDS)
 
 lint: $(TEST_READY) ## ruff, mypy --strict, and the direction of imports
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo

@@ -173,7 +173,8 @@ def no_last_queue_files(store: Patient) -> None:
 
 
 def one_queue_gone(store: Patient) -> None:
-    shutil.rmtree(store.rng.choice(store.queue_directories()))
+    topic = sorted(store.root.glob("consumequeue/TopicTest/*"))
+    shutil.rmtree(max(topic, key=lambda directory: len(list(directory.iterdir()))))
 
 
 def no_queues(store: Patient) -> None:

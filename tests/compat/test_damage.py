@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,8 +43,8 @@ SHAPE = Shape(
 APPENDED = Shape(**{**SHAPE.__dict__, "messages": 12})
 End = Literal["clean", "crashed"]
 QUICK = {
-    "clean": ("torn", "flipmid", "badmagicmid", "lostpage", "onecqgone", "shortfile"),
-    "crashed": ("flipmid", "zeroheadmid", "nocq", "emptycq", "zerolenlast", "nomidseg"),
+    "clean": ("flipmid", "lostpage", "onecqgone", "shortfile"),
+    "crashed": ("torn", "zeroheadmid", "nocq", "emptycq"),
 }
 FOUND = KEPT / "damage.json"
 THEIR_TIME_S = 30
@@ -56,7 +56,7 @@ class Original:
     """A whole store, and what RocketMQ sees in it."""
 
     root: Path
-    dump: Dump
+    dump: Dump = field(repr=False)
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +94,11 @@ def test_damage(referee: Referee, originals: dict[End, Original], end: End, vari
     _examine(referee, originals[end], end, [variant], seed=1)
 
 
+def test_a_hole_costs_a_broker_nothing(referee: Referee, originals: dict[End, Original]) -> None:
+    """Nothing tells which entry the rotten record was: its queue gets a filler there."""
+    _examine(referee, originals["crashed"], "crashed", ["badheadmid", "nocq"], seed=2)
+
+
 @pytest.mark.slow
 @random_stores
 @given(
@@ -124,7 +129,7 @@ def _examine(referee: Referee, original: Original, end: End, names: list[str], s
         theirs = _their_view(referee, patient)
         _note(referee, end, names, patient, theirs)
         _we_keep_what_they_keep(patient, theirs)
-        _they_read_what_we_recovered(referee, patient, seed)
+        _they_read_what_we_recovered(referee, end, patient, seed)
     except BaseException as failure:
         failure.add_note(f"{names} with seed {seed} on {original.root}: kept in {directory}")
         raise
@@ -155,8 +160,10 @@ def _we_keep_what_they_keep(patient: Patient, theirs: Dump | None) -> None:
     assert [line for line in kept if mine.get(line["off"]) != line] == []
 
 
-def _they_read_what_we_recovered(referee: Referee, patient: Patient, seed: int) -> None:
+def _they_read_what_we_recovered(referee: Referee, end: End, patient: Patient, seed: int) -> None:
     script = expand(seed, APPENDED, referee.format)
+    if end == "crashed":
+        script = script.ending("halt")
     answers = ours.append(script, patient.root, referee.format)
     for stray in patient.strays:
         assert stray.read_text() == "mine"

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mqstore.storage import batch, format_file, java_json, manifest, message_id, properties, record
+from mqstore.storage import (
+    batch,
+    format_file,
+    java_json,
+    key_cursor,
+    manifest,
+    message_id,
+    properties,
+    record,
+)
 from mqstore.storage._kernel import (
     Defect,
     IndexWindow,
@@ -43,7 +52,6 @@ from mqstore.storage.hosts import PORT_MAX, Host
 from mqstore.storage.index_file import IndexFile, file_size
 from mqstore.storage.java_text import decode_utf8
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookups import _decode_cursor, _encode_cursor
 from mqstore.storage.mapped_file import MappedFile
 from mqstore.storage.multi_dispatch import further_queues
 from mqstore.storage.paths import StorePaths
@@ -360,9 +368,9 @@ class Texts:
         assert message_id.encode(host, offset) == text.upper()
 
     def _cursor(self) -> None:
-        text = self._changed(_encode_cursor(123_456).encode()).decode("latin-1")
+        text = self._changed(key_cursor.encode(123_456).encode()).decode("latin-1")
         try:
-            assert _decode_cursor(text) >= 0
+            assert key_cursor.decode(text) >= 0
         except CursorError as error:
             assert len(str(error)) < 300
 

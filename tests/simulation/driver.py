@@ -89,9 +89,7 @@ def message_of(store: MessageStore, key: QueueKey, new: NewMessage, now_ms: int)
     table = {"UNIQ_KEY": f"u{new.number}", "KEYS": f"k{new.key} n{new.number}"}
     if new.tag is not None:
         table["TAGS"] = new.tag
-    encoded = properties.encode(
-        table, trailing_separator=store.format.trailing_property_separator
-    )
+    encoded = properties.encode(table, trailing_separator=store.format.trailing_property_separator)
     topic, queue_id = key
     host = store.host
     return Message(topic, queue_id, new.body, encoded, host, host, now_ms, sys_flag=new.type)

@@ -248,4 +248,3 @@ def seams_on(disk: SimulatedDisk, seed: int) -> Seams:
     """What a process on another disk is given."""
     rng = random.Random(seed)
     return Seams(disk, disk.clock, SimulatedScheduler(rng, disk.clock), rng)
-

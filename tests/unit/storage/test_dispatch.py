@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from mqstore.storage.consume_queues import split_key
 from mqstore.storage.java_text import index_hash, string_hash
-from mqstore.storage.layout import PRE_BLANK_SIZE, SCHEDULE_TOPIC, StoreFormat
+from mqstore.storage.layout import (
+    PRE_BLANK_SIZE,
+    QUEUE_ENTRY_SIZE,
+    SCHEDULE_TOPIC,
+    StoreFormat,
+)
 from tests.unit.storage.small_store import (
     BORN_MS,
     HOST,
@@ -398,6 +403,21 @@ def test_inline_dispatch_makes_a_record_readable_at_once(tmp_path: Path) -> None
         assert store.marks.dispatched == log.max_offset
         assert store.entries()[-1][0] == offset
         assert store.index.query("topic", f"k{number}", 1).offsets == [offset]
+
+
+def test_what_was_dispatched_inline_is_synced_by_the_next_flush(tmp_path: Path) -> None:
+    log = SmallLog()
+    store = SmallStore(tmp_path, log)
+    for number in range(1, 6):
+        log.put()
+        store.dispatcher.run_inline(log.max_offset)
+
+        assert store.queues.flush()
+
+        queue = store.queues.get("topic", 0)
+        assert queue is not None
+        assert queue.files.flushed_where == number * QUEUE_ENTRY_SIZE
+    assert not store.queues.flush()
 
 
 def test_inline_dispatch_steps_back_while_another_thread_dispatches(tmp_path: Path) -> None:

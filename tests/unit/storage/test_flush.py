@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage import flush
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.flush import FlushRequest, FlushService
@@ -81,7 +82,7 @@ def log(make: Callable[..., Log]) -> Log:
     return make()
 
 
-def in_thread(pool: ThreadPoolExecutor, log: Log, offset: int) -> tuple[FlushRequest, object]:
+def in_thread(pool: ThreadPoolExecutor, log: Log, offset: int) -> tuple[FlushRequest, Future[None]]:
     request = log.flush.request(offset)
     return request, pool.submit(log.flush.wait, request, WAIT_S)
 
@@ -114,6 +115,20 @@ def test_one_sync_serves_everybody_who_waits(log: Log) -> None:
             future.result(WAIT_S)
     assert len(log.gate.synced) == 2
     assert log.flush.flushed_offset == 40
+
+
+def test_a_sync_waits_for_those_whom_the_last_one_released(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush, "GATHER_S", WAIT_S)
+    for request in [log.flush.request(log.write(10)) for _ in range(2)]:
+        log.flush.wait(request)
+    with ThreadPoolExecutor(1) as pool:
+        early, leading = in_thread(pool, log, log.write(10))
+        late = log.flush.request(log.write(10))
+        log.flush.wait(late)
+        leading.result(WAIT_S)
+    assert (early.done, late.done, len(log.gate.synced)) == (True, True, 2)
 
 
 def test_a_record_written_during_a_sync_is_not_counted_by_it(log: Log) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mqstore.storage import _kernel
 from mqstore.storage._kernel import Defect, IndexWindow
 from mqstore.storage.hosts import Host
+from mqstore.storage.layout import SysFlag
 from mqstore.storage.record import Message
 from tests.unit.storage import kernel_model as model
 from tests.unit.storage.record_examples import (
@@ -124,6 +125,77 @@ def test_encode_refuses_what_its_fields_cannot_hold(fields: dict[str, object]) -
     with pytest.raises((ValueError, TypeError, OverflowError)):
         _kernel.encode_record(out, 0, message, 1, 0, 0, TIME)
     assert bytes(out[:8]) == bytes(8), "no magic code, so nothing stands there"
+
+
+@given(messages(), st.integers(0, 3))
+def test_an_ordinary_put_is_the_models_record_or_nothing_at_all(
+    message: Message, missing: int
+) -> None:
+    expected = model.encode(message, 1, 7, 1000, TIME)
+    out = bytearray(len(expected) + 10)
+    table = {(message.topic, message.queue_id): 7}
+    end = 5 + len(expected) - missing
+    placed = _kernel.put_ordinary(out, 5, end, 1000, message, table, 1 << 20, TIME)
+    if placed is None:
+        assert not any(out)
+        assert set(table.values()) == {7}
+    else:
+        assert (placed, missing) == ((len(expected), 7), 0)
+        assert bytes(out) == bytes(5) + expected + bytes(5)
+        assert set(table.values()) == {8}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"topic": "unknown"},
+        {"topic": "t" * 128},
+        {"topic": "\ud800"},
+        {"queue_id": -1},
+        {"queue_id": 2**31},
+        {"properties": b"no separator"},
+        {"properties": b"a\x01\0"},
+        {"properties": bytes(32768)},
+        {"body": bytes(2000)},
+        {"sys_flag": SysFlag.TRANSACTION_PREPARED},
+        {"sys_flag": SysFlag.TRANSACTION_ROLLBACK},
+        {"store_host": Host(b"1234", 65536)},
+    ],
+)
+def test_what_is_not_ordinary_is_left_to_python(fields: dict[str, object]) -> None:
+    plain, odd = ordinary(), ordinary()
+    for name, value in fields.items():
+        setattr(odd, name, value)
+    out = bytearray(40_000)
+    table = {("t" * 128, 0): 5, (plain.topic, plain.queue_id): 5}
+    before = table.copy()
+    assert _kernel.put_ordinary(out, 0, len(out), 0, odd, table, 1000, TIME) is None
+    batch = [plain, odd]
+    assert _kernel.put_ordinary_batch(out, 0, len(out), 0, batch, table, 2000, 22, TIME) is None
+    assert not any(out), "the whole record before the odd one is gone again"
+    assert table == before
+
+
+def test_an_ordinary_batch_is_numbered_and_contiguous() -> None:
+    batch = [ordinary(), ordinary(body=b"longer"), ordinary()]
+    expected = b""
+    for number, message in enumerate(batch):
+        expected += model.encode(message, 1, 3 + number, 1000 + len(expected), TIME)
+    out = bytearray(len(expected))
+    table = {(batch[0].topic, batch[0].queue_id): 3}
+    placed = _kernel.put_ordinary_batch(out, 0, len(out), 1000, batch, table, 3000, 22, TIME)
+    assert placed is not None
+    assert (sum(placed[0]), placed[1]) == (len(expected), 3)
+    assert bytes(out) == expected
+    assert list(table.values()) == [6]
+    assert _kernel.put_ordinary_batch(out, 0, len(out), 0, [], table, 3000, 22, TIME) is None
+
+
+def test_a_batch_with_one_that_does_not_fit_leaves_nothing() -> None:
+    out = bytearray(500)
+    with pytest.raises(ValueError):
+        _kernel.encode_batch(out, 0, [ordinary()] * 9, [1] * 9, range(9), 0, TIME)
+    assert not any(out)
 
 
 @pytest.mark.parametrize("version", [0, 3])

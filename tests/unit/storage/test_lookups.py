@@ -483,6 +483,19 @@ def test_reading_below_the_minimum_begins_at_the_minimum(store: Store) -> None:
     assert pull.min_offset == 2
 
 
+def test_a_filler_is_passed_as_the_hole_it_fills(store: Store) -> None:
+    first = store.put()
+    second = store.put()
+    entries = store.queues["T", 0].stored
+    entries[1:1] = [entries[0]] * 3
+
+    assert offsets(store.lookups.records("T", 0, 0).records)[:1] == [first]
+    pull = store.lookups.records("T", 0, 2, count=1)
+    assert [each.queue_offset for each in pull.unreadable] == []
+    assert pull.next_offset == 5
+    assert second in offsets(pull.records)
+
+
 def test_unreadable_records_are_named_and_passed(store: Store) -> None:
     store.put()
     bad = store.put()
@@ -619,3 +632,43 @@ def test_what_an_unreadable_entry_says_of_its_size_takes_no_room_in_an_answer(
     pull = store.lookups.records("T", 0, 0, max_bytes=1_000)
 
     assert (len(pull.records), len(pull.unreadable), pull.next_offset) == (1, 1, 2)
+
+
+# raw ------------------------------------------------------------------------------------------
+
+
+def test_raw_records_are_the_logs_own_bytes(store: Store) -> None:
+    offsets = [store.put(body=b"x" * size) for size in (3, 0, 7)]
+
+    pull = store.lookups.raw_records("T", 0, 0)
+
+    ends = [*offsets[1:], store.log.max_offset]
+    assert pull.records == [
+        bytes(store.log.data[start:end]) for start, end in zip(offsets, ends, strict=True)
+    ]
+    assert (pull.status, pull.next_offset) == (PullStatus.FOUND, 3)
+
+
+def test_raw_records_name_damage_as_decoded_ones_do(store: Store) -> None:
+    store.put()
+    offset = store.put(body=b"damaged")
+    store.put()
+    store.log.data[store.log.data.index(b"damaged")] ^= 1
+
+    decoded, raw = store.lookups.records("T", 0, 0), store.lookups.raw_records("T", 0, 0)
+
+    assert len(raw.records) == len(decoded.records) == 2
+    assert [each.physical_offset for each in raw.unreadable] == [offset]
+    assert [type(each.error) for each in raw.unreadable] == [RecordBodyCorrupt]
+    assert raw.next_offset == decoded.next_offset == 3
+
+
+def test_raw_records_keep_to_count_and_bytes(store: Store) -> None:
+    ends = []
+    for _ in range(4):
+        store.put()
+        ends.append(store.log.max_offset)
+
+    assert len(store.lookups.raw_records("T", 0, 1, 2).records) == 2
+    assert len(store.lookups.raw_records("T", 0, 0, max_bytes=ends[2]).records) == 3
+    assert len(store.lookups.raw_records("T", 0, 0, max_bytes=1).records) == 1

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mqstore.storage import properties
 from mqstore.storage.errors import PropertyError
+from mqstore.storage.java_text import decode_utf8
 
 texts = st.text(
     st.characters(codec="utf-8", exclude_characters="\0\x01\x02"), min_size=1, max_size=20
@@ -17,6 +18,17 @@ def test_decoding_gives_back_what_was_encoded(found: dict[str, str], trailing: b
     data = properties.encode(found, trailing_separator=trailing)
     assert properties.decode(data) == found
     assert data.endswith(b"\x02") == (trailing and bool(found))
+
+
+@given(st.lists(st.sampled_from([b"a", b"\x01", b"\x02", b"\xc3\xa4", b"\xff", b"\xed\xa0"])))
+def test_any_bytes_are_read_as_javas_text_split_at_the_separators(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    expected = {}
+    for part in decode_utf8(data).split("\x02"):
+        name, _, value = part.partition("\x01")
+        if name and value:
+            expected[name] = value
+    assert properties.decode(data) == expected
 
 
 def test_4_9_and_5_x_differ_in_the_last_separator_only() -> None:

@@ -94,7 +94,7 @@ class Api:
         """A FastAPI dependency: the request's token must allow ``role``."""
         auth = self.auth
 
-        def check(request: Request) -> None:
+        async def check(request: Request) -> None:  # a plain function would cost a thread's hop
             auth.check(request.scope["headers"], role)
 
         return Depends(check)
@@ -220,7 +220,7 @@ def _answer(request: Request, problem: Problem) -> Response:
     )
 
 
-def _check_parameters(request: Request) -> None:
+async def _check_parameters(request: Request) -> None:
     """Every parameter is known and given once: a misspelt one would be left out of account."""
     given = [name for name, _ in request.query_params.multi_items()]
     if given:

@@ -304,7 +304,7 @@ def add_u32(view: memoryview, offset: int, value: int) -> int:
     """Atomic add to a 32-bit word (a futex's), wrapping; the new value."""
 
 def announce_u64(view: memoryview, offset: int, value: int, futex: int) -> int:
-    """``store_u64``, then count the futex word at ``futex`` up and wake everyone who waits on it."""
+    """``store_u64``, then count the word at ``futex`` up and wake all its waiters; how many."""
 
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""

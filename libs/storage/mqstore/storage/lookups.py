@@ -10,19 +10,16 @@ any thread.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from mqstore.storage import message_id, properties, record
+from mqstore.storage import key_cursor, message_id, properties, record
 from mqstore.storage._kernel import copy_record
 from mqstore.storage.errors import (
-    CursorError,
     KeyUnknown,
     OffsetOutOfRange,
     QueueUnknown,
@@ -34,7 +31,17 @@ from mqstore.storage.errors import (
     StoreNotOpen,
     TopicUnknown,
 )
-from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK, PRE_BLANK_SIZE
+from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
+from mqstore.storage.lookup_views import (
+    Bounds,
+    Entry,
+    IndexView,
+    LogView,
+    QueuesView,
+    QueueView,
+    names_record,
+    repeats,
+)
 from mqstore.storage.multi_dispatch import further_queues
 from mqstore.storage.record import Record
 
@@ -50,75 +57,10 @@ TAIL_SCAN_MAX: Final = 1 << 20
 _TRIES: Final = 8
 TIME_MAX: Final = (1 << 63) - 1
 """Milliseconds; the end of a time range without one, as RocketMQ's Long.MAX_VALUE."""
-_CURSOR = struct.Struct(">Bq")
-_CURSOR_VERSION: Final = 1
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Entry(Protocol):
-    """One ConsumeQueue entry."""
-
-    @property
-    def physical_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def tags_code(self) -> int: ...
-
-
-class LogView(Protocol):
-    """The commit log as far as it may be read."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
-        """The whole segment that holds an offset, the position in it, and its readable end;
-        None where nothing can be read."""
-
-
-class QueueView(Protocol):
-    """One topic-queue."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def min_index(self) -> int: ...
-    @property
-    def max_index(self) -> int: ...
-    def entry(self, index: int) -> Entry | None: ...
-    def entries(self, start: int, stop: int) -> Iterator[tuple[int, Entry]]:
-        """From ``start`` to before ``stop`` with their numbers; some may be left out."""
-
-
-class QueuesView(Protocol):
-    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
-    def all(self) -> Iterable[QueueView]: ...
-
-
-class IndexView(Protocol):
-    def candidates(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
-    ) -> Iterator[int]:
-        """Physical offsets below ``below`` under the key's hash, newest first; hash collisions
-        and a second's vagueness at both ends included."""
-
-
-class Bounds(Protocol):
-    """What the state page says; ``StatePage`` and ``StatePageReader`` are such."""
-
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def dispatched_offset(self) -> int: ...
-    @property
-    def index_complete(self) -> bool: ...
 
 
 class PullStatus(StrEnum):
@@ -278,7 +220,7 @@ class Lookups:
         Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
         earlier answer gave. Hash collisions are left out. Raises CursorError.
         """
-        below = None if cursor is None else _decode_cursor(cursor)
+        below = None if cursor is None else key_cursor.decode(cursor)
         query = _KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
         count = max(1, min(limit, COUNT_MAX))
         return self._settled(lambda: self._by_key(query, count, below))
@@ -296,7 +238,7 @@ class Lookups:
         looked_at = 0
         for offset in self._newest_first(query, tail, dispatched, below):
             if len(records) == limit or looked_at == CANDIDATES_PER_CALL_MAX:
-                cursor = _encode_cursor(offset + 1)
+                cursor = key_cursor.encode(offset + 1)
                 break
             looked_at += 1
             self._judge(query, offset, records, unreadable)
@@ -452,8 +394,8 @@ class Lookups:
             pull.next_offset = index
             if index != expected:
                 before = None
-            is_filler = _repeats(entry, before) and self._is_filler(queue, index, entry)
-            if _names_record(entry) and not is_filler:
+            is_filler = repeats(entry, before) and self._is_filler(queue, index, entry)
+            if names_record(entry) and not is_filler:
                 end = entry.physical_offset + entry.size
                 if end > dispatched and self._is_coming(entry):
                     return
@@ -537,7 +479,7 @@ class Lookups:
     def _why_empty(self, queue: QueueView, pull: PullOf[R]) -> PullStatus:
         entry = queue.entry(pull.next_offset)
         at_end = pull.next_offset == pull.max_offset or (
-            entry is not None and _names_record(entry) and self._is_coming(entry)
+            entry is not None and names_record(entry) and self._is_coming(entry)
         )
         if at_end and not pull.unreadable:
             return PullStatus.OFFSET_OVERFLOW_ONE
@@ -565,7 +507,7 @@ class Lookups:
         ``stop`` when there is none."""
         for index in range(start, min(stop, start + ENTRIES_PER_CALL_MAX)):
             entry = queue.entry(index)
-            if entry is None or not _names_record(entry) or self._is_coming(entry):
+            if entry is None or not names_record(entry) or self._is_coming(entry):
                 continue
             try:
                 found = self._read(entry.physical_offset, with_body=False)
@@ -651,31 +593,3 @@ class Lookups:
         if offset < self._log.min_offset:
             return RecordExpired(f"offset {offset} is below the log's first, it has expired")
         return OffsetOutOfRange(why)
-
-
-def _names_record(entry: Entry) -> bool:
-    is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
-    return entry.size > 0 and not is_pre_blank
-
-
-def _repeats(entry: Entry, before: Entry | None) -> bool:
-    """As the filler of a hole does."""
-    if before is None or entry.physical_offset != before.physical_offset:
-        return False
-    return entry.size == before.size
-
-
-def _encode_cursor(below: int) -> str:
-    packed = _CURSOR.pack(_CURSOR_VERSION, below)
-    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
-
-
-def _decode_cursor(text: str) -> int:
-    try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        version, below = _CURSOR.unpack(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, struct.error, binascii.Error) as error:
-        raise CursorError(f"{text[:40]!r} is no cursor of a key query") from error
-    if version != _CURSOR_VERSION or below < 0:
-        raise CursorError(f"{text[:40]!r} is no cursor of a key query; ask again without it")
-    return int(below)

@@ -57,6 +57,13 @@ ANY_OFFSET: Final = -1
 """For ``decode``: the physical offset inside the record is not compared with anything."""
 
 
+_Fields = tuple[
+    int, int, int, int, int, int, int, int, int,
+    Host, int, Host, int, int, bytes, str | None, bytes, bytes,
+]  # fmt: skip
+"""What the kernel reads of a record, in the order of Record."""
+
+
 @dataclass(slots=True)
 class Message:
     """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
@@ -169,7 +176,7 @@ def defect_error(defect: Defect, offset: int, size: int = 0) -> RecordError:
 
 def message_of(found: Record) -> Record:
     """The record itself; raises RecordTombstone where it stands for one that was lost."""
-    if found.is_tombstone:
+    if found.prepared_transaction_offset == TOMBSTONE_MARK and found.is_tombstone:
         raise tombstone_error(found)
     return found
 
@@ -288,12 +295,6 @@ def decode(
             raise RecordMagicUnknown(offset, "a blank record, not a message", size)
         raise defect_error(defect, offset, size)
     return _record(fields)
-
-
-_Fields = tuple[
-    int, int, int, int, int, int, int, int, int,
-    Host, int, Host, int, int, bytes, str | None, bytes, bytes,
-]  # fmt: skip
 
 
 def _record(fields: _Fields) -> Record:

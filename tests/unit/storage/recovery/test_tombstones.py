@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage import record
+from mqstore.storage import properties, record
 from mqstore.storage.errors import RecordTombstone
 from mqstore.storage.hosts import Host
 from mqstore.storage.layout import PROPERTY_TOMBSTONE, StoreFormat, SysFlag
@@ -115,7 +115,7 @@ def test_a_tombstone_has_the_size_and_the_header_of_the_original(
     if room >= len(message.properties) + len(PROPERTY_TOMBSTONE) + 4:
         assert (made.properties or {})[PROPERTY_TOMBSTONE] == "1"
         kept = {k: v for k, v in (made.properties or {}).items() if k != PROPERTY_TOMBSTONE}
-        assert kept == record.properties.decode(message.properties)
+        assert kept == properties.decode(message.properties)
 
 
 @given(st.integers(SIZE_MIN, 5000))

@@ -61,6 +61,33 @@ def test_the_first_entry_beyond_an_offset_is_found(
     queue.close()
 
 
+@given(
+    blanks=st.integers(0, 7),
+    offsets=st.lists(st.integers(0, 300), max_size=17, unique=True).map(sorted),
+    holes=st.sets(st.integers(0, 16), max_size=5),
+    beyond=st.integers(-1, 301),
+    length=st.integers(0, 200),
+)
+def test_a_queue_that_begins_late_or_has_holes_is_searched_too(
+    blanks: int,
+    offsets: list[int],
+    holes: set[int],
+    beyond: int,
+    length: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    named = {n: -1 if n in holes else offset for n, offset in enumerate(offsets)}
+    queue = queue_of(tmp_path_factory.mktemp("queue"), [-1] * blanks + list(named.values()))
+    there = {blanks + n: offset for n, offset in named.items() if offset >= 0}
+    assert queue.first_beyond(beyond) == min(
+        (offset for offset in there.values() if offset > beyond), default=None
+    )
+    assert [(each.number, each.offset) for each in queue.named_within(beyond, beyond + length)] == [
+        (n, offset) for n, offset in there.items() if beyond <= offset < beyond + length
+    ]
+    queue.close()
+
+
 def test_a_queue_holds_what_its_files_hold_without_gaps(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, list(range(0, 120, 10)))
     assert queue.holds(0)

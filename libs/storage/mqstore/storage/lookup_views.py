@@ -1,0 +1,84 @@
+"""What look-ups read from: a log, its queues and its index, as the writer or a reader has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from mqstore.storage.layout import PRE_BLANK_SIZE
+
+
+class Entry(Protocol):
+    """One ConsumeQueue entry."""
+
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tags_code(self) -> int: ...
+
+
+class LogView(Protocol):
+    """The commit log as far as it may be read."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        """The whole segment that holds an offset, the position in it, and its readable end;
+        None where nothing can be read."""
+
+
+class QueueView(Protocol):
+    """One topic-queue."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def min_index(self) -> int: ...
+    @property
+    def max_index(self) -> int: ...
+    def entry(self, index: int) -> Entry | None: ...
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, Entry]]:
+        """From ``start`` to before ``stop`` with their numbers; some may be left out."""
+
+
+class QueuesView(Protocol):
+    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+    def all(self) -> Iterable[QueueView]: ...
+
+
+class IndexView(Protocol):
+    def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
+    ) -> Iterator[int]:
+        """Physical offsets below ``below`` under the key's hash, newest first; hash collisions
+        and a second's vagueness at both ends included."""
+
+
+class Bounds(Protocol):
+    """What the state page says; ``StatePage`` and ``StatePageReader`` are such."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def dispatched_offset(self) -> int: ...
+    @property
+    def index_complete(self) -> bool: ...
+
+
+def names_record(entry: Entry) -> bool:
+    """False for one that was never written, and for a pre-blank one."""
+    is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
+    return entry.size > 0 and not is_pre_blank
+
+
+def repeats(entry: Entry, before: Entry | None) -> bool:
+    """As the filler of a hole does."""
+    if before is None or entry.physical_offset != before.physical_offset:
+        return False
+    return entry.size == before.size
