@@ -31,7 +31,10 @@ NEW_TOPIC = "made-over-rest"
 
 def _services(store: Path, shape: Shape) -> Any:
     """All sizes but these two are found from the files."""
-    sizes = {"max_hash_slot_num": shape.hash_slots, "max_index_num": shape.index_num}
+    sizes: dict[str, Any] = {
+        "max_hash_slot_num": shape.hash_slots,
+        "max_index_num": shape.index_num,
+    }
     return running(store, **sizes)
 
 

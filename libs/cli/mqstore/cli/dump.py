@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
+
 
 def dump(
-    directory: Annotated[
-        Path, typer.Argument(help="The store directory.", metavar="DIR", readable=False)
-    ],
+    directory: StoreDirectory,
     queries: Annotated[
         bool, typer.Option("--queries", help="Also look up every key through the index.")
     ] = False,
@@ -19,18 +18,8 @@ def dump(
         bool,
         typer.Option("--in-place", help="Lock the directory and write what recovery changes."),
     ] = False,
-    hash_slots: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="maxHashSlotNum of the index files (default: format.json, else 5000000)"
-        ),
-    ] = None,
-    index_num: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="maxIndexNum of the index files (default: format.json, else 20000000)"
-        ),
-    ] = None,
+    hash_slots: HashSlots = None,
+    index_num: IndexNum = None,
 ) -> None:
     """Print all messages, queues and index look-ups of a store as JSON lines.
 

@@ -8,50 +8,48 @@ and ``bad`` in log order; ``queue``; ``cq``; and with ``--queries`` ``query``.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from mqstore.cli.looking import (
+    EXIT_FINDINGS,
+    EXIT_FINE,
+    Line,
+    end_of,
+    index_sizes,
+    print_line,
+    print_refusal,
+    shown_progress,
+)
 from mqstore.storage import properties, record
 from mqstore.storage._kernel import Defect, check_record, find_record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay_levels import DelayLevels
-from mqstore.storage.errors import RecordError, RecordTruncated, StorageError
+from mqstore.storage.errors import RecordError, RecordTruncated
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.lookups import TIME_MAX
 from mqstore.storage.mapped_file import MappedFile
-from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
+from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.record import Blank, Record, body_crc
 from mqstore.storage.threads import production_seams
 
-EXIT_WHOLE: Final = 0
-EXIT_FINDINGS: Final = 1
-EXIT_REFUSED: Final = 2
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 QUERY_MAX: Final = 64
 """Offsets in one query line: RocketMQ's maxMsgsNumBatch."""
-
-Line = dict[str, Any]
 
 
 def run(
     directory: Path, queries: bool, in_place: bool, hash_slots: int | None, index_num: int | None
 ) -> int:
     """Print all lines; the exit code."""
-    try:
-        return _run(directory, queries, in_place, hash_slots, index_num)
-    except BrokenPipeError:
-        # The reader has what it wanted. Nothing may be flushed to it at exit any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_WHOLE
-    except (StorageError, OSError, ValueError) as error:
-        _print({"t": "refused", "why": str(error)})
-        return EXIT_REFUSED
+    return end_of(
+        lambda: _run(directory, queries, in_place, index_sizes(hash_slots, index_num)),
+        print_refusal,
+        unread=EXIT_FINE,
+    )
 
 
 class Dump:
@@ -235,47 +233,22 @@ def _walk_segment(segment: MappedFile, end: int) -> Iterator[Record | Blank | Re
             return
 
 
-def _run(
-    directory: Path, queries: bool, in_place: bool, hash_slots: int | None, index_num: int | None
-) -> int:
-    config, seams = _config(hash_slots, index_num), production_seams()
-    with _shown_progress() as on_progress:
+def _run(directory: Path, queries: bool, in_place: bool, config: StoreConfig) -> int:
+    with shown_progress() as progress:
         options = StoreOptions(
-            create=False, in_place=in_place, services=False, on_progress=on_progress
+            create=False,
+            in_place=in_place,
+            services=False,
+            on_progress=lambda now: progress(now.stage, now.done, now.total),
         )
-        store = MessageStore.open(directory.absolute(), config, seams, options)
+        store = MessageStore.open(directory.absolute(), config, production_seams(), options)
     with store:
         store.wait_for_index()
         dump = Dump(store)
         for line in dump.lines(queries=queries):
-            _print(line)
+            print_line(line)
         sys.stdout.flush()
         findings = dump.findings()
     for finding in findings:
         print(f"mqstore: {finding}", file=sys.stderr)
-    return EXIT_FINDINGS if findings else EXIT_WHOLE
-
-
-def _config(hash_slots: int | None, index_num: int | None) -> StoreConfig:
-    given = {"max_hash_slot_num": hash_slots, "max_index_num": index_num}
-    return StoreConfig.model_validate({k: v for k, v in given.items() if v is not None})
-
-
-@contextmanager
-def _shown_progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Recovery's progress, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # slow to import, and mostly not needed
-
-    with Console(stderr=True).status("opening") as status:
-        yield lambda progress: status.update(_progress_text(progress))
-
-
-def _progress_text(progress: Progress) -> str:
-    return f"{progress.stage}: {100 * progress.done // max(progress.total, 1)} %"
-
-
-def _print(line: Line) -> None:
-    sys.stdout.buffer.write(_JSON.encode(line).encode("utf-8", "replace") + b"\n")
+    return EXIT_FINDINGS if findings else EXIT_FINE

@@ -133,8 +133,8 @@ class Api:
     def _add_operations(self) -> None:
         health = self.health
 
-        def probe(question: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
-            def answer() -> Response:
+        def probe(question: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Any]:
+            async def answer() -> Response:
                 good, report = question()
                 return json_response(report, 200 if good else 503)
 

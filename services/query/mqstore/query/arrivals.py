@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
@@ -18,7 +19,8 @@ log = logs.get(__name__)
 WAIT_S: Final = 0.5
 """Longest single wait of the thread: how fast it notices its own end."""
 PACE_S: Final = 0.001
-"""Between two looks at the queues, so that a busy store does not keep the thread spinning."""
+"""From one look at the queues to the next, at least: a busy store must not keep the thread busy,
+and an idle one's first arrival is told at once."""
 
 
 class ArrivalSource(Protocol):
@@ -47,6 +49,7 @@ class Arrivals:
         self._lock = threading.Condition()
         self._watches: dict[asyncio.Future[None], Watch] = {}
         self._ending = False
+        self._looked_at = -PACE_S
         self.interrupted = False
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
@@ -93,6 +96,8 @@ class Arrivals:
                 self._pause(WAIT_S)
 
     def _look(self) -> None:
+        self._pause(self._looked_at + PACE_S - time.monotonic())
+        self._looked_at = time.monotonic()
         seen = self._source.arrival_count()
         with self._lock:
             watches = list(self._watches.items())
@@ -100,10 +105,8 @@ class Arrivals:
         arrived = [future for future, (topic, q, offset) in watches if ends[topic, q] > offset]
         if arrived:
             self._loop.call_soon_threadsafe(self._resolve, arrived)
-            self._pause(PACE_S)
         else:
             self._source.wait_for_arrival(seen, WAIT_S)
-            self._pause(PACE_S)
 
     def _has_watches(self) -> bool:
         """Sleep while nobody waits; False at the end."""
@@ -114,7 +117,7 @@ class Arrivals:
 
     def _pause(self, seconds: float) -> None:
         with self._lock:
-            if not self._ending:
+            if not self._ending and seconds > 0:
                 self._lock.wait(seconds)
 
     def _resolve(self, futures: list[asyncio.Future[None]]) -> None:

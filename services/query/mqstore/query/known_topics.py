@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Final
 
 from mqstore.storage.config_tables import TopicTable
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
+
+SETTLED_MS: Final = 10
+"""Two versions of one length may follow each other within a millisecond: until this long after a
+change, the file is read each time."""
 
 
 class KnownTopics:
@@ -39,4 +44,5 @@ class KnownTopics:
         except ConfigTableError:
             return  # what was known stays; the writer reports it
         self._queues = {each.name: each.read_queues for each in table.all()}
-        self._seen = now
+        is_settled = self._seams.clock.now_ms() - now[1] > SETTLED_MS
+        self._seen = now if is_settled else None

@@ -1,0 +1,25 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# What cannot be read is refused by the command itself, in its own form.
+StoreDirectory = Annotated[
+    Path, typer.Argument(help="The store directory.", metavar="DIR", readable=False)
+]
+HashSlots = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="maxHashSlotNum of the index files (default: format.json, else 5000000)"
+    ),
+]
+IndexNum = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="maxIndexNum of the index files (default: format.json, else 20000000)"
+    ),
+]

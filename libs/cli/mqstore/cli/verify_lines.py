@@ -1,0 +1,91 @@
+"""What ``mqstore store verify`` prints, changing nothing.
+
+JSON lines (``finding``, then ``verified``), or columns for a terminal. Nothing is written and no
+lock is taken, so a running store and a read-only mount will do.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from mqstore.cli.looking import (
+    EXIT_FINDINGS,
+    EXIT_FINE,
+    Line,
+    end_of,
+    index_sizes,
+    print_line,
+    print_refusal,
+    shown_progress,
+)
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.threads import production_seams
+from mqstore.storage.verify import Finding, Summary, Verification
+
+_NAMES: Final = {
+    "physical_offset": "phys",
+    "queue_id": "q",
+    "index": "i",
+}
+
+
+def run(directory: Path, in_lines: bool, hash_slots: int | None, index_num: int | None) -> int:
+    """Print all findings; the exit code."""
+    return end_of(
+        lambda: _run(directory, index_sizes(hash_slots, index_num), in_lines),
+        print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
+        unread=EXIT_FINDINGS,
+    )
+
+
+def _run(directory: Path, config: StoreConfig, in_lines: bool) -> int:
+    with shown_progress() as progress:
+        found = Verification(directory.absolute(), config, production_seams(), progress)
+        for finding in found.findings():
+            if in_lines:
+                print_line(finding_line(finding))
+            else:
+                _print_columns(finding)
+    summary = found.summary
+    if in_lines:
+        print_line({"t": "verified", **_camel(asdict(summary))})
+    else:
+        print(_summary_text(summary))
+    sys.stdout.flush()
+    return EXIT_FINDINGS if summary.findings else EXIT_FINE
+
+
+def finding_line(finding: Finding) -> Line:
+    """One ``finding`` line; what does not apply is left out."""
+    fields = {_NAMES.get(name, name): value for name, value in asdict(finding).items()}
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {"t": "finding", "level": finding.level.value, **known}
+
+
+def _print_columns(finding: Finding) -> None:
+    place = finding.file if finding.offset is None else f"{finding.file}:{finding.offset}"
+    queue = "" if finding.topic is None else f"  {finding.topic}/{finding.queue_id}"
+    item = "" if finding.index is None else f" #{finding.index}"
+    print(f"{finding.level.value:<8} {finding.kind.value:<22} {place}{queue}{item}")
+    print(f"{'':<9}{finding.what}")
+    print(f"{'':<9}a broker: {finding.broker}")
+
+
+def _summary_text(summary: Summary) -> str:
+    return (
+        f"{summary.segments} segments with {summary.records} records "
+        f"({summary.log_bytes} bytes), {summary.queues} queues with {summary.entries} entries, "
+        f"{summary.index_files} index files with {summary.index_items} items: "
+        f"{summary.findings} findings, {summary.notes} notes"
+    )
+
+
+def _camel(fields: dict[str, Any]) -> dict[str, Any]:
+    def renamed(name: str) -> str:
+        first, *rest = name.split("_")
+        return first + "".join(part.title() for part in rest)
+
+    return {renamed(name): value for name, value in fields.items()}
