@@ -17,6 +17,7 @@ BODY_POSITION = 88
 """Where the body begins in a V1 record with IPv4 hosts."""
 V6_EXTRA = 12
 PAGE = 4096
+QUEUE_FILE_ENTRIES = 16
 
 Line = Mapping[str, Any]
 
@@ -76,6 +77,11 @@ class Patient:
 
     def queue_directories(self) -> list[Path]:
         return sorted(path for path in self.root.glob("consumequeue/*/*") if any(path.iterdir()))
+
+    def some_queue(self) -> list[Path]:
+        """One of the queues, where any are left."""
+        found = self.queue_directories()
+        return [self.rng.choice(found)] if found else []
 
 
 def torn(store: Patient) -> None:
@@ -173,38 +179,41 @@ def no_last_queue_files(store: Patient) -> None:
 
 
 def one_queue_gone(store: Patient) -> None:
-    topic = sorted(store.root.glob("consumequeue/TopicTest/*"))
-    shutil.rmtree(max(topic, key=lambda directory: len(list(directory.iterdir()))))
+    queues = sorted(store.root.glob("consumequeue/TopicTest/*"))
+    for largest in sorted(queues, key=lambda queue: len(list(queue.iterdir())))[-1:]:
+        shutil.rmtree(largest)
 
 
 def no_queues(store: Patient) -> None:
-    shutil.rmtree(store.root / "consumequeue")
+    shutil.rmtree(store.root / "consumequeue", ignore_errors=True)
 
 
 def empty_queue_file(store: Patient) -> None:
     """A halt while the last file of a queue was made."""
-    directory = store.rng.choice(store.queue_directories())
-    last = sorted(directory.iterdir())[-1]
-    following = int(last.name) + last.stat().st_size
-    (directory / f"{following:020d}").write_bytes(b"")
+    for directory in store.some_queue():
+        last = sorted(directory.iterdir())[-1]
+        following = int(last.name) + QUEUE_FILE_ENTRIES * 20
+        (directory / f"{following:020d}").write_bytes(b"")
 
 
 def short_queue_file(store: Patient) -> None:
-    last = sorted(store.rng.choice(store.queue_directories()).iterdir())[-1]
-    last.write_bytes(last.read_bytes()[: 20 * 2 + 7])
+    for directory in store.some_queue():
+        last = sorted(directory.iterdir())[-1]
+        last.write_bytes(last.read_bytes()[: 20 * 2 + 7])
 
 
 def no_index(store: Patient) -> None:
-    shutil.rmtree(store.root / "index")
+    shutil.rmtree(store.root / "index", ignore_errors=True)
 
 
 def empty_index_file(store: Patient) -> None:
+    (store.root / "index").mkdir(exist_ok=True)
     now = datetime.now()
     (store.root / "index" / f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}").write_bytes(b"")
 
 
 def no_checkpoint(store: Patient) -> None:
-    (store.root / "checkpoint").unlink()
+    (store.root / "checkpoint").unlink(missing_ok=True)
 
 
 def zero_checkpoint(store: Patient) -> None:
@@ -223,13 +232,13 @@ def short_file(store: Patient) -> None:
     cut = inside[len(inside) // 2]["off"] + 50
     path.write_bytes(path.read_bytes()[: cut - base])
     store.touched.append((cut, base + store.segment_bytes))
-    for later in store.root.glob("commitlog/*"):
+    for later in store.root.glob("commitlog/0*"):
         if int(later.name) > base:
             later.unlink()
 
 
 def empty_last_segment(store: Patient) -> None:
-    last = max(int(path.name) for path in store.root.glob("commitlog/*"))
+    last = max(int(path.name) for path in store.root.glob("commitlog/0*"))
     (store.root / "commitlog" / f"{last + store.segment_bytes:020d}").write_bytes(b"")
 
 
@@ -242,7 +251,7 @@ def strange_file(store: Patient) -> None:
 def no_last_segment(store: Patient) -> None:
     """With the empty one that was made ahead of need."""
     store.remove_segment(-1)
-    for path in store.root.glob("commitlog/*"):
+    for path in store.root.glob("commitlog/0*"):
         if int(path.name) >= store.touched[-1][1]:
             path.unlink()
 
@@ -293,7 +302,9 @@ VARIANTS: dict[str, Callable[[Patient], None]] = {
     "nocommitlog": no_commit_log,
 }
 TOGETHER: tuple[str, ...] = tuple(
-    name for name in VARIANTS if name not in {"nocommitlog", "nofirstseg", "nomidseg", "shortfile"}
+    name
+    for name in VARIANTS
+    if name not in {"nocommitlog", "nofirstseg", "nomidseg", "nolastseg", "shortfile"}
 )
 """Those that can be combined in any order."""
 

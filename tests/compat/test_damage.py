@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.compat import ours
 from tests.compat.compare import Dump, fingerprint
-from tests.compat.damage import TOGETHER, VARIANTS, Patient, in_a_queue
+from tests.compat.damage import QUEUE_FILE_ENTRIES, TOGETHER, VARIANTS, Patient, in_a_queue
 from tests.compat.examples import KEPT, copy_of, openable_copy_of, random_stores
 from tests.compat.referee import Referee, RefereeError
 from tests.compat.scripts import expected_messages
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.referee
 SHAPE = Shape(
     messages=180,
     segment_bytes=16 * 1024,
-    queue_file_entries=16,
+    queue_file_entries=QUEUE_FILE_ENTRIES,
     index_num=150,
     topics=3,
     queues=2,
@@ -51,7 +51,7 @@ THEIR_TIME_S = 30
 
 
 class Original:
-    """A whole store, and what RocketMQ sees in it. (No dataclass: hypothesis prints those whole.)"""
+    """A whole store, and what RocketMQ sees in it. Hypothesis would print all of a dataclass."""
 
     def __init__(self, root: Path, dump: Dump) -> None:
         self.root = root

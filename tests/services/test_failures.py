@@ -184,3 +184,18 @@ def test_bodies_without_a_length_are_bounded(one_writer: Process) -> None:
     except httpx.HTTPError:
         return  # the connection was ended while we still sent
     assert response.status_code == 413
+
+
+def test_more_queues_than_the_soft_limit_on_open_files_are_written(tmp_path: Path) -> None:
+    limited = (
+        "import resource, runpy\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+        "runpy.run_module('mqstore.writer', run_name='__main__')\n"
+    )
+    limited_writer = service(Target.WRITER, ["-c", limited], tmp_path / "store")
+    with limited_writer as one, Client(one.url) as client:
+        client.create_topic("t", queues=100)
+        for queue_id in range(100):
+            client.produce("t", [NewMessage(queue_id=queue_id)], durability="async")
+        assert client.store().queues == 100

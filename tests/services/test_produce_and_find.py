@@ -97,6 +97,19 @@ def test_key_query_goes_on_with_its_cursor(client: Client, topic: str) -> None:
     assert rest.complete
 
 
+def test_cursor_of_another_query_or_a_changed_one_is_refused(client: Client, topic: str) -> None:
+    for _ in range(3):
+        client.produce(topic, [NewMessage(keys=("k", "other"))])
+    cursor = client.messages_by_key(topic, "k", limit=1).next
+    assert cursor is not None
+    for position in range(len(cursor)):
+        other = "A" if cursor[position] != "A" else "B"
+        changed = cursor[:position] + other + cursor[position + 1 :]
+        _refused(400, "bad-cursor", client.messages_by_key, topic, "k", cursor=changed)
+    _refused(400, "bad-cursor", client.messages_by_key, topic, "other", cursor=cursor)
+    _refused(400, "bad-cursor", client.messages_by_key, topic, "k", to_ms=1, cursor=cursor)
+
+
 def test_key_query_keeps_to_its_time_range(client: Client, topic: str) -> None:
     (placed,) = client.produce(topic, [NewMessage(keys=("k",))]).messages
     at = placed.store_timestamp
@@ -190,6 +203,44 @@ def test_refused_message_leaves_nothing(client: Client, topic: str) -> None:
     assert client.pull(topic, 0).messages == ()
 
 
+def test_delayed_message_is_refused_with_why(services: Run, topic: str) -> None:
+    url = f"{services.writer_url}/v1/topics/{topic}/messages"
+    response = httpx.post(url, json={"messages": [{"body": "later", "delayLevel": 3}]})
+    assert response.status_code == 422
+    assert "delayed delivery is not offered" in response.json()["detail"]
+
+
+def test_batch_cut_anywhere_is_refused_whole(services: Run, client: Client, topic: str) -> None:
+    message = Message(topic, 0, b"body", b"KEYS\x01k", LOOPBACK, LOOPBACK, 0)
+    whole = encode_batch([message, message])
+    for length in set(range(len(whole))) - {len(whole) // 2}:
+        _refused(422, "message-invalid", client.produce_batch, topic, whole[:length])
+    assert client.pull(topic, 0).messages == ()
+
+
+@pytest.mark.parametrize(
+    ("properties", "kind"),
+    [
+        (b"no pair", "message-invalid"),
+        (b"a\x01b\0", "property-invalid"),
+        (b"DELAY\x013", "property-invalid"),
+        (b"TRAN_MSG\x01true", "property-invalid"),
+    ],
+)
+def test_batch_with_properties_that_could_not_be_read_back_is_refused(
+    client: Client, topic: str, properties: bytes, kind: str
+) -> None:
+    message = Message(topic, 0, b"body", properties, LOOPBACK, LOOPBACK, 0)
+    _refused(422, kind, client.produce_batch, topic, encode_batch([message]))
+    assert client.pull(topic, 0).messages == ()
+
+
+def test_ten_thousand_messages_are_one_batch(client: Client, topic: str) -> None:
+    placed = client.produce(topic, [NewMessage(body=str(i)) for i in range(10_000)]).messages
+    assert [each.queue_offset for each in placed] == list(range(10_000))
+    assert client.pull(topic, 0, 9_999).messages[0].body == "9999"
+
+
 def test_body_over_the_limits_is_413(services: Run, client: Client, topic: str) -> None:
     _refused(413, "body-too-large", client.produce, topic, [NewMessage(body=b"x" * (4 << 20 | 1))])
     _refused(413, "body-too-large", client.produce, topic, [NewMessage(body="x" * (17 << 20))])
@@ -205,6 +256,8 @@ def test_body_over_the_limits_is_413(services: Run, client: Client, topic: str) 
         ("application/json", b"{", 400),
         ("application/json", b"[]", 422),
         ("application/json", b"\xff", 400),
+        ("application/json", b"", 400),
+        ("application/json", b'{"messages":[{"body":"\\ud800"}]}', 400),
         ("text/plain", b"{}", 415),
         ("application/x-rocketmq-batch", b"\0\0\0", 422),
         ("application/x-rocketmq-batch", b"", 422),
@@ -226,11 +279,17 @@ def test_broken_bodies_are_refused(
         ("/v1/messages/7F00000100002A9F00000000FFFFFFFF", 404, "message-unknown"),
         ("/v1/messages/0A00000100002A9F0000000000000000", 404, "message-unknown"),
         ("/v1/messages/7F00000100002A9F0000000000000003", 404, "message-unknown"),
+        ("/v1/messages/" + "0" * 39 + "100002A9F0000000000000000", 400, "bad-message-id"),
+        ("/v1/messages/" + "0" * 31 + "100002A9F0000000000000000", 404, "message-unknown"),
+        ("/v1/messages/7F00000100002A9F8000000000000000", 400, "bad-message-id"),
         ("/v1/messages/none?topic=TOPIC", 404, "message-unknown"),
         ("/v1/topics/TOPIC/messages", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&limit=0", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&limit=1001", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&from=-1", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/messages?key=a&from=2&to=1", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/messages?key=a&limt=5", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/messages?key=a&key=b", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&cursor=x", 400, "bad-cursor"),
         ("/v1/topics/never-made/messages?key=a", 404, "topic-unknown"),
         ("/v1/topics/never-made/queues", 404, "topic-unknown"),
@@ -245,6 +304,8 @@ def test_broken_bodies_are_refused(
         ("/v1/topics/TOPIC/queues/0/messages?max=1001", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/messages?wait=31", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/messages?wait=nan", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/queues/0/messages?tags=a", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/queues/0/messages/", 404, "not-found"),
         ("/v1/topics/TOPIC/queues/0/offset", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/offset?timestamp=x", 400, "bad-parameter"),
     ],

@@ -66,7 +66,7 @@ class Journal(Protocol):
     def topic(self, name: str, queues: int, *, done: bool) -> None:
         """A topic is about to be, or was, created or changed."""
 
-    def consumed(self, key: QueueKey, offset: int, *, done: bool) -> None:
+    def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
         """A group's offset is about to be, or was, saved."""
 
 
@@ -149,10 +149,10 @@ class Driver:
         self.journal.topic(name, queues, done=True)
 
     def consume(self, key: QueueKey, offset: int) -> None:
-        self.journal.consumed(key, offset, done=False)
+        self.journal.consume(key, offset, done=False)
         self.offsets.put(GROUP, *key, offset)
         self.offsets.save()
-        self.journal.consumed(key, offset, done=True)
+        self.journal.consume(key, offset, done=True)
 
 
 class Player:

@@ -48,14 +48,30 @@ class Checker:
 
     def check(self, floor: int) -> None:
         """Everything. The log must reach ``floor`` at least."""
+        self.store.wait_for_index()
         self._bounds(floor)
         self._log(floor)
         self._queues()
-        self.store.wait_for_index()
         self._index()
         self._lookups()
         self._tables()
         self._files()
+
+    def settle(self) -> None:
+        """What was found is what there is from now on."""
+        model, log = self.model, self.store.log
+        for record in self.live:
+            record.rotten = not self.readable(record)
+        content = b"".join(bytes(f.view[: f.wrote_position]) for f in log.files.files)
+        model.settle(self.end, content, self.min)
+        if self.torn:
+            model.topics = {topic.name: topic.write_queues for topic in self.store.topics()}
+            model.topics_in_flight = {}
+        offsets = self._consumer_offsets()
+        for key, known in model.consumed.items():
+            # What is read after a kill may still be lost by a power cut.
+            kept = set() if self.torn else known
+            model.consumed[key] = kept | {offsets.get(GROUP, *key) or 0}
 
     # the log
 
@@ -228,9 +244,12 @@ class Checker:
         found = {topic.name: topic.write_queues for topic in topics.all()}
         for name, queues in model.topics.items():
             assert found.get(name) in (queues, model.topics_in_flight.get(name)), name
-        offsets = ConsumerOffsets.load(paths, self.store.format, self.seams)
+        offsets = self._consumer_offsets()
         for (topic, queue_id), allowed in model.consumed.items():
             assert (offsets.get(GROUP, topic, queue_id) or 0) in allowed, (topic, queue_id)
+
+    def _consumer_offsets(self) -> ConsumerOffsets:
+        return ConsumerOffsets.load(self.store.paths, self.store.format, self.seams)
 
     def _files(self) -> None:
         """Nothing but segments in the log's directory: a real broker would refuse to start."""

@@ -135,11 +135,12 @@ class Model:
             written = file.base_offset + file.wrote_position
             if written > self.end:
                 assert file.base_offset <= self.end, "the log has a hole"
-                new += self._take(bytes(file.view[: file.wrote_position]), file.base_offset)
+                new += self.take(bytes(file.view[: file.wrote_position]), file.base_offset)
         assert self.end == log.max_offset, (self.end, log.max_offset)
         return new
 
-    def _take(self, content: bytes, base: int) -> list[Stored]:
+    def take(self, content: bytes, base: int) -> list[Stored]:
+        """Take over bytes of the log that begin at ``base``, as far as they are new."""
         position = self.end - base
         self.image += content[position:]
         new: list[Stored] = []
@@ -206,6 +207,17 @@ class Model:
         """They were, and their directory was synced."""
         self.min_offset = min_offset
         self.min_range = (min_offset, min_offset)
+
+    def topic(self, name: str, queues: int, *, done: bool) -> None:
+        """A topic is about to be, or was, created or changed."""
+        self.topics_in_flight[name] = queues
+        if done:
+            self.topics[name] = queues
+
+    def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
+        """A group's offset is about to be, or was, saved."""
+        before = set() if done else self.consumed.get(key, {0})
+        self.consumed[key] = before | {offset}
 
     # after a crash
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage.config_tables import ConsumerOffsets
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
@@ -18,7 +17,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, Driver, Player
 from tests.simulation.inode import Loss
-from tests.simulation.invariants import GROUP, Checker
+from tests.simulation.invariants import Checker
 from tests.simulation.model import Model, QueueKey
 from tests.simulation.scheduler import SimulatedScheduler
 
@@ -71,26 +70,10 @@ class World:
         store = open_store(self.seams, self.format)
         checker = Checker(store, self.model, self.seams, random.Random(1), torn=self.torn)
         checker.check(self.floor)
-        self._settle(checker)
+        checker.settle()
         self.driver = Driver(store, self, self.seams)
         self.torn = False
         return store
-
-    def _settle(self, checker: Checker) -> None:
-        """What recovery found is what there is from now on."""
-        log, model = checker.store.log, self.model
-        for record in model.live(log.min_offset, log.max_offset):
-            record.rotten = record.offset in checker.rotten
-        content = b"".join(bytes(f.view[: f.wrote_position]) for f in log.files.files)
-        model.settle(log.max_offset, content, log.min_offset)
-        if self.torn:
-            model.topics = {topic.name: topic.write_queues for topic in checker.store.topics()}
-            model.topics_in_flight = {}
-        offsets = ConsumerOffsets.load(checker.store.paths, self.format, self.seams)
-        for key, known in model.consumed.items():
-            # What is read after a kill may still be lost by a power cut.
-            kept = set() if self.torn else known
-            model.consumed[key] = kept | {offsets.get(GROUP, *key) or 0}
 
     # processes that go
 
@@ -169,8 +152,9 @@ class World:
                 self.lose_power(list(Loss)[number - 3])
         if self.rng.random() < 0.3:
             self.arm_fault()
-        while self.driver is None:
-            self._try(self.open)
+        self._try(self.open)
+        if self.driver is None:
+            self.open()
 
     def _try(self, act: Callable[[], object]) -> None:
         """A process that a failing disk ends is killed; the disk does better next time."""
@@ -182,26 +166,30 @@ class World:
 
     def live(self, steps: int) -> None:
         """Work, with restarts and faults now and then."""
-        self.restart_if_none()
+        if self.driver is None:
+            self.open()
         for _ in range(steps):
             chance = self.rng.random()
-            if chance < 0.01 or self.store.failure is not None:
+            if chance < 0.01:
                 self.restart()
             elif chance < 0.02:
                 self.arm_fault()
-            try:
-                self.step()
-            except (OSError, StorageError):
-                self._check_failed()
+            self.attempt(self.step)
 
-    def restart_if_none(self) -> None:
-        if self.driver is None:
+    def attempt(self, act: Callable[[], object]) -> None:
+        """Do something that the disk may refuse; a store that failed makes way for the next."""
+        try:
+            act()
+        except (OSError, StorageError):
+            self._follow()
+            self.model.refused()
+        self.restart_if_failed()
+
+    def restart_if_failed(self) -> None:
+        if self.store.failure is not None:
+            self.kill()
+            self.disk.forgive()
             self.open()
-
-    def _check_failed(self) -> None:
-        """Nothing may be acknowledged by a store that failed."""
-        self._follow()
-        self.model.refused()
 
     # Journal
 
@@ -230,13 +218,10 @@ class World:
         self.model.expired(min_offset)
 
     def topic(self, name: str, queues: int, *, done: bool) -> None:
-        self.model.topics_in_flight[name] = queues
-        if done:
-            self.model.topics[name] = queues
+        self.model.topic(name, queues, done=done)
 
-    def consumed(self, key: QueueKey, offset: int, *, done: bool) -> None:
-        before = set() if done else self.model.consumed.get(key, {0})
-        self.model.consumed[key] = before | {offset}
+    def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
+        self.model.consume(key, offset, done=done)
 
 
 def open_store(seams: Seams, store_format: StoreFormat) -> MessageStore:

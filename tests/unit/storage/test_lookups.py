@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -380,11 +381,25 @@ def test_a_damaged_body_under_a_key_is_named_beside_the_records(store: Store) ->
 def test_foreign_cursors_are_refused(text: str) -> None:
     store = Store()
     store.put(keys="k")
-    try:
-        answer = store.lookups.by_key("T", "k", cursor=text)
-    except CursorError:
-        return
-    assert len(answer.records) <= 1
+    with pytest.raises(CursorError):
+        store.lookups.by_key("T", "k", cursor=text)
+
+
+def test_a_cursor_is_good_for_its_own_query_only(store: Store) -> None:
+    for _ in range(3):
+        store.put(keys="k other")
+    cursor = store.lookups.by_key("T", "k", limit=1).cursor
+    assert cursor is not None
+    assert len(store.lookups.by_key("T", "k", limit=5, cursor=cursor).records) == 2
+    others: list[dict[str, Any]] = [
+        {"topic": "T", "key": "other"},
+        {"topic": "U", "key": "k"},
+        {"topic": "T", "key": "k", "from_ms": 1},
+        {"topic": "T", "key": "k", "to_ms": 1},
+    ]
+    for query in others:
+        with pytest.raises(CursorError, match="ask again without it"):
+            store.lookups.by_key(**query, cursor=cursor)
 
 
 # by queue ---------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from mqstore.storage.seams import Seams, ServiceHandle
 
 GATHER_S: Final = 100e-6
 """Longest that a sync is put off for others to join it: a fraction of what a sync takes."""
+BUSY_S: Final = 1e-3
+"""When the background service comes back that found a caller at the sync."""
 
 log = logging.getLogger(__name__)
 
@@ -230,9 +232,13 @@ class FlushService:
             least_pages = 0
         if self._pending:
             least_pages = 0
-        with self._sync_lock:
+        if not self._sync_lock.acquire(blocking=False):
+            return now + BUSY_S  # whoever syncs serves what waits now; come back for the rest
+        try:
             self._gather()
             self._sync(least_pages)
+        finally:
+            self._sync_lock.release()
         self._signal.notify()
         return now if self._pending else now + self._config.flush_interval_commit_log / 1000
 

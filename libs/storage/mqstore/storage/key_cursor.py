@@ -1,31 +1,45 @@
-"""Where a key query goes on, as opaque text that a client hands back."""
+"""Where a key query goes on, as opaque text that a client hands back.
+
+A check sum ties it to the query that it came from: with another one it would leave records out and
+not say so.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import struct
+import zlib
 from typing import Final
 
 from mqstore.storage.errors import CursorError
 
-_CURSOR = struct.Struct(">Bq")
-_CURSOR_VERSION: Final = 1
+_CURSOR: Final = struct.Struct(">qI")
+"""Twelve bytes: no character of their base64 has a bit to spare."""
+_VERSION: Final = 2
 
 
-def encode(below: int) -> str:
-    """Go on below this physical offset."""
-    packed = _CURSOR.pack(_CURSOR_VERSION, below)
-    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+def encode(below: int, query: str) -> str:
+    """Go on below this physical offset; ``query`` stands for all else that was asked."""
+    packed = _CURSOR.pack(below, _check(below, query))
+    return base64.urlsafe_b64encode(packed).decode("ascii")
 
 
-def decode(text: str) -> int:
-    """What ``encode`` was given. Raises CursorError."""
+def decode(text: str, query: str) -> int:
+    """What ``encode`` was given. Raises CursorError, also for a cursor of another query."""
     try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        version, below = _CURSOR.unpack(base64.b64decode(padded, altchars=b"-_", validate=True))
+        packed = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+        below, check = _CURSOR.unpack(packed)
     except (ValueError, struct.error, binascii.Error) as error:
-        raise CursorError(f"{text[:40]!r} is no cursor of a key query") from error
-    if version != _CURSOR_VERSION or below < 0:
-        raise CursorError(f"{text[:40]!r} is no cursor of a key query; ask again without it")
+        raise CursorError(
+            f"{text[:40]!r} is no cursor of a key query; ask again without it"
+        ) from error
+    if below < 0 or check != _check(below, query):
+        raise CursorError(
+            f"cursor {text[:40]!r} is not of this topic, key and time range; ask again without it"
+        )
     return int(below)
+
+
+def _check(below: int, query: str) -> int:
+    return zlib.crc32(f"{_VERSION}\0{below}\0{query}".encode("utf-8", "surrogatepass"))

@@ -218,10 +218,10 @@ class Lookups:
         """Records of a topic with that UNIQ_KEY or among whose KEYS it is, newest first.
 
         Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
-        earlier answer gave. Hash collisions are left out. Raises CursorError.
+        earlier answer to the same query gave. Hash collisions are left out. Raises CursorError.
         """
-        below = None if cursor is None else key_cursor.decode(cursor)
         query = _KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
+        below = None if cursor is None else key_cursor.decode(cursor, repr(query))
         count = max(1, min(limit, COUNT_MAX))
         return self._settled(lambda: self._by_key(query, count, below))
 
@@ -238,7 +238,7 @@ class Lookups:
         looked_at = 0
         for offset in self._newest_first(query, tail, dispatched, below):
             if len(records) == limit or looked_at == CANDIDATES_PER_CALL_MAX:
-                cursor = key_cursor.encode(offset + 1)
+                cursor = key_cursor.encode(offset + 1, repr(query))
                 break
             looked_at += 1
             self._judge(query, offset, records, unreadable)

@@ -291,6 +291,27 @@ def test_a_rotten_record_in_the_middle_costs_one_record(killed: Path, at: int) -
         assert store.put(message(store, 0, queue_id=1)).queue_offset == COUNT // 3
 
 
+@pytest.mark.parametrize("rotten", [b"\xde\xad\xbe\xef", bytes(4)])
+@pytest.mark.parametrize("at", [0, 4])
+def test_records_that_no_queue_names_are_found_behind_a_rotten_one(
+    killed: Path, rotten: bytes, at: int
+) -> None:
+    as_left_by_a_broker(killed)
+    with open_store(killed, in_place=False, services=False) as looked:
+        queue = looked.queues.get("T", 0)
+        assert queue is not None
+        entry = queue.entry(100)
+        assert entry is not None
+    shutil.rmtree(killed / "consumequeue" / "T" / "1")
+    path = killed / "commitlog" / f"{entry.physical_offset // SEGMENT * SEGMENT:020d}"
+    data = bytearray(path.read_bytes())
+    position = entry.physical_offset % SEGMENT + at
+    data[position : position + 4] = rotten
+    path.write_bytes(data)
+    with open_store(killed) as store:
+        assert readable_bodies(store) == all_bodies(COUNT) - {b"body 300 " * 10}
+
+
 def test_the_same_damage_is_found_without_any_queue_to_help(killed: Path) -> None:
     as_left_by_a_broker(killed)
     shutil.rmtree(killed / "consumequeue")

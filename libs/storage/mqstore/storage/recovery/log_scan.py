@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import Defect, check_record, check_run
+from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     MAGIC_V2,
+    RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
@@ -39,6 +40,10 @@ GAPS_MAX: Final = 64
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 """MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
 _INT: Final = struct.Struct(">i")
+_FORGERIES_MAX: Final = 64
+"""Records inside a damaged stretch that are tried as the place to go on."""
+_NEAR: Final = 64
+"""Queue offsets between a record and the last one seen of its queue that damage may explain."""
 _BODY_LENGTH_POSITION: Final = 84
 """Where both hosts are IPv4."""
 _BOTH_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
@@ -281,20 +286,49 @@ class LogScan:
         offset = segment.base + position
         if size and self._proof >= offset + size:
             return _Newer(offset + size, self._proof)
-        for start in self._likely_starts(offset, size):
+        for start in self._likely_starts(segment, view, position, size):
             if (newer := self._sweep(start)) is not None:
                 self._proof = newer.proof
                 return newer
         return None
 
-    def _likely_starts(self, offset: int, size: int) -> Iterator[int]:
-        if size:
-            yield offset + size
-        named = [queue.first_beyond(offset) for queue in self._queues.known()]
+    def _likely_starts(
+        self, segment: Segment, view: memoryview, position: int, size: int
+    ) -> Iterator[int]:
+        offset = segment.base + position
+        told = size or _told_size(view, position, segment.base)
+        if told:
+            yield offset + told
+        named = [queue.first_beyond(offset) for _, queue in self._queues.all()]
         known = [place for place in named if place is not None]
         if known:
-            yield min(known)
+            stop = min(min(known), segment.end) - segment.base
+            unlisted = self._unlisted_before(view, position + 1, stop, segment.base)
+            yield min(known) if unlisted is None else segment.base + unlisted
         yield offset + 1
+
+    def _unlisted_before(self, view: memoryview, start: int, stop: int, base: int) -> int | None:
+        """The first record before a place that a queue entry names, which no entry names itself:
+        it is soon due in its queue, or whole records lead on from it to that place."""
+        at = start
+        for _ in range(_FORGERIES_MAX):
+            at = find_record(view, at, stop, base, True)
+            if at < 0:
+                return None
+            defect, reached, _, _ = check_run(
+                view, at, stop, base, verify_body=False, max_records=stop
+            )
+            if self._is_near(queue_place(view, at)) or reached == stop or defect == Defect.BLANK:
+                return at
+            at += 1
+        return None
+
+    def _is_near(self, place: QueuePlace | None) -> bool:
+        seen = None if place is None else self._seen.get(place[:2])
+        if place is None or seen is None or place.queue_offset < seen.first:
+            return False
+        free = not seen.has(place.queue_offset)
+        return free and place.queue_offset - seen.below(place.queue_offset) <= _NEAR
 
     def _sweep(self, start: int) -> _Newer | None:
         resume = -1
@@ -327,6 +361,18 @@ class LogScan:
                     yield segment.base + position, queue_place(view, position)
                     size = check_record(view, position, len(view), -1, False)[1]
                     position += max(size, 1)
+
+
+def _told_size(view: memoryview, position: int, base: int) -> int:
+    """TOTALSIZE of what is not whole, where a whole record or a blank one follows; else 0."""
+    if position + 4 > len(view):
+        return 0
+    total: int = _INT.unpack_from(view, position)[0]
+    following = position + total
+    if total < RECORD_FIXED_SIZE or following >= len(view):
+        return 0
+    defect, _ = check_record(view, following, len(view), base + following, True)
+    return total if defect in (Defect.NONE, Defect.BLANK) else 0
 
 
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:

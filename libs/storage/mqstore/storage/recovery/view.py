@@ -290,12 +290,8 @@ class QueueTable:
             queue = self._table[key] = self._view.queue(os.fsdecode(topic), queue_id)
         return queue
 
-    def known(self) -> list[QueueFiles]:
-        """Those that were asked for."""
-        return list(self._table.values())
-
     def all(self) -> list[tuple[tuple[bytes, int], QueueFiles]]:
-        """Every queue that has a directory, too; by topic and queue id."""
+        """Every queue that has a directory or was asked for, by topic and queue id."""
         if not self._is_complete:
             for topic, queue_id in self._view.queue_names():
                 self.get(os.fsencode(topic), queue_id)

@@ -1,0 +1,1 @@
+"""The store against a plain model: a state machine, and real processes that are killed."""

@@ -1,0 +1,81 @@
+"""Every command of the README does what it says; only addresses and paths are put in."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.client import Client, NewMessage
+from tests.services.service_processes import REPOSITORY, Run, running, writer
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+BLOCKS = [
+    [re.sub(r"\s+# .*", "", line) for line in block.replace("\\\n", " ").splitlines()]
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+]
+TWO_COMMANDS, PRODUCE_AND_FIND, BROKERS_STORE = BLOCKS
+
+
+def _run(command: str) -> str:
+    done = subprocess.run(
+        ["bash", "-ec", command], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_two_commands_are_targets_of_make() -> None:
+    assert TWO_COMMANDS == ["make run", "make test"]
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for name in re.findall(r"`make ([a-z-]+)`", README):
+        assert name in targets
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the README's own commands")
+def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
+    answers = []
+    for command in PRODUCE_AND_FIND:
+        for port, url in (("8081", services.writer_url), ("8082", services.query_url)):
+            command = command.replace(f"localhost:{port}", url)
+        answers.append(json.loads(_run(command)))
+    topic, produced, found = answers
+    assert topic["queues"] == 4
+    assert len(produced["messages"]) == 1
+    assert [each["body"] for each in found["messages"]] == ["two teapots"]
+    assert found["complete"]
+
+
+def test_api_pages_are_where_it_says(services: Run) -> None:
+    for port in re.findall(r"http://localhost:(\d+)/docs", README):
+        assert port in ("8081", "8082")
+    assert f"{services.writer_url}/docs" in services.banner
+    assert f"{services.query_url}/docs" in services.banner
+
+
+def test_a_copy_of_a_store_is_dumped_and_served(tmp_path: Path) -> None:
+    store, copy = tmp_path / "broker", tmp_path / "copy"
+    with writer(store) as process, Client(process.url) as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage(body="from the broker")])
+        process.process.terminate()
+        process.ended()
+    make_copy, setup, dump, serve = BROKERS_STORE
+    _run(make_copy.replace("/path/to/broker/store", str(store)).replace("/path/to/copy", str(copy)))
+    assert setup == "make setup"
+    mqstore = str(Path(sys.executable).with_name("mqstore"))
+    lines = _run(dump.replace(".venv/bin/mqstore", mqstore).replace("/path/to/copy", str(copy)))
+    assert [json.loads(line)["t"] for line in lines.splitlines()[:2]] == ["recovered", "msg"]
+    assert serve == "make run STORE=/path/to/copy"
+    with running(copy, under_make=True) as run, run.client() as client:
+        assert [each.body for each in client.pull("t", 0).messages] == ["from the broker"]
+
+
+def test_pages_that_it_names_are_there() -> None:
+    for path in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (REPOSITORY / path).exists(), path

@@ -1,0 +1,46 @@
+"""``python -m tests.simulation STATES=1000000 SEED=…``: crash states as many as one likes.
+
+Without SEED the workloads start at a random seed; SEED=SEED.POINT.CRASH shows one state again.
+Exit 0 when all kept what was promised, 1 when one did not, 2 for a wrong argument.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+from typing import Final
+
+from tests.simulation.crash_states import CrashStates, Replay
+from tests.simulation.explore import explore
+
+STATES_DEFAULT: Final = 20_000
+USAGE: Final = "usage: python -m tests.simulation [STATES=n] [SEED=seed[.point[.crash]]] [JOBS=n]"
+
+
+def main(arguments: list[str]) -> int:
+    logging.disable(logging.CRITICAL)
+    try:
+        named = dict(each.split("=", 1) for each in arguments)
+        states = int(named.pop("STATES", "") or STATES_DEFAULT)
+        jobs = int(named.pop("JOBS", "") or os.cpu_count() or 1)
+        replay = Replay.parse(named.pop("SEED", "") or str(random.SystemRandom().randrange(10**9)))
+        if named:
+            raise ValueError(f"unknown {', '.join(named)}")
+    except ValueError as error:
+        _tell(f"{error}; {USAGE}")
+        return 2
+    if replay.point is not None:
+        _tell(f"{CrashStates(replay).run()} states of {replay} keep what was promised")
+        return 0
+    _tell(f"{states} crash states from SEED={replay} on, {jobs} at a time")
+    return 1 if explore(replay.seed, states, jobs, _tell).broken else 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
