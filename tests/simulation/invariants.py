@@ -255,8 +255,9 @@ class Checker:
         """Nothing but segments in the log's directory: a real broker would refuse to start."""
         store = self.store
         names = self.seams.files.list(store.paths.commit_log)
-        spare = segment_name(store.log.files.max_offset)
-        expected = [file.path.name for file in store.log.files.files]
+        files = store.log.files.files
+        spare = segment_name(files[-1].end_offset if files else 0)
+        expected = [file.path.name for file in files]
         assert names in (expected, [*expected, spare]), names
         indexes = self.seams.files.list(store.paths.index)
         assert indexes == [file.path.name for file in store.index.files], indexes

@@ -218,12 +218,21 @@ class Assembly:
         )
         self._strays += [str(left_out.path) for left_out in loaded.strays]
         if found.read_only is None:
+            self._lower_index_time(index, checkpoint)
             self._forget_old_index_files()
             for left_out in loaded.dropped:
                 kept = self._quarantine.move_file(left_out.path, left_out.why)
                 self._quarantined.append(kept.name)
                 opened.state.bump_index_generation()
         return index, [left_out.path.name for left_out in loaded.dropped]
+
+    def _lower_index_time(self, index: IndexService, checkpoint: Checkpoint) -> None:
+        """Files that are made again end at other times than those before: until they are synced,
+        indexMsgTimestamp must not speak for them."""
+        trusted = index.files[-1].header.end_ms if index.files else 0
+        if checkpoint.index_ms > trusted:
+            checkpoint.index_ms = trusted
+            checkpoint.flush()
 
     def _forget_old_index_files(self) -> None:
         """Index files that an earlier recovery set aside were made again since: without this, a

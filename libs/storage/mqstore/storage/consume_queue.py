@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -44,6 +45,7 @@ _BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 _OFFSET_MAX: Final = 2**63 - 1
 HOLE_MAX: Final = 3_000_000
 """Most entries that are filled in front of one record (60 MB): beyond, its offset is no truth."""
+_BASE_OFFSET: Final = attrgetter("base_offset")
 _ZERO_ENTRY: Final = bytes(QUEUE_ENTRY_SIZE)
 _SYS_FLAG_AT: Final = 36
 _STORE_TIME_AT: Final = 56
@@ -251,7 +253,7 @@ class ConsumeQueue:
         """
         self.publish()
         changed, self._changed = self._changed, set()
-        for mapped in changed:
+        for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
             mapped.flushed_position = 0
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
