@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mqstore.storage.codec.record import Record
 from mqstore.storage.lookups import Lookups
-from mqstore.storage.record import Record
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import QUEUES, TOPIC, unique_key

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from mqstore.storage import native
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.record import Message
+from mqstore.storage.system import native
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import SEGMENT_DEFAULT, fresh_directory, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body, make_message

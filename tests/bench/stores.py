@@ -13,7 +13,7 @@ from typing import Final
 
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body, make_message
 
 SEGMENT_DEFAULT: Final = 1 << 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from mqstore.storage.hosts import Host
-from mqstore.storage.record import Message
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 
 TOPIC: Final = "bench"
 QUEUES: Final = 4

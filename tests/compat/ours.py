@@ -31,11 +31,11 @@ from tests.compat.scripts import (
 )
 
 if TYPE_CHECKING:
-    from mqstore.storage.commit_log import Placement
-    from mqstore.storage.hosts import Host
+    from mqstore.storage.codec.hosts import Host
+    from mqstore.storage.codec.record import Message
     from mqstore.storage.layout import StoreFormat
+    from mqstore.storage.log.commit_log import Placement
     from mqstore.storage.message_store import MessageStore
-    from mqstore.storage.record import Message
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 180
@@ -117,7 +117,7 @@ def _open(
     from mqstore.storage.config import StoreConfig
     from mqstore.storage.layout import StoreFormat
     from mqstore.storage.message_store import MessageStore, StoreOptions
-    from mqstore.storage.threads import production_seams
+    from mqstore.storage.system.threads import production_seams
 
     options = StoreOptions(format=StoreFormat(store_format), create=create)
     settings = StoreConfig.model_validate(dict(config))
@@ -158,7 +158,7 @@ def _answer(index: int, placements: Sequence[Placement]) -> Line:
 
 
 def _message(put: Put, store_format: StoreFormat) -> Message:
-    from mqstore.storage.record import Message
+    from mqstore.storage.codec.record import Message
 
     if put.properties_raw is not None:
         encoded = put.properties_raw.encode()
@@ -182,7 +182,7 @@ def _message(put: Put, store_format: StoreFormat) -> Message:
 
 def _messages(batch: Batch, store_format: StoreFormat) -> list[Message]:
     """Through RocketMQ's batch encoding, as producers send one."""
-    from mqstore.storage.batch import decode_batch
+    from mqstore.storage.codec.batch import decode_batch
 
     data = b""
     for part in batch.parts:
@@ -208,13 +208,13 @@ def _messages(batch: Batch, store_format: StoreFormat) -> list[Message]:
 
 
 def _encoded(properties: Mapping[str, str] | None, trailing_separator: bool) -> bytes:
-    from mqstore.storage import properties as codec
+    from mqstore.storage.codec import properties as codec
 
     return codec.encode(properties or {}, trailing_separator=trailing_separator)
 
 
 def _host(text: str) -> Host:
-    from mqstore.storage.hosts import Host
+    from mqstore.storage.codec.hosts import Host
 
     address, port = text.rsplit("|", 1)
     return Host.parse(address, int(port))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore.client import Client, Message, NewMessage
-from mqstore.storage.posix_files import PosixFileSystem
+from mqstore.storage.system.posix_files import PosixFileSystem
 from tests.compat import ours
 from tests.compat.compare import Dump, differences, lost, script_differences
 from tests.compat.examples import copy_of, example_directory, half_way

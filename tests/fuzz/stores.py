@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.overlay_files import OverlayFileSystem
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.record import Message, Record
 from mqstore.storage.seams import Seams
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.overlay_files import OverlayFileSystem
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
 
 REGION = 64 << 10
 CONFIG = StoreConfig(

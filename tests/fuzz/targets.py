@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mqstore.storage import (
-    batch,
-    format_file,
-    java_json,
-    key_cursor,
-    manifest,
-    message_id,
-    properties,
-    record,
-)
+from mqstore.storage import key_cursor
 from mqstore.storage._kernel import (
     Defect,
     IndexWindow,
@@ -36,9 +27,13 @@ from mqstore.storage._kernel import (
     index_find,
     index_put,
 )
-from mqstore.storage.config_tables import ConsumerOffsets, DelayOffsets, Table, TopicTable
-from mqstore.storage.consume_queues import queue_key
-from mqstore.storage.dispatch_defects import Stretch, placeable_record
+from mqstore.storage.codec import batch, message_id, properties, record
+from mqstore.storage.codec.hosts import PORT_MAX, Host
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.codec.record import Blank, Message
+from mqstore.storage.derived.consume_queues import queue_key
+from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record
+from mqstore.storage.derived.index_file import IndexFile, file_size
 from mqstore.storage.errors import (
     ConfigTableError,
     CursorError,
@@ -48,16 +43,15 @@ from mqstore.storage.errors import (
     StoreDamaged,
     StoreUnsupported,
 )
-from mqstore.storage.hosts import PORT_MAX, Host
-from mqstore.storage.index_file import IndexFile, file_size
-from mqstore.storage.java_text import decode_utf8
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.mapped_file import MappedFile
-from mqstore.storage.multi_dispatch import further_queues
+from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.own import format_file, manifest
+from mqstore.storage.own.state_page import read_state
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.record import Blank, Message
-from mqstore.storage.state_page import read_state
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.tables import java_json
+from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets, Table, TopicTable
 from tests.fuzz import stores
 from tests.fuzz.flips import fields_of
 from tests.fuzz.guarded import GuardedMemory

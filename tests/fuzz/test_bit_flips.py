@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage import format_file, manifest
+from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import QueryError, StorageError, StoreDamaged
 from mqstore.storage.layout import CHECKPOINT_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.overlay_files import OverlayFileSystem
+from mqstore.storage.own import format_file, manifest
+from mqstore.storage.own.state_page import read_state
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.record import Record
-from mqstore.storage.state_page import read_state
+from mqstore.storage.system.overlay_files import OverlayFileSystem
 from mqstore.storage.verify import Verification
 from tests.fuzz import stores
 from tests.fuzz.flips import UNPROTECTED, Field, bits, fields_of, flipped, is_guarded

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage import java_json
-from mqstore.storage.config_tables import (
+from mqstore.storage.derived.index_file import IndexFile, file_size
+from mqstore.storage.errors import ConfigTableError, OffsetOutOfRange, RecordError
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.lookups import PullStatus
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables import java_json
+from mqstore.storage.tables.config_tables import (
     ConsumerFilters,
     ConsumerOffsets,
     DelayOffsets,
@@ -17,15 +26,6 @@ from mqstore.storage.config_tables import (
     Table,
     TopicTable,
 )
-from mqstore.storage.errors import ConfigTableError, OffsetOutOfRange, RecordError
-from mqstore.storage.index_file import IndexFile, file_size
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookups import PullStatus
-from mqstore.storage.mapped_file import MappedFile
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.threads import production_seams
 from tests.fuzz import stores
 from tests.fuzz.targets import DELAYS, OFFSETS, TOPICS
 

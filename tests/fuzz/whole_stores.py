@@ -8,7 +8,7 @@ from pathlib import Path
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.overlay_files import OverlayFileSystem
+from mqstore.storage.system.overlay_files import OverlayFileSystem
 from mqstore.storage.verify import Verification
 from tests.fuzz import stores
 from tests.fuzz.mutate import Mutator

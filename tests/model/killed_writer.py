@@ -10,12 +10,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mqstore.storage.commit_log import CommitLog
+from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.record import Message
 from mqstore.storage.seams import Seams
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.simulation.driver import CONFIG, Driver, Player
 from tests.simulation.model import QueueKey
 

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.model.killed_writer import Event, open_real, write
 from tests.simulation.invariants import Checker
 from tests.simulation.model import Model

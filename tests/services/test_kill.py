@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqstore.client import Client, ClientError, NewMessage, Placed
 from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.services.service_processes import writer
 
 TOPIC = "kill"

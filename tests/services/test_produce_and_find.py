@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from mqstore.client import AsyncClient, Client, NewMessage, ProblemError
-from mqstore.storage.batch import encode_batch
-from mqstore.storage.hosts import Host
-from mqstore.storage.record import Message
+from mqstore.storage.codec.batch import encode_batch
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from tests.services.service_processes import Run
 
 LOOPBACK = Host(b"\x7f\0\0\1", 0)

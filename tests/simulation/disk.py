@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.errors import StoreLocked
-from mqstore.storage.posix_files import LOCK_CONTENT
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
+from mqstore.storage.system.posix_files import LOCK_CONTENT
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of, pages
 

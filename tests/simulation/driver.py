@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.config_tables import ConsumerOffsets
 from mqstore.storage.errors import PutRefused
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.record import Message
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.simulation.invariants import GROUP
 from tests.simulation.model import QueueKey
 

@@ -12,15 +12,15 @@ from typing import Final
 
 import pytest
 
-from mqstore.storage.config_tables import ConsumerOffsets, TopicTable
-from mqstore.storage.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.index_file import IndexItem
 from mqstore.storage.errors import StorageError
-from mqstore.storage.index_file import IndexItem
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import PullStatus
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import segment_name
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
 from tests.simulation.model import Model, QueueKey, QueueModel, Stored
 
 SAMPLED: Final = 4

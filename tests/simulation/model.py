@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from mqstore.storage import properties
-from mqstore.storage.commit_log import CommitLog
-from mqstore.storage.consume_queue import ENTRY, PRE_BLANK
-from mqstore.storage.java_text import index_hash
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.record import Blank, Message, Record, scan
+from mqstore.storage.derived.consume_queue import ENTRY, PRE_BLANK
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
-from mqstore.storage.record import Blank, Message, Record, scan
+from mqstore.storage.log.commit_log import CommitLog
 
 _OFFSET: Final = attrgetter("offset")
 _END: Final = attrgetter("end")

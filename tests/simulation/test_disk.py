@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage.errors import StoreLocked
-from mqstore.storage.mapped_file_queue import MappedFileQueue
-from mqstore.storage.overlay_files import OverlayFileSystem
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.system.overlay_files import OverlayFileSystem
 from tests.simulation import Deadlock, PowerCut, SimulatedMachine
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import PutRefused, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.record import Message
+from mqstore.storage.own.state_page import Health
 from mqstore.storage.seams import Seams
-from mqstore.storage.state_page import Health
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import PowerCut, SimulatedDisk
 from tests.simulation.scheduler import SimulatedScheduler

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.record import Message
 from mqstore.storage.seams import Seams
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk

@@ -18,13 +18,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.record import Message
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 
 SEGMENT = 1 << 16
 CONFIG = StoreConfig(

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.storage import batch, properties
+from mqstore.storage.codec import batch, properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import PropertyError, StorageError
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.message_id import UniqueKeys
-from mqstore.storage.record import Message
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from mqstore.writer import examples, produce
 from mqstore.writer.models import NewMessage
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mqstore.query import examples, views
-from mqstore.storage.hosts import Host
-from mqstore.storage.record import Record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Record
 
 
 def _record(body: bytes = b"hello", sys_flag: int = 0, raw: bytes = b"") -> Record:

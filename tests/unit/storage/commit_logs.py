@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mqstore.storage.commit_log import CommitLog
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Blank, Message, Record, scan
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import RecordError, StoreFailed
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.mapped_file_queue import MappedFileQueue
-from mqstore.storage.record import Blank, Message, Record, scan
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from tests.simulation.clock import SimulatedClock
 from tests.unit.storage.gated_files import Gate, Marks, gated_seams
 

@@ -6,9 +6,9 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from mqstore.storage.posix_files import PosixFileSystem
 from mqstore.storage.seams import MappedBytes, Seams
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
 
 WAIT_S = 30.0
 """How long a test waits for an event that must come."""

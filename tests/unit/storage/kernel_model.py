@@ -10,11 +10,12 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
-from mqstore.storage import layout, properties
+from mqstore.storage import layout
 from mqstore.storage._kernel import Defect, Stop
-from mqstore.storage.hosts import Host
-from mqstore.storage.java_text import decode_utf8
-from mqstore.storage.record import Message
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.codec.record import Message
 
 MASK_32 = 0xFFFFFFFF
 MASK_64 = 0xFFFFFFFFFFFFFFFF

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from mqstore.storage.hosts import Host
-from mqstore.storage.record import Message
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from tests.unit.storage import kernel_model as model
 
 HOST = Host(b"\x7f\0\0\1", 10911)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mqstore.storage import properties, record
-from mqstore.storage.checkpoint import Checkpoint
+from mqstore.storage.codec import properties, record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.consume_queues import ConsumeQueues
-from mqstore.storage.dispatch import Dispatcher
-from mqstore.storage.hosts import Host
-from mqstore.storage.index_service import IndexService
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.layout import BLANK_RECORD_SIZE, TRANSACTION_MASK, StoreFormat
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.record import Message
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.checkpoint import Checkpoint
 
 SEGMENT = 4096
 HOST = Host.parse("10.1.2.3", 10911)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.record import Message
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=64 << 10,

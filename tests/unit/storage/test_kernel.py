@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
 from mqstore.storage._kernel import Defect, IndexWindow
-from mqstore.storage.hosts import Host
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import SysFlag
-from mqstore.storage.record import Message
 from tests.unit.storage import kernel_model as model
 from tests.unit.storage.record_examples import (
     INT64,

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage import properties, record
-from mqstore.storage.consume_queue import QueueEntry
+from mqstore.storage.codec import properties, record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.derived.consume_queue import QueueEntry
 from mqstore.storage.errors import (
     CursorError,
     KeyUnknown,
@@ -23,10 +25,8 @@ from mqstore.storage.errors import (
     StoreNotOpen,
     TopicUnknown,
 )
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import PRE_BLANK_SIZE, StoreFormat
 from mqstore.storage.lookups import Lookups, PullStatus
-from mqstore.storage.record import Message, Record
 
 HOST = Host.parse("10.1.2.3", 10911)
 HOST_V6 = Host.parse("fe80::1", 10911)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mqstore.storage import format_file, manifest
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import (
     DirectoryNotUsable,
@@ -23,10 +22,11 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore
+from mqstore.storage.own import format_file, manifest
+from mqstore.storage.own.state_page import Health, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason
-from mqstore.storage.state_page import Health, read_state
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.stores import (
     CONFIG,
     FILES,

@@ -7,9 +7,9 @@ import pytest
 from mqstore.storage import sizes
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
-from mqstore.storage.format_file import Sizes
+from mqstore.storage.own.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.posix_files import PosixFileSystem
+from mqstore.storage.system.posix_files import PosixFileSystem
 
 FILES = PosixFileSystem()
 

@@ -9,23 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage import format_file, properties, record
 from mqstore.storage._kernel import index_put
+from mqstore.storage.codec import properties, record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.consume_queue import ENTRY
+from mqstore.storage.derived.consume_queue import ENTRY
+from mqstore.storage.derived.index_file import file_size
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, RecordExpired, StoreNotOpen
-from mqstore.storage.format_file import FormatFile, Sizes
-from mqstore.storage.hosts import Host
-from mqstore.storage.index_file import file_size
-from mqstore.storage.java_text import index_hash
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookups import PullStatus
+from mqstore.storage.own import format_file
+from mqstore.storage.own.format_file import FormatFile, Sizes
+from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.record import Message, Record
-from mqstore.storage.state_page import Health, StatePage
 from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
 
 SEGMENT = 4096
 QUEUE_FILE = 5 * QUEUE_ENTRY_SIZE

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage import properties
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.record import Message
-from mqstore.storage.state_page import Health
+from mqstore.storage.own.state_page import Health
 from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 
 REPOSITORY = Path(__file__).parents[3]
 CONFIG = StoreConfig(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage import sealed_json
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import INDEX_HEADER_SIZE, QUEUE_ENTRY_SIZE
+from mqstore.storage.own import sealed_json
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Finding, Kind, Level, Verification
 from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
 

@@ -25,17 +25,17 @@ from mqstore.cli.looking import (
     print_refusal,
     shown_progress,
 )
-from mqstore.storage import properties, record
 from mqstore.storage._kernel import Defect, check_record, find_record
+from mqstore.storage.codec import properties, record
+from mqstore.storage.codec.record import Blank, Record, body_crc
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import RecordError, RecordTruncated
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.lookups import TIME_MAX
-from mqstore.storage.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.record import Blank, Record, body_crc
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 
 QUERY_MAX: Final = 64
 """Offsets in one query line: RocketMQ's maxMsgsNumBatch."""

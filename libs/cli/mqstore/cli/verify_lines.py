@@ -22,7 +22,7 @@ from mqstore.cli.looking import (
     shown_progress,
 )
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Finding, Summary, Verification
 
 _NAMES: Final = {

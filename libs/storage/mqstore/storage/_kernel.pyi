@@ -2,8 +2,8 @@ from array import array
 from collections.abc import Sequence
 from enum import IntEnum
 
-from mqstore.storage.hosts import Host
-from mqstore.storage.record import Message
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 
 class Stop(IntEnum):
     """Why ``dispatch_run`` came back."""

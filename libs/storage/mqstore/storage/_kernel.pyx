@@ -23,7 +23,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from enum import IntEnum
 
 from mqstore.storage import layout
-from mqstore.storage.hosts import unpack_host
+from mqstore.storage.codec.hosts import unpack_host
 
 cdef extern from "_kernel.h":
     uint32_t get32(const uint8_t *p) noexcept nogil

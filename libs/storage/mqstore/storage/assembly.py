@@ -14,23 +14,23 @@ from typing import Final
 
 from mqstore.storage import opening
 from mqstore.storage._kernel import check_run, find_record
-from mqstore.storage.allocation import AllocationService
-from mqstore.storage.checkpoint import Checkpoint
-from mqstore.storage.commit_log import CommitLog
-from mqstore.storage.consume_queue import ConsumeQueue
-from mqstore.storage.consume_queues import ConsumeQueues
-from mqstore.storage.dispatch import Dispatcher
+from mqstore.storage.derived.consume_queue import ConsumeQueue
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.derived.queue_flush import QueueFlushService
 from mqstore.storage.errors import CheckpointError, StorageError
-from mqstore.storage.index_service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
-from mqstore.storage.mapped_file_queue import MappedFileQueue
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.queue_offsets import QueueOffsets
+from mqstore.storage.mapped.allocation import AllocationService
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.opening import Opened
 from mqstore.storage.options import Progress, StoreOptions
-from mqstore.storage.quarantine import Quarantine
-from mqstore.storage.queue_flush import QueueFlushService
-from mqstore.storage.queue_offsets import QueueOffsets
+from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery import Applier, RecoveryPlan, RecoveryReport, clean_plan, plan
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables.checkpoint import Checkpoint
 
 RUN_RECORDS: Final = 100_000
 """Records walked in one call of the kernel."""

@@ -17,8 +17,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from mqstore.storage import key_cursor, message_id, properties, record
+from mqstore.storage import key_cursor
 from mqstore.storage._kernel import copy_record
+from mqstore.storage.codec import message_id, properties, record
+from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     KeyUnknown,
     OffsetOutOfRange,
@@ -32,6 +34,7 @@ from mqstore.storage.errors import (
     TopicUnknown,
 )
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
+from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.lookup_views import (
     Bounds,
     Entry,
@@ -42,8 +45,6 @@ from mqstore.storage.lookup_views import (
     names_record,
     repeats,
 )
-from mqstore.storage.multi_dispatch import further_queues
-from mqstore.storage.record import Record
 
 COUNT_MAX: Final = 1_000
 """Most records in one answer."""

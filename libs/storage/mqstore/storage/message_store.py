@@ -13,29 +13,30 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, cast
 
-from mqstore.storage import manifest, topic_names
 from mqstore.storage.assembly import Assembly, Parts
-from mqstore.storage.atomic_file import remove_file, replace_file
-from mqstore.storage.commit_log import CommitLog, Placement
+from mqstore.storage.codec import topic_names
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
-from mqstore.storage.config_tables import TopicConfig, TopicTable
-from mqstore.storage.consume_queues import ConsumeQueues
-from mqstore.storage.dispatch import Dispatcher
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, TopicUnknown
-from mqstore.storage.flush import FlushService
-from mqstore.storage.hosts import Host
-from mqstore.storage.index_service import IndexService
+from mqstore.storage.log.commit_log import CommitLog, Placement
+from mqstore.storage.log.flush import FlushService
 from mqstore.storage.lookups import Lookups
-from mqstore.storage.manifest import LogState, Manifest
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
-from mqstore.storage.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.own import manifest
+from mqstore.storage.own.manifest import LogState, Manifest
+from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
+from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.record import Message
 from mqstore.storage.recovery import RecoveryReport
-from mqstore.storage.running_manifest import RunningManifestService, queue_states
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
-from mqstore.storage.state_page import Health, StatePage
+from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 
 __all__ = [
     "Durability",

@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage import format_file, manifest, sizes, store_lock
+from mqstore.storage import sizes
 from mqstore.storage._kernel import check_run
-from mqstore.storage.atomic_file import remove_file, replace_file
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
-from mqstore.storage.format_file import FormatFile, Owner, Sizes
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
-from mqstore.storage.manifest import Manifest
 from mqstore.storage.options import StoreOptions
+from mqstore.storage.own import format_file, manifest, store_lock
+from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
+from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.own.state_page import StatePage, StateSnapshot, read_state
+from mqstore.storage.own.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.quarantine import Quarantine
 from mqstore.storage.recovery.view import (
     Segments,
     StoreView,
@@ -32,8 +34,7 @@ from mqstore.storage.recovery.view import (
     read_checkpoint,
 )
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.state_page import StatePage, StateSnapshot, read_state
-from mqstore.storage.store_lock import StoreLock
+from mqstore.storage.system.atomic_file import remove_file, replace_file
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAGIC_END: Final = 7

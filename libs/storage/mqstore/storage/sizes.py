@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
-from mqstore.storage.format_file import Sizes
 from mqstore.storage.layout import (
     INDEX_HEADER_SIZE,
     INDEX_ITEM_SIZE,
     INDEX_SLOT_SIZE,
     QUEUE_ENTRY_SIZE,
 )
+from mqstore.storage.own.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileStat, FileSystem
 

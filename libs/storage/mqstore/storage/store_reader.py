@@ -15,20 +15,20 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
-from mqstore.storage import format_file
+from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.consume_queue import ENTRY, QueueEntry, entries_in
+from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry, entries_in
+from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import StoreNotOpen
-from mqstore.storage.format_file import FormatFile
-from mqstore.storage.index_service import IndexService
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import Lookups
-from mqstore.storage.mapped_file import MappedFile
-from mqstore.storage.mapped_file_queue import MappedFileQueue
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.own import format_file
+from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.state_page import StatePageReader, StateSnapshot
-from mqstore.storage.topic_names import is_safe_path
 
 
 class _Segments:

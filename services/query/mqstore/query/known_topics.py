@@ -6,11 +6,11 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage.config_tables import TopicTable
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import TopicTable
 
 SETTLED_MS: Final = 10
 """Two versions of one length may follow each other within a millisecond: until this long after a

@@ -15,9 +15,9 @@ from mqstore.service import problems
 from mqstore.service.app import Api, TopicName, documented
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
+from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.lookups import KeyAnswer, Pull, PullStatus
-from mqstore.storage.record import Record
 
 if TYPE_CHECKING:
     from mqstore.query.service import QueryService

@@ -25,7 +25,7 @@ from mqstore.service.settings import Settings
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookups import Lookups, QueueRange
 from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 
 log = logs.get(__name__)
 

@@ -10,10 +10,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.storage.hosts import Host
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import TRANSACTION_MASK, SysFlag
 from mqstore.storage.lookups import KeyAnswer, Pull, QueueRange, Unreadable
-from mqstore.storage.record import Record
 
 _TRANSACTION_NAMES: Final = {
     0x4: "TRANSACTION_PREPARED",

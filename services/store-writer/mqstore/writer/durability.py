@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
-from mqstore.storage.flush import FlushRequest, FlushService
+from mqstore.storage.log.flush import FlushRequest, FlushService
 
 
 class DurabilityWaiter:

@@ -19,10 +19,12 @@ import msgspec
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.storage import properties, topic_names
-from mqstore.storage.batch import decode_batch
+from mqstore.storage.codec import properties, topic_names
+from mqstore.storage.codec.batch import decode_batch
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import PropertyError
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
     NAME_VALUE_SEPARATOR,
@@ -32,8 +34,6 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.storage.message_id import UniqueKeys
-from mqstore.storage.record import Message
 from mqstore.writer.models import NewMessage, ProduceRequest
 
 CLIENT_PROPERTIES: Final = frozenset(

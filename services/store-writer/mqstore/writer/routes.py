@@ -16,14 +16,14 @@ from mqstore.service.app import Api, TopicName, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem, responses
-from mqstore.storage import topic_names
-from mqstore.storage.commit_log import Placement
+from mqstore.storage.codec import topic_names
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.config_tables import TopicConfig
 from mqstore.storage.errors import TopicUnknown
-from mqstore.storage.message_id import UniqueKeys
-from mqstore.storage.record import Message
+from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.recovery.report import RecoveryReport
+from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
 from mqstore.writer.models import (
     NewMessage,

@@ -16,7 +16,7 @@ from mqstore.service.health import Health
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from mqstore.writer import routes
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.store_metrics import StoreMetrics

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, encode_into, size_of, write_blank
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.posix_files import PosixFileSystem
-from mqstore.storage.record import Message, encode_into, size_of, write_blank
 from mqstore.storage.recovery.view import CheckpointTimes, StoreView, find_segments
+from mqstore.storage.system.posix_files import PosixFileSystem
 
 SEGMENT = 4096
 CONFIG = StoreConfig(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage.hosts import Host
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, decode, encode_into
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.paths import segment_name
-from mqstore.storage.record import Message, decode, encode_into
 from mqstore.storage.recovery.log_scan import LogScan, SeenOffsets, queue_place
-from mqstore.storage.sparse import find_whole, is_zero, last_nonzero
+from mqstore.storage.system.sparse import find_whole, is_zero, last_nonzero
 from tests.unit.storage.recovery.log_builder import CONFIG, LogBuilder, view_of
 
 HOSTS = [Host.parse("10.0.0.1", 10911), Host.parse("::1", 10911)]

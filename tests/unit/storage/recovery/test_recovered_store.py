@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from mqstore.storage.errors import RecordError, RecordTombstone, StoreDamaged, StoreOfAnother
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.quarantine import TOMBSTONE_REASON
+from mqstore.storage.own.quarantine import TOMBSTONE_REASON
 from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
 from mqstore.storage.seams import Clock
-from mqstore.storage.threads import production_seams
+from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.stores import (
     CONFIG,
     abandon,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage import properties, record
+from mqstore.storage.codec import properties, record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, encode_into, size_of
 from mqstore.storage.errors import RecordTombstone
-from mqstore.storage.hosts import Host
 from mqstore.storage.layout import PROPERTY_TOMBSTONE, StoreFormat, SysFlag
-from mqstore.storage.record import Message, encode_into, size_of
 from mqstore.storage.recovery.report import PlaceTombstone
 from mqstore.storage.recovery.tombstones import (
     SIZE_MIN,

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage.paths import segment_name
-from mqstore.storage.posix_files import PosixFileSystem
 from mqstore.storage.recovery.view import (
     CheckpointTimes,
     QueueFiles,
     find_segments,
     read_checkpoint,
 )
+from mqstore.storage.system.posix_files import PosixFileSystem
 from tests.unit.storage.recovery.log_builder import SEGMENT, START_MS, LogBuilder, view_of
 
 FILES = PosixFileSystem()

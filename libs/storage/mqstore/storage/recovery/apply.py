@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.own.quarantine import TOMBSTONE_REASON, Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.quarantine import TOMBSTONE_REASON, Quarantine
-from mqstore.storage.record import encode_into, write_blank
 from mqstore.storage.recovery.report import (
     CloseSegment,
     CutTail,
@@ -34,10 +34,10 @@ from mqstore.storage.recovery.report import (
 from mqstore.storage.recovery.tombstones import compose, version_of
 from mqstore.storage.recovery.view import find_segments
 from mqstore.storage.seams import FileSystem, MappedBytes
-from mqstore.storage.sparse import data_chunks, is_zero
+from mqstore.storage.system.sparse import data_chunks, is_zero
 
 if TYPE_CHECKING:
-    from mqstore.storage.consume_queues import ConsumeQueues
+    from mqstore.storage.derived.consume_queues import ConsumeQueues
 
 _CHUNK: Final = 1 << 20
 _REWRITE_CHUNK: Final = 256 << 10

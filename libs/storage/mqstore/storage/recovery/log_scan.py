@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage.codec.record import defect_error
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     MAGIC_V2,
@@ -24,12 +25,11 @@ from mqstore.storage.layout import (
     TRANSACTION_NONE,
     SysFlag,
 )
-from mqstore.storage.record import defect_error
 from mqstore.storage.recovery.repairs import RepairPlanner
 from mqstore.storage.recovery.report import LISTED_MAX, DamagedRange, Repair
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
-from mqstore.storage.sparse import find_whole
+from mqstore.storage.system.sparse import find_whole
 
 _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""

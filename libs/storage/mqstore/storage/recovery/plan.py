@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from mqstore.storage.checkpoint import CLOCK_TOLERANCE_MS
-from mqstore.storage.manifest import Manifest
+from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.recovery.log_scan import LogScan, ScanResult
 from mqstore.storage.recovery.report import (
     LISTED_MAX,
@@ -22,7 +21,8 @@ from mqstore.storage.recovery.report import (
     TruncateQueues,
 )
 from mqstore.storage.recovery.view import Segment, StoreView
-from mqstore.storage.sparse import last_nonzero
+from mqstore.storage.system.sparse import last_nonzero
+from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
 
 _CLEAN_SEGMENTS = 3
 """A broker's clean start checks this many segments at most (4.9; 5.x usually one)."""

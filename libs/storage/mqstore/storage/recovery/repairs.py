@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from mqstore.storage.codec.topic_names import is_lmq, is_safe_path
 from mqstore.storage.layout import (
     RECORD_FIXED_SIZE,
     RECORD_V2_EXTRA_SIZE,
@@ -29,7 +30,6 @@ from mqstore.storage.recovery.tombstones import (
     read_parts,
 )
 from mqstore.storage.recovery.view import QueueTable, Segment
-from mqstore.storage.topic_names import is_lmq, is_safe_path
 
 Believe = Callable[[QueuePlace, int, bool], bool]
 """Whether a record at a physical offset may have this place; the flag: a queue entry says so."""

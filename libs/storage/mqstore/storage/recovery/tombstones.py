@@ -16,7 +16,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from mqstore.storage.hosts import Host
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, size_of
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     CRC32_PROPERTY_SIZE,
@@ -34,7 +35,6 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
-from mqstore.storage.record import Message, size_of
 from mqstore.storage.recovery.report import PlaceTombstone
 
 SIZE_MIN: Final = RECORD_FIXED_SIZE + 1

@@ -26,7 +26,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
-from mqstore.storage.sparse import NextData, last_nonzero
+from mqstore.storage.system.sparse import NextData, last_nonzero
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")

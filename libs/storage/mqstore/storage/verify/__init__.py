@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import cast
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.overlay_files import PrivateBase
 from mqstore.storage.seams import Seams
+from mqstore.storage.system.overlay_files import PrivateBase
 from mqstore.storage.verify.finding import Broker, Finding, Kind, Level
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.log_check import LogCheck

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mqstore.storage import sizes
+from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.record import Record
+from mqstore.storage.derived.index_file import TIME_STEP_MS, IndexFile, IndexHeader
+from mqstore.storage.derived.index_service import TIME_MAX, IndexService
 from mqstore.storage.errors import StorageError
-from mqstore.storage.index_file import TIME_STEP_MS, IndexFile, IndexHeader
-from mqstore.storage.index_service import TIME_MAX, IndexService
-from mqstore.storage.java_text import index_hash
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, SysFlag
-from mqstore.storage.record import Record
 from mqstore.storage.verify.finding import Finding, Kind
 from mqstore.storage.verify.index_merge import IndexMerge, Item, items_of
 from mqstore.storage.verify.store_at_rest import StoreAtRest

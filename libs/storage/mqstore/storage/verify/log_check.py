@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from mqstore.storage import record
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage.codec import record
+from mqstore.storage.codec.record import Record, defect_error
+from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.layout import BLANK_RECORD_SIZE
-from mqstore.storage.record import Record, defect_error
 from mqstore.storage.recovery.view import Segment
-from mqstore.storage.sparse import last_nonzero
-from mqstore.storage.topic_names import is_safe_path
+from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.verify.finding import Finding, Kind
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.queue_check import QueueCheck

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mqstore.storage.consume_queue import ConsumeQueue, QueueEntry
-from mqstore.storage.consume_queues import ConsumeQueues
+from mqstore.storage.codec.record import Record
+from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import (
     LMQ_PREFIX,
@@ -16,10 +17,9 @@ from mqstore.storage.layout import (
     TRANSACTION_NONE,
     SysFlag,
 )
-from mqstore.storage.mapped_file_queue import StrayFile, StrayReason
-from mqstore.storage.multi_dispatch import further_queues
+from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
-from mqstore.storage.record import Record
 from mqstore.storage.verify.finding import Finding, Kind
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from mqstore.storage import java_json, manifest
-from mqstore.storage.format_file import FormatFile
 from mqstore.storage.layout import CHECKPOINT_SIZE
-from mqstore.storage.quarantine import Quarantine
+from mqstore.storage.own import manifest
+from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery.report import RecoveryReport
+from mqstore.storage.tables import java_json
 from mqstore.storage.verify.finding import Finding, Kind
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 

@@ -12,21 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage import format_file, opening, record, sizes
-from mqstore.storage.checkpoint import CLOCK_TOLERANCE_MS
+from mqstore.storage import opening, sizes
+from mqstore.storage.codec import record
+from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
-from mqstore.storage.format_file import FormatFile
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC, StoreFormat
-from mqstore.storage.manifest import Manifest
-from mqstore.storage.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.own import format_file
+from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.own.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.record import Record
 from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, plan
 from mqstore.storage.recovery.view import Segment, find_segments, read_checkpoint
 from mqstore.storage.seams import Seams
-from mqstore.storage.state_page import StateSnapshot, read_state
+from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
 from mqstore.storage.verify.finding import Broker
 
 _CLEAN_SEGMENTS: Final = {StoreFormat.V4_9: 3, StoreFormat.V5_X: 1}

@@ -1,0 +1,1 @@
+"""Records, properties, hosts, ids and names: between Python values and bytes; no files."""

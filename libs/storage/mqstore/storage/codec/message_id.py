@@ -1,0 +1,68 @@
+"""Offset message ids and unique keys.
+
+An offset message id is upper-case hex of the store host (address, 4-byte port) and the 8-byte
+physical offset: 32 characters for IPv4, 56 for IPv6. A unique key has the shape of the RocketMQ
+client's: 10 bytes that are the producer's own, 4 of milliseconds since the month began, 2 counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+from typing import Final
+
+from mqstore.storage.codec.hosts import PORT_MAX, Host
+from mqstore.storage.errors import MessageIdError
+from mqstore.storage.seams import Seams
+
+OFFSET_ID_LENGTH_V4: Final = 32
+OFFSET_ID_LENGTH_V6: Final = 56
+UNIQUE_KEY_LENGTH: Final = 32
+_PREFIX_BITS: Final = 80
+
+
+def encode(host: Host, physical_offset: int) -> str:
+    """The offset message id of the record at ``physical_offset`` of the store at ``host``."""
+    return (host.packed + physical_offset.to_bytes(8)).hex().upper()
+
+
+def decode(text: str) -> tuple[Host, int]:
+    """Store host and physical offset of an offset message id, either case; MessageIdError."""
+    if len(text) not in (OFFSET_ID_LENGTH_V4, OFFSET_ID_LENGTH_V6):
+        raise MessageIdError(f"an offset message id has 32 or 56 hex digits, not {len(text)}")
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) * 2 != len(text):
+        raise MessageIdError(f"{text!r} is no offset message id: it holds more than hex digits")
+    host = Host.unpack(data[:-8])
+    offset = int.from_bytes(data[-8:], signed=True)
+    if host.port > PORT_MAX or offset < 0:
+        raise MessageIdError(f"{text!r} is no offset message id: its port or offset is impossible")
+    return host, offset
+
+
+class UniqueKeys:
+    """Makes unique keys of 32 hex characters. Safe from any thread."""
+
+    def __init__(self, seams: Seams) -> None:
+        self._clock = seams.clock
+        self._prefix = f"{seams.random.getrandbits(_PREFIX_BITS):020X}"
+        self._counter = itertools.count()
+        self._month = (0, 0)
+
+    def next(self) -> str:
+        now = self._clock.now_ms()
+        begin, end = self._month
+        if not begin <= now < end:
+            begin, end = self._month = _month_around(now)
+        return f"{self._prefix}{now - begin:08X}{next(self._counter) & 0xFFFF:04X}"
+
+
+def _month_around(now_ms: int) -> tuple[int, int]:
+    """First millisecond of the month (UTC) and of the next one."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    begin = datetime(now.year, now.month, 1, tzinfo=UTC)
+    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+    return int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000

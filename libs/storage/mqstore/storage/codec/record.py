@@ -1,0 +1,331 @@
+"""Commit log records: what is put, what is read, and the bytes between.
+
+The layout is RocketMQ's (docs/formats.md): V1 and, in 5.x stores, V2 with a two-byte topic length.
+The work per byte is done by ``_kernel``; this module gives it types and names its defects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from isal import isal_zlib
+
+from mqstore.storage import _kernel
+from mqstore.storage._kernel import Defect
+from mqstore.storage.codec import message_id, properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.errors import (
+    MessageInvalid,
+    PropertiesTooLong,
+    RecordBodyCorrupt,
+    RecordCrcMismatch,
+    RecordError,
+    RecordHostInvalid,
+    RecordLengthsDisagree,
+    RecordMagicUnknown,
+    RecordMisplaced,
+    RecordPropertiesMalformed,
+    RecordSizeWrong,
+    RecordTombstone,
+    RecordTopicInvalid,
+    RecordTruncated,
+    TopicTooLong,
+)
+from mqstore.storage.layout import (
+    BLANK_RECORD_SIZE,
+    BODY_CRC_MASK,
+    PROPERTIES_LENGTH_MAX,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    RECORD_FIXED_SIZE,
+    RECORD_IPV6_EXTRA_SIZE,
+    RECORD_V2_EXTRA_SIZE,
+    TOMBSTONE_MARK,
+    TOPIC_LENGTH_MAX_V1,
+    TOPIC_LENGTH_MAX_V2,
+    TRANSACTION_MASK,
+    StoreFormat,
+    SysFlag,
+)
+
+Buffer = memoryview | bytes | bytearray
+
+ANY_OFFSET: Final = -1
+"""For ``decode``: the physical offset inside the record is not compared with anything."""
+
+
+_Fields = tuple[
+    int, int, int, int, int, int, int, int, int,
+    Host, int, Host, int, int, bytes, str | None, bytes, bytes,
+]  # fmt: skip
+"""What the kernel reads of a record, in the order of Record."""
+
+
+@dataclass(slots=True)
+class Message:
+    """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
+    encoder from the hosts. Times are milliseconds since the epoch."""
+
+    topic: str
+    queue_id: int
+    body: bytes | None
+    properties: bytes
+    born_host: Host
+    store_host: Host
+    born_timestamp_ms: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Blank(NamedTuple):
+    """A blank record: no message from ``offset`` to the end of its segment, ``size`` bytes on."""
+
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class Record:
+    """One record as read: integers signed, text decoded Java's way. Treat it as immutable."""
+
+    size: int
+    version: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    raw_topic: bytes
+    raw_properties: bytes
+    _decoded: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def properties(self) -> dict[str, str] | None:
+        """None when their length is 0."""
+        if self._decoded is None and self.raw_properties:
+            self._decoded = properties.decode(self.raw_properties)
+        return self._decoded
+
+    def _property(self, name: str) -> str | None:
+        return (self.properties or {}).get(name)
+
+    @property
+    def tags(self) -> str | None:
+        return self._property(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        return self._property(PROPERTY_KEYS)
+
+    @property
+    def uniq_key(self) -> str | None:
+        return self._property(PROPERTY_UNIQ_KEY)
+
+    @property
+    def tags_code(self) -> int:
+        """String.hashCode of TAGS, 0 without. (The delay topic's queues hold another code.)"""
+        return properties.tags_code(self.tags)
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it stands where an unreadable record was (``errors.RecordTombstone``)."""
+        is_marked = self.prepared_transaction_offset == TOMBSTONE_MARK
+        return is_marked and not self.body.strip(b"\0")
+
+    @property
+    def offset_message_id(self) -> str:
+        return message_id.encode(self.store_host, self.physical_offset)
+
+
+_DEFECTS: Final[dict[int, tuple[type[RecordError], str]]] = {
+    Defect.TRUNCATED: (RecordTruncated, "the bytes end before the record does"),
+    Defect.MAGIC_UNKNOWN: (RecordMagicUnknown, "neither a V1, V2 nor a blank record"),
+    Defect.SIZE_WRONG: (RecordSizeWrong, "negative or less than its fixed fields need"),
+    Defect.LENGTHS_DISAGREE: (RecordLengthsDisagree, "total size is not the sum of the parts"),
+    Defect.MISPLACED: (RecordMisplaced, "the record says that it stands elsewhere"),
+    Defect.HOST_INVALID: (RecordHostInvalid, "a port is not between 0 and 65535"),
+    Defect.TOPIC_INVALID: (RecordTopicInvalid, "empty, too long, or with a NUL inside"),
+    Defect.PROPERTIES_MALFORMED: (
+        RecordPropertiesMalformed,
+        "negative length, no separator at all, or zeros where a torn write leaves them",
+    ),
+    Defect.BODY_CORRUPT: (RecordBodyCorrupt, "the body is not what was stored"),
+    Defect.CRC_MISMATCH: (RecordCrcMismatch, "the record is not what was stored"),
+}
+
+
+def defect_error(defect: Defect, offset: int, size: int = 0) -> RecordError:
+    """The error that names a defect of the record at ``offset``."""
+    error, why = _DEFECTS[defect]
+    return error(offset, why, size)
+
+
+def message_of(found: Record) -> Record:
+    """The record itself; raises RecordTombstone where it stands for one that was lost."""
+    if found.prepared_transaction_offset == TOMBSTONE_MARK and found.is_tombstone:
+        raise tombstone_error(found)
+    return found
+
+
+def tombstone_error(found: Record) -> RecordTombstone:
+    """What a tombstone says of the record that was in its place."""
+    offset, size = found.physical_offset, found.size
+    if found.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
+        return RecordTombstone(offset, size, None)
+    return RecordTombstone(offset, size, found.topic, found.queue_id, found.queue_offset)
+
+
+def body_crc(body: bytes | None) -> int:
+    """BODYCRC: CRC-32 without its sign bit; 0 for no body and for an empty one."""
+    return isal_zlib.crc32(body) & BODY_CRC_MASK if body else 0
+
+
+def version_for(topic: str, store_format: StoreFormat) -> int:
+    """2 for a topic of more than 127 characters in a 5.x store, else 1."""
+    return 2 if store_format.writes_v2_records and len(topic) > TOPIC_LENGTH_MAX_V1 else 1
+
+
+def size_of(message: Message, version: int) -> int:
+    """Bytes of the record that ``message`` becomes.
+
+    TopicTooLong and PropertiesTooLong for what its length fields cannot say; MessageInvalid for
+    a topic that is empty or no valid Unicode.
+    """
+    size = RECORD_FIXED_SIZE + _topic_length(message.topic, version) + len(message.properties)
+    if message.body is not None:
+        size += len(message.body)
+    if version == 2:
+        size += RECORD_V2_EXTRA_SIZE
+    if len(message.properties) > PROPERTIES_LENGTH_MAX:
+        raise PropertiesTooLong(
+            f"properties of {len(message.properties)} bytes: at most {PROPERTIES_LENGTH_MAX}"
+        )
+    v6_hosts = message.born_host.is_v6 + message.store_host.is_v6
+    return size + v6_hosts * RECORD_IPV6_EXTRA_SIZE
+
+
+def _topic_length(topic: str, version: int) -> int:
+    try:
+        length = len(topic) if topic.isascii() else len(topic.encode())
+    except UnicodeEncodeError:
+        raise MessageInvalid("the topic holds half a surrogate pair: send valid text") from None
+    limit = TOPIC_LENGTH_MAX_V2 if version == 2 else TOPIC_LENGTH_MAX_V1
+    if length > limit:
+        raise TopicTooLong(f"topic of {length} bytes: a V{version} record holds at most {limit}")
+    if length == 0:
+        raise MessageInvalid("the topic is empty: name one")
+    return length
+
+
+def encode_into(
+    view: memoryview | bytearray,
+    position: int,
+    message: Message,
+    *,
+    version: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> int:
+    """Write one record at ``position`` of ``view``; returns its size in bytes.
+
+    ValueError when it does not fit there, or when ``size_of`` would have refused it.
+    """
+    return _kernel.encode_record(
+        view, position, message, version, queue_offset, physical_offset, store_timestamp_ms
+    )
+
+
+def encode_batch_into(
+    view: memoryview | bytearray,
+    position: int,
+    messages: Sequence[Message],
+    *,
+    versions: Sequence[int],
+    queue_offsets: Sequence[int],
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> list[int]:
+    """Write a contiguous run of records, the first standing at ``physical_offset``; their sizes."""
+    return _kernel.encode_batch(
+        view, position, messages, versions, queue_offsets, physical_offset, store_timestamp_ms
+    )
+
+
+def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
+    """The 8 bytes that close a segment with ``size`` bytes left (at least 8)."""
+    _kernel.write_blank(view, position, size)
+
+
+def decode(
+    view: Buffer,
+    position: int,
+    end: int,
+    *,
+    physical_offset: int,
+    verify_body: bool = True,
+    with_body: bool = True,
+) -> Record:
+    """Read the record at ``position``, strictly: raises the RecordError of its first defect.
+
+    ``physical_offset`` is where the record must say it stands, or ANY_OFFSET. ``verify_body``
+    compares BODYCRC and, where a 5.x record has one, ``__CRC32#``. Without ``with_body``,
+    ``body`` is empty. A blank record is RecordMagicUnknown here. Bytes are copied: the Record
+    outlives the view.
+    """
+    fields = _kernel.decode_record(view, position, end, physical_offset, verify_body, with_body)
+    if len(fields) == 2:
+        defect, size = fields
+        offset = position if physical_offset == ANY_OFFSET else physical_offset
+        if defect == Defect.BLANK:
+            raise RecordMagicUnknown(offset, "a blank record, not a message", size)
+        raise defect_error(defect, offset, size)
+    return _record(fields)
+
+
+def _record(fields: _Fields) -> Record:
+    topic = fields[15]
+    if topic is not None:
+        return Record(*fields[:15], topic, *fields[16:])
+    raw_topic = fields[16]
+    return Record(*fields[:15], decode_utf8(raw_topic), raw_topic, fields[17])
+
+
+def scan(
+    view: Buffer, position: int, end: int, base: int, *, verify_body: bool = True
+) -> Iterator[Record | Blank | RecordError]:
+    """Everything from ``position`` to ``end`` in order; ``base`` is the offset of ``view[0]``.
+
+    A defect is yielded, not raised; the scan goes on behind it where the record's own lengths add
+    up, and ends where they do not. It goes on behind a blank record too, when ``end`` lies there.
+    """
+    while position < end:
+        fields = _kernel.decode_record(view, position, end, base + position, verify_body, True)
+        if len(fields) != 2:
+            yield _record(fields)
+            position += fields[0]
+            continue
+        defect, size = fields
+        offset = base + position
+        if defect == Defect.BLANK:
+            yield Blank(offset, size)
+        else:
+            yield defect_error(defect, offset, size)
+        if size < BLANK_RECORD_SIZE:
+            return
+        position += size

@@ -1,0 +1,1 @@
+"""What dispatch derives from the log: consume queues and the index."""

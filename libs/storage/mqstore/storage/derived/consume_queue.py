@@ -1,0 +1,569 @@
+"""One topic-queue: entry n, of 20 bytes, stands at byte n x 20 of its files, always.
+
+An entry is physical offset 8, size 4, tagsCode 8. A file is made when its first entry comes; what
+precedes that entry in it holds the pre-blank entry (offset 0, size 0x7FFFFFFF, tagsCode 0). Source:
+ConsumeQueue of 4.9.7 and 5.4.0. A hole behind it, left by a record that is in the log no more, is
+filled with the entry before the hole again: a broker then delivers that message once more, where
+any other filling loses messages (docs/rocketmq-observed.md). No entry that names a record repeats
+the one before, so a filler is known by that.
+
+One thread at a time writes (the dispatcher, under its lock); any thread may read entries below
+``max_index``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.layout import (
+    EXT_ADDRESS_MAX,
+    PRE_BLANK_SIZE,
+    QUEUE_ENTRY_SIZE,
+    SECTOR_SIZE,
+    SysFlag,
+)
+from mqstore.storage.system.sparse import last_nonzero
+
+if TYPE_CHECKING:
+    from mqstore.storage.mapped.mapped_file import MappedFile
+    from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
+
+ENTRY: Final = struct.Struct(">qiq")
+PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+RESERVE_SIZE: Final = 256 << 10
+"""Bytes of a file that get disk blocks at a time, ahead of what is written."""
+_BLOCK_ENTRIES: Final = 512
+_BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
+_OFFSET_MAX: Final = 2**63 - 1
+HOLE_MAX: Final = 3_000_000
+"""Most entries that are filled in front of one record (60 MB): beyond, its offset is no truth."""
+_BASE_OFFSET: Final = attrgetter("base_offset")
+_ZERO_ENTRY: Final = bytes(QUEUE_ENTRY_SIZE)
+_SYS_FLAG_AT: Final = 36
+_STORE_TIME_AT: Final = 56
+_STORE_TIME_AT_V6: Final = 68
+_SYS_FLAG: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+
+
+class QueueEntry(NamedTuple):
+    """What an entry says, as it stands in the file."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    """Hash of TAGS, a delivery time in SCHEDULE_TOPIC_XXXX, or a ConsumeQueueExt address."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Never written: no record has a size below 1."""
+        return self.size <= 0
+
+    @property
+    def is_pre_blank(self) -> bool:
+        return self.size == PRE_BLANK_SIZE and self.physical_offset == 0
+
+    @property
+    def is_hole(self) -> bool:
+        """Names no record."""
+        return self.is_missing or self.is_pre_blank
+
+    @property
+    def is_ext_address(self) -> bool:
+        return is_ext_address(self.tags_code)
+
+
+class Put(Enum):
+    """What became of an entry that was to be put."""
+
+    APPENDED = auto()
+    FILLED = auto()
+    """A hole below ``max_index`` was filled."""
+    PRESENT = auto()
+    """The same entry is there."""
+    DIFFERENT = auto()
+    """Another entry is there and was left as found."""
+    REFUSED = auto()
+    """Negative, below the first file, or too far ahead: such a queue offset is no truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A stretch of a file."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+class LogView(Protocol):
+    """The commit log as far as it may be read."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    def select(self, offset: int, size: int) -> memoryview | None: ...
+
+
+class ConsumeQueue:
+    """One topic-queue over its mapped files. See the module for the format and who may write."""
+
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue, file_size: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_size = file_size
+        self.entries_per_file = file_size // QUEUE_ENTRY_SIZE
+        self.files = files
+        self.window = QueueWindow()
+        self._min_index = 0
+        self._attached: MappedFile | None = None
+        self._publish_lock = Lock()
+        self._changed: set[MappedFile] = set()
+        """Files that were changed below what is flushed."""
+
+    def load(self) -> list[StrayFile]:
+        """Map the files that are there and find the end; what is no file of ours is reported.
+
+        The end is after the last entry that is not all zero, so entries lost in the middle show
+        as holes and are made again by the next ``put`` of them.
+        """
+        strays = self.files.load()
+        self._min_index = self.first_index
+        self.window.next_index = self._find_end()
+        self.files.remove_from(self.max_index * QUEUE_ENTRY_SIZE)
+        self._detach()
+        return strays
+
+    def refresh(self, *, remap: bool = False) -> None:
+        """For read-only use: notice entries and files that came and went.
+
+        Entries beyond what the writer says is dispatched may be half written.
+        """
+        self.files.refresh(remap=remap)
+        low, reach = max(self.first_index, 0 if remap else self.max_index), 1
+        while self._is_written(low + reach - 1):
+            low, reach = low + reach, reach * 2
+        while reach > 1:
+            reach //= 2
+            if self._is_written(low + reach - 1):
+                low += reach
+        self.window.next_index = low
+
+    @property
+    def first_index(self) -> int:
+        """Where the first file begins; 0 when there is none."""
+        return self.files.min_offset // QUEUE_ENTRY_SIZE
+
+    @property
+    def min_index(self) -> int:
+        """The first entry at or above the log's minimum, as last corrected."""
+        return self._min_index
+
+    @property
+    def max_index(self) -> int:
+        """The entry to be written next."""
+        return self.window.next_index
+
+    def entry(self, index: int) -> QueueEntry | None:
+        """Entry ``index``, or None outside of the files."""
+        return self._read(index) if 0 <= index < self.max_index else None
+
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
+        out. Reads block by block, for scans."""
+        return entries_in(self.files.files, start, min(stop, self.max_index))
+
+    def last_entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        """All entries with their numbers, the newest first."""
+        for mapped in reversed(self.files.files):
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for index in range(
+                min(self.max_index, first + self.entries_per_file) - 1, first - 1, -1
+            ):
+                entry = self._read(index)
+                if entry is not None:
+                    yield index, entry
+
+    def is_filler(self, index: int) -> bool:
+        """Whether an entry only repeats the one before, as in a hole; no record is its own."""
+        entry, before = self.entry(index), self.entry(index - 1)
+        if entry is None or before is None or entry.is_hole:
+            return False
+        return entry[:2] == before[:2]
+
+    # writing ------------------------------------------------------------------------------
+
+    def put(self, index: int, physical_offset: int, size: int, tags_code: int) -> Put:
+        """Write one entry at its place; only holes are ever overwritten. OSError: disk full."""
+        entry = QueueEntry(physical_offset, size, tags_code)
+        if index < self.max_index:
+            return self._put_below(index, entry)
+        if not self._may_reach(index):
+            return Put.REFUSED
+        if not self.files.files:
+            self._begin(index)
+        if self.max_index < index:
+            filler = self._filler(self.max_index)
+            while self.max_index < index:
+                self._append(filler)
+        self._append(ENTRY.pack(*entry))
+        self.publish()
+        return Put.APPENDED
+
+    def make_room(self) -> None:
+        """Let the window reach the next entry: more blocks of its file, or the next file."""
+        offset = self.max_index * QUEUE_ENTRY_SIZE
+        self.publish()
+        mapped = self.files.find(offset) or self.files.add(offset - offset % self.file_size)
+        self._attach(mapped, offset - mapped.base_offset)
+
+    def aim(self, index: int) -> None:
+        """Point the window where entry ``index`` stands or will stand, for the kernel's loop."""
+        window = self.window
+        if window.first_index <= index < window.first_index + window.entries:
+            return
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        if mapped is None:  # the next file comes with its first entry
+            return
+        self.publish()
+        end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        self._attach(mapped, min(end, mapped.size))
+
+    def publish(self) -> None:
+        """Tell the files how far the window has written: what a flush is to sync. Any thread."""
+        with self._publish_lock:  # an older end must not come over a newer one
+            attached = self._attached
+            if attached is not None:
+                end = self.max_index * QUEUE_ENTRY_SIZE - attached.base_offset
+                attached.wrote_position = min(end, attached.size)
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync what is written when it is at least so many pages; whether anything was synced.
+
+        Any thread. Raises StoreFailed.
+        """
+        self.publish()
+        changed, self._changed = self._changed, set()
+        for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
+            mapped.flushed_position = 0
+            mapped.flush()
+        return self.files.flush(least_pages) or bool(changed)
+
+    # shortening ---------------------------------------------------------------------------
+
+    def correct_min(self, min_physical: int) -> None:
+        """Set ``min_index`` to the first entry at or above the log's minimum, as RocketMQ does.
+
+        Nothing at or above it: ``max_index``. Pre-blank entries count as offset 0.
+        """
+        if min_physical <= 0:
+            self._min_index = self.first_index
+        else:
+            self._min_index = self.find_by_physical(min_physical)
+
+    def delete_before(self, min_physical: int) -> int:
+        """Unlink files whose last entry is below the log's minimum; never the last file."""
+        expired = 0
+        for mapped in self.files.files[:-1]:
+            last = QueueEntry(*ENTRY.unpack_from(mapped.view, mapped.size - QUEUE_ENTRY_SIZE))
+            if last.is_missing or last.physical_offset >= min_physical:
+                break
+            expired += 1
+        if expired:
+            self.files.remove_first(expired)
+        self.correct_min(min_physical)
+        return expired
+
+    def tail_after(self, physical_offset: int) -> list[FileRange]:
+        """The bytes that ``truncate_after`` would drop, to be saved first."""
+        keep = self._end_below(physical_offset) * QUEUE_ENTRY_SIZE
+        end = self.max_index * QUEUE_ENTRY_SIZE
+        ranges = []
+        for mapped in self.files.files:
+            start = max(keep, mapped.base_offset)
+            stop = min(end, mapped.base_offset + mapped.size)
+            if start < stop:
+                ranges.append(FileRange(mapped.path, start - mapped.base_offset, stop - start))
+        return ranges
+
+    def truncate_after(self, physical_offset: int) -> int:
+        """Drop the trailing entries at or above a physical offset; returns how many.
+
+        Files are unlinked or zeroed from there on, never shortened: readers may map them.
+        """
+        keep = self._end_below(physical_offset)
+        dropped = self.max_index - keep
+        if not dropped:
+            return 0
+        start, end = keep * QUEUE_ENTRY_SIZE, self.max_index * QUEUE_ENTRY_SIZE
+        self._detach()
+        self.files.remove_from(start)
+        last = self.files.last
+        if last is not None and start < last.end_offset:
+            position = start - last.base_offset
+            length = min(last.size, end - last.base_offset) - position
+            last.view[position : position + length] = bytes(length)
+            self._changed.add(last)
+        self.window.next_index = keep
+        self._min_index = min(self._min_index, keep)
+        return dropped
+
+    def store_again(self, physical_offset: int) -> None:
+        """Have the next flush write every entry of records at or above an offset, though an
+        earlier process left their pages clean: its sync may have failed. OSError: disk full."""
+        start = self.find_by_physical(physical_offset) * QUEUE_ENTRY_SIZE
+        for mapped in self.files.files:
+            low = max(0, start - mapped.base_offset)
+            high = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+            if low < high:
+                mapped.store_again(low, high - low)
+                self._changed.add(mapped)
+
+    def destroy(self) -> None:
+        """Unlink every file; readers that map one keep it."""
+        self._detach()
+        self.files.remove_from(0)
+        self.window.next_index = self._min_index = 0
+
+    # searching ----------------------------------------------------------------------------
+
+    def find_by_time(self, timestamp_ms: int, log: LogView) -> int:
+        """The first entry stored at or after a time; ``max_index`` when there is none.
+
+        Entries without a readable record are passed over.
+        """
+
+        def reached(entry: QueueEntry) -> bool | None:
+            stored = None if entry.is_hole else store_time(entry, log)
+            return None if stored is None else stored >= timestamp_ms
+
+        return self._search(self._min_index, reached)
+
+    def find_by_physical(self, physical_offset: int) -> int:
+        """The first entry at or above a physical offset; ``max_index`` when there is none."""
+        return self._search(
+            self.first_index,
+            lambda entry: None if entry.is_hole else entry.physical_offset >= physical_offset,
+        )
+
+    def max_physical_end(self) -> int:
+        """The end of the record that the last real entry names; 0 when there is none."""
+        real = (entry for _, entry in self.last_entries() if not entry.is_hole)
+        last = next(real, None)
+        return last.physical_offset + last.size if last is not None else 0
+
+    def first_hole(self) -> int | None:
+        """The first entry below ``max_index`` that was never written (all zero), if any."""
+        return next(self._all_of(_ZERO_ENTRY), None)
+
+    def fill_holes(self) -> int:
+        """Fill what is still missing before ``max_index``, now that the log has nothing for it; how
+        many entries. At one of zeros a broker's recovery would end the queue, and from a pre-blank
+        one behind others its pull skips to the next file."""
+        filled = 0
+        for index in sorted([*self._all_of(_ZERO_ENTRY), *self._all_of(PRE_BLANK)]):
+            filler = self._filler(index)
+            if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
+                self._overwrite(index, entry)
+                filled += 1
+        return filled
+
+    def _all_of(self, packed: bytes) -> Iterator[int]:
+        for mapped in self.files.files:
+            used = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+            data = bytes(mapped.view[: max(0, used)])
+            position = _find_entry(data, packed, 0)
+            while position is not None:
+                yield (mapped.base_offset + position) // QUEUE_ENTRY_SIZE
+                position = _find_entry(data, packed, position + QUEUE_ENTRY_SIZE)
+
+    def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
+        """Binary search for the first entry with ``reached``; None passes an entry over."""
+        end = high = self.max_index
+        while low < high:
+            middle = (low + high) // 2
+            probe, answer = self._probe(middle, high, reached)
+            if answer is False:
+                low = probe + 1
+            else:
+                high = middle
+        return self._probe(low, end, reached)[0]
+
+    def _probe(
+        self, start: int, stop: int, reached: Callable[[QueueEntry], bool | None]
+    ) -> tuple[int, bool | None]:
+        """The first entry from ``start`` that has an answer, and the answer."""
+        for index, entry in self.entries(start, stop):
+            answer = reached(entry)
+            if answer is not None:
+                return index, answer
+        return stop, None
+
+    # positions ----------------------------------------------------------------------------
+
+    def _find_end(self) -> int:
+        for mapped in reversed(self.files.files):
+            used = last_nonzero(mapped.view, 0, mapped.next_data)
+            if used:
+                return (mapped.base_offset + used - 1) // QUEUE_ENTRY_SIZE + 1
+        return self.first_index
+
+    def _read(self, index: int) -> QueueEntry | None:
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        if mapped is None:
+            return None
+        try:
+            fields = ENTRY.unpack_from(mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+        except struct.error:  # removed meanwhile
+            return None
+        return QueueEntry(*fields)
+
+    def _is_written(self, index: int) -> bool:
+        entry = self._read(index)
+        return entry is not None and not entry.is_missing
+
+    def _end_below(self, physical_offset: int) -> int:
+        """Behind the last entry below an offset that names a record: no filler is ever the last."""
+        for index, entry in self.last_entries():
+            if entry.is_missing or entry.physical_offset >= physical_offset:
+                continue
+            if not self.is_filler(index):
+                return index + 1
+        return self.first_index
+
+    def _begin(self, index: int) -> None:
+        """The first file of an empty queue, pre-blank up to ``index``."""
+        offset = index * QUEUE_ENTRY_SIZE
+        base = offset - offset % self.file_size
+        mapped = self.files.add(base)
+        mapped.ensure_reserved(offset - base)
+        mapped.view[: offset - base] = PRE_BLANK * ((offset - base) // QUEUE_ENTRY_SIZE)
+        mapped.wrote_position = offset - base
+        self.window.next_index = self._min_index = index
+
+    def _may_reach(self, index: int) -> bool:
+        if not 0 <= index * QUEUE_ENTRY_SIZE < _OFFSET_MAX - self.file_size:
+            return False
+        return not self.files.files or index - self.max_index <= HOLE_MAX
+
+    def _put_below(self, index: int, entry: QueueEntry) -> Put:
+        found = self.entry(index) if index >= 0 else None
+        if found is None:
+            return Put.REFUSED
+        position = index * QUEUE_ENTRY_SIZE % self.file_size
+        if _is_torn(position, ENTRY.pack(*found), ENTRY.pack(*entry)):
+            self._overwrite(index, entry)
+            return Put.FILLED
+        if found[:2] == entry[:2]:  # its tagsCode may be an address in ConsumeQueueExt
+            return Put.PRESENT
+        if not found.is_hole and not self.is_filler(index):
+            return Put.DIFFERENT
+        fillers = self._fillers_after(index)
+        for each in range(index, index + 1 + fillers):  # they repeat what is before them now
+            self._overwrite(each, entry)
+        return Put.FILLED
+
+    def _fillers_after(self, index: int) -> int:
+        count = 0
+        while self.is_filler(index + 1 + count):
+            count += 1
+        return count
+
+    def _overwrite(self, index: int, entry: QueueEntry) -> None:
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        assert mapped is not None
+        position = index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        mapped.ensure_reserved(position + QUEUE_ENTRY_SIZE)
+        ENTRY.pack_into(mapped.view, position, *entry)
+        self._changed.add(mapped)
+
+    def _filler(self, index: int) -> bytes:
+        """What stands for the missing entry ``index``."""
+        before = self.entry(index - 1)
+        return PRE_BLANK if before is None or before.is_missing else ENTRY.pack(*before)
+
+    def _append(self, packed: bytes) -> None:
+        window = self.window
+        if not window.first_index <= self.max_index < window.first_index + window.entries:
+            self.make_room()
+        mapped = self._attached
+        assert mapped is not None
+        position = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        mapped.view[position : position + QUEUE_ENTRY_SIZE] = packed
+        window.next_index += 1
+
+    def _attach(self, mapped: MappedFile, position: int) -> None:
+        reach = min(mapped.size, position + RESERVE_SIZE)
+        mapped.ensure_reserved(reach)
+        self._attached = mapped
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        self.window.attach(mapped.view, first, reach // QUEUE_ENTRY_SIZE)
+
+    def _detach(self) -> None:
+        self._attached = None
+        self.window.attach(None, 0, 0)
+
+
+def entries_in(
+    files: Sequence[MappedFile], start: int, stop: int
+) -> Iterator[tuple[int, QueueEntry]]:
+    """The entries of those numbers as they stand in the files, also such as were never written."""
+    for mapped in files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)
+        for index in range(max(start, first), end, _BLOCK_ENTRIES):
+            at = (index - first) * QUEUE_ENTRY_SIZE
+            block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
+            for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
+                yield number, tuple.__new__(QueueEntry, fields)
+
+
+def is_ext_address(tags_code: int) -> bool:
+    """Whether a tagsCode is the address of a ConsumeQueueExt unit (passed through as found)."""
+    return tags_code <= EXT_ADDRESS_MAX
+
+
+def store_time(entry: QueueEntry, log: LogView) -> int | None:
+    """STORETIMESTAMP of the record that an entry names, ms; None where it cannot be read."""
+    if not log.min_offset <= entry.physical_offset < log.max_offset:
+        return None
+    view = log.select(entry.physical_offset, _STORE_TIME_AT_V6 + _LONG.size)
+    if view is None:
+        return None
+    sys_flag: int = _SYS_FLAG.unpack_from(view, _SYS_FLAG_AT)[0]
+    at = _STORE_TIME_AT_V6 if sys_flag & SysFlag.BORN_HOST_V6 else _STORE_TIME_AT
+    stored: int = _LONG.unpack_from(view, at)[0]
+    return stored
+
+
+def _find_entry(data: bytes, packed: bytes, start: int) -> int | None:
+    """Where an entry of these bytes stands at or after ``start``; they do not contain themselves
+    shifted, unless all are equal."""
+    at = data.find(packed, start)
+    while at >= 0:
+        first = at - at % QUEUE_ENTRY_SIZE
+        for position in (first, first + QUEUE_ENTRY_SIZE):
+            if position >= at and data[position : position + QUEUE_ENTRY_SIZE] == packed:
+                return position
+        at = data.find(packed, first + QUEUE_ENTRY_SIZE)
+    return None
+
+
+def _is_torn(position: int, found: bytes, due: bytes) -> bool:
+    """Whether of an entry that lies in two sectors only one was written."""
+    first = -position % SECTOR_SIZE
+    if found == due or not 0 < first < QUEUE_ENTRY_SIZE:
+        return False
+    blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK
+    return any(
+        found in (due[:first] + blank[first:], blank[:first] + due[first:]) for blank in blanks
+    )

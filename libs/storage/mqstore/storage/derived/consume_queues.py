@@ -1,0 +1,192 @@
+"""Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
+
+One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.codec.topic_names import is_safe_path
+from mqstore.storage.derived.consume_queue import ConsumeQueue
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import Seams
+
+_QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_QUEUE_ID_MAX: Final = 2**31 - 1
+
+
+def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
+    """The kernel's key of a queue: topic bytes and the queue id in 4 bytes, big-endian."""
+    return raw_topic + (queue_id & 0xFFFFFFFF).to_bytes(4)
+
+
+def split_key(key: bytes) -> tuple[str, int]:
+    """Topic and queue id of a kernel key."""
+    return decode_utf8(key[:-4]), int.from_bytes(key[-4:], signed=True)
+
+
+class ConsumeQueues:
+    """The table of queues, and the kernel's windows over them."""
+
+    def __init__(
+        self, paths: StorePaths, file_size: int, seams: Seams, *, writable: bool = True
+    ) -> None:
+        """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes."""
+        self.file_size = file_size
+        self.windows: dict[bytes, QueueWindow] = {}
+        """By ``queue_key``: what ``dispatch_run`` writes through."""
+        self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._by_key: dict[bytes, ConsumeQueue] = {}
+        self._paths = paths
+        self._seams = seams
+        self._writable = writable
+
+    def load(self) -> list[StrayFile]:
+        """Load every queue on disk; returns what lies in the tree and belongs to none."""
+        strays: list[StrayFile] = []
+        for topic, queue_id in self._scan(strays):
+            queue = self._make(topic, queue_id)
+            strays += queue.load()
+            self._register(queue)
+        return strays
+
+    def refresh(self, *, remap: bool = False) -> None:
+        """For read-only use: notice queues, files and entries that came and went."""
+        on_disk = set(self._scan([]))
+        for gone in self._table.keys() - on_disk:
+            lost = self._forget(gone)
+            if lost is not None:
+                lost.files.close()
+        for place in on_disk:
+            queue = self._table.get(place)
+            if queue is None:
+                queue = self._make(*place)
+                queue.load()
+                self._register(queue)
+            else:
+                queue.refresh(remap=remap)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._table.get((topic, queue_id))
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, made when new (its first file comes with its first entry).
+
+        None when the name may not become a path.
+        """
+        queue = self._table.get((topic, queue_id))
+        if queue is None and is_safe_path(topic) and 0 <= queue_id <= _QUEUE_ID_MAX:
+            queue = self._make(topic, queue_id)
+            self._register(queue)
+        return queue
+
+    def all(self) -> list[ConsumeQueue]:
+        """All queues as of now, in topic and queue id order."""
+        return [queue for _, queue in sorted(self._table.items())]
+
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in list(self._table)})
+
+    def publish(self, keys: set[bytes]) -> None:
+        """Tell the files of these queues how far their windows were written."""
+        for key in keys:
+            self._by_key[key].publish()
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync all queues; whether anything was synced. Any thread. Raises StoreFailed."""
+        flushed = [queue.flush(least_pages) for queue in list(self._table.values())]
+        return any(flushed)
+
+    def delete_before(self, min_physical: int) -> int:
+        """Unlink the files below the log's minimum and correct minima; how many files went."""
+        return sum(queue.delete_before(min_physical) for queue in self.all())
+
+    def correct_min(self, min_physical: int) -> None:
+        for queue in self.all():
+            queue.correct_min(min_physical)
+
+    def max_physical_end(self) -> int:
+        """The end of the last record that any queue knows; 0 when there is none."""
+        return max((queue.max_physical_end() for queue in self.all()), default=0)
+
+    def next_physical(self, after: int) -> int | None:
+        """The least physical offset above ``after`` that a queue entry names."""
+        offsets = []
+        for queue in self.all():
+            entry = queue.entry(queue.find_by_physical(after + 1))
+            if entry is not None and not entry.is_hole:
+                offsets.append(entry.physical_offset)
+        return min(offsets, default=None)
+
+    def destroy(self, topic: str, queue_id: int) -> None:
+        """Unlink a queue's files and its directories as far as they are then empty."""
+        queue = self._forget((topic, queue_id))
+        if queue is None:
+            return
+        queue.destroy()
+        for directory in (queue.files.directory, queue.files.directory.parent):
+            if self._seams.files.stat(directory) and not self._seams.files.list(directory):
+                self._seams.files.remove_directory(directory)
+                self._seams.files.sync_directory(directory.parent)
+
+    def close(self) -> None:
+        """Unmap everything; flush before."""
+        for queue in self._table.values():
+            queue.window.attach(None, 0, 0)
+            queue.files.close()
+
+    def _scan(self, strays: list[StrayFile]) -> list[tuple[str, int]]:
+        found = []
+        for directory in self._directories(self._paths.consume_queue, strays):
+            for queue_directory in self._directories(directory, strays):
+                name = queue_directory.name
+                if _QUEUE_ID.fullmatch(name) and int(name) <= _QUEUE_ID_MAX:
+                    found.append((directory.name, int(name)))
+                else:
+                    strays.append(StrayFile(queue_directory, 0, StrayReason.NAME, None))
+        return found
+
+    def _directories(self, parent: Path, strays: list[StrayFile]) -> list[Path]:
+        found = []
+        for name in self._seams.files.list(parent):
+            path = parent / name
+            stat = self._seams.files.stat(path)
+            if stat is not None and stat.is_directory:
+                found.append(path)
+            elif stat is not None:
+                strays.append(StrayFile(path, stat.size, StrayReason.NAME, None))
+        return found
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        files = MappedFileQueue(
+            self._paths.consume_queue / topic / str(queue_id),
+            self.file_size,
+            self._seams,
+            staging=self._paths.queue_staging,
+            writable=self._writable,
+            reserve=False,
+        )
+        return ConsumeQueue(topic, queue_id, files, self.file_size)
+
+    def _register(self, queue: ConsumeQueue) -> None:
+        self._table[queue.topic, queue.queue_id] = queue
+        key = _key_of(queue)
+        self._by_key[key] = queue
+        self.windows[key] = queue.window
+
+    def _forget(self, place: tuple[str, int]) -> ConsumeQueue | None:
+        queue = self._table.pop(place, None)
+        if queue is not None:
+            del self._by_key[_key_of(queue)], self.windows[_key_of(queue)]
+        return queue
+
+
+def _key_of(queue: ConsumeQueue) -> bytes:
+    # A directory name that is no UTF-8 comes from the system with escapes.
+    return queue_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id)

@@ -1,0 +1,468 @@
+"""From the log into queues and index (RocketMQ's reput), up to the log's readable end.
+
+Ordinary records go through the kernel's loop; whatever it stops at is handled here, one record at
+a time: new queues and files, holes, delayed and multi-dispatched records, damage. The dispatched
+offset is published after the entries are written. Source: ReputMessageService and the dispatchers
+of 4.9.7 and 5.4.0.
+
+Called from the append's thread while caught up (``run_inline``) and from a background service when
+behind (``step``); a lock lets one of them run at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final, Protocol
+
+from mqstore.storage._kernel import Defect, Stop, check_record, dispatch_run
+from mqstore.storage.codec import record as records
+from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.topic_names import is_lmq
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.consume_queue import Put
+from mqstore.storage.derived.consume_queues import ConsumeQueues, queue_key
+from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record, resume_after
+from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.errors import RecordError
+from mqstore.storage.layout import (
+    PROPERTY_DELAY,
+    SCHEDULE_TOPIC,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    SysFlag,
+)
+from mqstore.storage.log.multi_dispatch import further_queues
+
+SLICE_RECORDS: Final = 20_000
+"""Records handled before the lock is given back and the dispatched offset published."""
+INLINE_MAX: Final = 8 << 20
+"""Bytes behind from which an append leaves dispatching to the background."""
+RETRY_S: Final = 1.0
+"""Pause after the disk refused a new file."""
+_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+_LOGGED_MAX: Final = 100
+"""Stretches that are logged one by one; the counters go on."""
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[[Set[bytes]], None]
+"""Told of ``queue_key``s that got entries, after those can be read."""
+
+
+class LogView(Protocol):
+    """The commit log as far as it may be read."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        """The whole segment that holds an offset, the position in it, and its readable end."""
+
+
+class Watermarks(Protocol):
+    """Where the dispatched offset is published (the state page)."""
+
+    def set_dispatched(self, offset: int) -> None: ...
+    def set_index_complete(self, complete: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class DispatchCounts:
+    """What was met since this dispatcher was made."""
+
+    records: int = 0
+    """Handled, the index's own run over older records not included."""
+    indexed: int = 0
+    """Handled by the index's own run."""
+    defects: int = 0
+    """Stretches that are no whole record."""
+    lost_bytes: int = 0
+    """Bytes of those stretches that nothing could be read from."""
+    holes_filled: int = 0
+    present: int = 0
+    """Entries that were there already."""
+    different: int = 0
+    """Queue offsets at which another entry stands; it was left as found."""
+    refused: int = 0
+    """Queue offsets that no queue can have, and names that may not become a path."""
+
+
+class Dispatcher:
+    """A ``BackgroundService`` over one log, its queues and its index. See the module."""
+
+    name = "dispatch"
+
+    def __init__(
+        self,
+        log: LogView,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        config: StoreConfig,
+        watermarks: Watermarks,
+        *,
+        position: int,
+        index_position: int | None = None,
+    ) -> None:
+        """Everything below ``position`` is in the queues, below ``index_position`` in the index.
+
+        Default for the index: where its last file ends. While the index is behind the queues it
+        catches up in the background by itself, and ``index_complete`` is False.
+        """
+        self.counts = DispatchCounts()
+        self.position = position
+        """Physical offset up to which the queues are written and published."""
+        self.last_store_timestamp_ms = 0
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._watermarks = watermarks
+        self._segment_size = config.mapped_file_size_commit_log
+        self._delays = DelayLevels(config.message_delay_level)
+        self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
+        self._listeners: list[Listener] = []
+        self._lock = Lock()
+        self._closed = False
+        self._touched: set[bytes] = set()
+        self._near = memoryview(b""), 0
+        """The segment that was dispatched from last, and where it begins in the log."""
+        self._skip_index_below = 0
+        self._boundary: int | None = None
+        """The last message in the index: maybe not all of its keys are in it."""
+        self._index_position = self._begin_index(index_position)
+        self._index_joined = False
+        self._join_index()
+
+    def add_listener(self, listener: Listener) -> None:
+        """``listener`` runs in the dispatching thread: it must be quick and not raise."""
+        self._listeners.append(listener)
+
+    @property
+    def behind(self) -> int:
+        """Bytes of the log that are not dispatched yet."""
+        return max(0, self._log.max_offset - self.position)
+
+    @property
+    def index_complete(self) -> bool:
+        """Whether the index covers all that is dispatched; False without an index."""
+        return self._index_joined
+
+    @property
+    def index_position(self) -> int:
+        """Physical offset up to which the index is written."""
+        return self.position if self._index_joined else self._index_position
+
+    def step(self, now: float) -> float:
+        """One slice of what is due. A full disk is logged and tried again later."""
+        with self._lock:
+            try:
+                more = self._advance(self._log.max_offset)
+                if not more:
+                    more = self._advance_index()
+            except OSError as error:
+                _log.error("dispatch stands still at offset %d: %s", self.position, error)
+                return now + RETRY_S
+            finally:
+                self._publish()
+        return now if more else math.inf
+
+    def run_inline(self, end: int) -> bool:
+        """Dispatch up to ``end`` in the caller's thread, unless somebody else is at it, it is too
+        far, or the disk is full; then False, and the service is to be woken."""
+        if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._run_near(end):
+                while not self._closed and self._advance(end):
+                    pass
+        except OSError:
+            return False
+        finally:
+            self._publish()
+            self._lock.release()
+        return self._index is None or self._index_joined
+
+    def _run_near(self, end: int) -> bool:
+        """``_advance`` for the usual case, in one call of the kernel: plain records, in the
+        segment of the last one. False where there is more to it; nothing is lost then."""
+        view, base = self._near
+        start = self.position - base
+        if self._closed or self._boundary is not None or not 0 <= start <= end - base <= len(view):
+            return False
+        index = self._index if self._index_joined else None
+        stop, position, handled, store_ms = dispatch_run(
+            view,
+            start,
+            end - base,
+            base,
+            self._queues.windows,
+            None if index is None else index.window,
+            index_tags=index is not None and index.indexes_tags,
+            skip_index_below=self._skip_index_below,
+            max_records=SLICE_RECORDS,
+            touched=self._touched if self._listeners else None,
+        )
+        if handled:
+            self.position = base + position
+            self.counts.records += handled
+            self.last_store_timestamp_ms = store_ms
+        return stop is Stop.END
+
+    def close(self) -> None:
+        """Return when nobody dispatches any more, nor ever will: files may be closed now.
+
+        A put that was appended before may still come to dispatch its record; it finds this.
+        """
+        with self._lock:
+            self._closed = True
+
+    def run_to_end(self, progress: Callable[[int], None] | None = None) -> None:
+        """Dispatch everything, index included, in the caller's thread (recovery, a clean close).
+
+        Raises OSError when the disk refuses. ``progress`` is told the position now and then.
+        """
+        with self._lock:
+            more = True
+            while more:
+                try:
+                    more = self._advance(self._log.max_offset) or self._advance_index()
+                finally:
+                    self._publish()
+                if progress is not None:
+                    progress(self.position)
+
+    # the two runs -------------------------------------------------------------------------
+
+    def _advance(self, end: int) -> bool:
+        """A slice of the queues' run; whether anything is left below ``end``."""
+        index = self._index if self._index_joined else None
+        left = SLICE_RECORDS
+        end = min(end, self._log.max_offset)
+        if self.position < self._log.min_offset:
+            self._lose(self.position, self._log.min_offset, "it expired before it was dispatched")
+            self.position = self._log.min_offset
+        while self.position < end and left > 0:
+            offset, handled = self._slice(self.position, end, index, left, with_queues=True)
+            if offset == self.position:
+                return False
+            self.position = offset
+            self.counts.records += handled
+            left -= max(handled, 1)
+        return self.position < end
+
+    def _advance_index(self) -> bool:
+        """A slice of the index's own run over records that the queues have already."""
+        if self._index is None or self._index_joined:
+            return False
+        self._index_position = max(self._index_position, self._log.min_offset)
+        left = SLICE_RECORDS
+        while self._index_position < self.position and left > 0:
+            self._index_position, handled = self._slice(
+                self._index_position, self.position, self._index, left, with_queues=False
+            )
+            self.counts.indexed += handled
+            left -= max(handled, 1)
+        return not self._join_index()
+
+    def _slice(
+        self, offset: int, end: int, index: IndexService | None, left: int, *, with_queues: bool
+    ) -> tuple[int, int]:
+        """Handle records of one segment; the offset reached, ``offset`` when nothing can be read
+        there yet, and how many they were."""
+        stretch = self._stretch(offset, end)
+        if stretch is not None:
+            if with_queues:
+                self._near = stretch.view, stretch.base
+            return self._run(stretch, index, left, with_queues=with_queues)
+        following = self._after_segment(offset)
+        if with_queues and following > offset and self._log.view_from(offset) is None:
+            self._lose(offset, following, "their segment is not there")
+        return following, 0
+
+    def _run(
+        self, stretch: Stretch, index: IndexService | None, left: int, *, with_queues: bool
+    ) -> tuple[int, int]:
+        """Handle records of a stretch; the offset reached, and how many they were."""
+        end = self._index_limit(stretch) if index is not None else stretch.end
+        if end == stretch.position:
+            return self._one(stretch, index, with_queues)
+        stop, position, handled, store_ms = dispatch_run(
+            stretch.view,
+            stretch.position,
+            end,
+            stretch.base,
+            self._queues.windows if with_queues else None,
+            index.window if index is not None else None,
+            index_tags=index is not None and index.indexes_tags,
+            skip_index_below=self._skip_index_below,
+            max_records=left,
+            touched=self._touched,
+        )
+        if with_queues and handled:
+            self.last_store_timestamp_ms = store_ms
+        if stop is Stop.END or stop is Stop.LIMIT:
+            return stretch.base + position, handled
+        if stop is Stop.BLANK:
+            return self._after_segment(stretch.base + position), handled
+        if position > stretch.position:
+            # Counted before the next record is tried: the disk may refuse that one.
+            return stretch.base + position, handled
+        return self._one(stretch, index, with_queues)
+
+    def _one(
+        self, stretch: Stretch, index: IndexService | None, with_queues: bool
+    ) -> tuple[int, int]:
+        """Handle the one record that the kernel left."""
+        view, at, offset = stretch.view, stretch.position, stretch.offset
+        found: Record | None
+        try:
+            found = records.decode(
+                view, at, stretch.end, physical_offset=offset, verify_body=False, with_body=False
+            )
+        except RecordError as error:
+            if check_record(view, at, stretch.end, offset, False)[0] == Defect.BLANK:
+                return self._after_segment(offset), 0
+            found = placeable_record(stretch)
+            self._count_defect(error, found is not None, with_queues)
+            if found is None:
+                return self._skip(stretch, with_queues), 0
+        if with_queues:
+            self._put_in_queues(found)
+        if index is not None:
+            index.put(found)
+            if self._boundary == offset:
+                self._boundary = None
+        return offset + found.size, 1
+
+    # the index ----------------------------------------------------------------------------
+
+    def _begin_index(self, position: int | None) -> int:
+        if self._index is not None and not self._index.is_empty:
+            self._boundary = self._index.end_physical
+            self._skip_index_below = self._boundary + 1
+        if position is not None:
+            return position
+        return self._log.min_offset if self._boundary is None else self._boundary
+
+    def _join_index(self) -> bool:
+        """Let the index go with the queues once it has caught up; whether it does."""
+        if self._index is not None and not self._index_joined:
+            self._index_joined = self._index_position >= self.position
+            self._watermarks.set_index_complete(self._index_joined)
+        return self._index_joined
+
+    def _index_limit(self, stretch: Stretch) -> int:
+        """Where the kernel must stop, so that the boundary message is handled with care."""
+        boundary = self._boundary
+        if boundary is None or not stretch.offset <= boundary < stretch.base + stretch.end:
+            return stretch.end
+        return boundary - stretch.base
+
+    # queues -------------------------------------------------------------------------------
+
+    def _put_in_queues(self, found: Record) -> None:
+        self.last_store_timestamp_ms = found.store_timestamp_ms
+        if found.sys_flag & TRANSACTION_MASK not in _QUEUED:
+            return
+        self._put(found.topic, found.raw_topic, found.queue_id, found.queue_offset, found)
+        for topic, queue_id, queue_offset in self._multi_dispatched(found):
+            self._put(topic, topic.encode(), queue_id, queue_offset, found)
+
+    def _put(
+        self, topic: str, raw_topic: bytes, queue_id: int, queue_offset: int, found: Record
+    ) -> None:
+        queue = self._queues.get_or_create(topic, queue_id)
+        if queue is None:
+            self._refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
+            return
+        before = queue.max_index
+        put = queue.put(queue_offset, found.physical_offset, found.size, self._tags_code(found))
+        if put is Put.REFUSED:
+            self._refuse(found, f"queue offset {queue_offset} cannot follow {before}")
+            return
+        queue.aim(queue_offset + 1)
+        if put is Put.PRESENT:
+            self.counts.present += 1
+        elif put is Put.DIFFERENT:
+            self.counts.different += 1
+        else:
+            if put is Put.APPENDED and before:
+                self.counts.holes_filled += queue_offset - before
+            self._touched.add(queue_key(raw_topic, queue_id))
+
+    def _tags_code(self, found: Record) -> int:
+        if found.topic == SCHEDULE_TOPIC:
+            delay = (found.properties or {}).get(PROPERTY_DELAY)
+            due = self._delays.queue_code(delay, found.store_timestamp_ms)
+            if due is not None:
+                return due
+        return found.tags_code
+
+    def _multi_dispatched(self, found: Record) -> list[tuple[str, int, int]]:
+        """The further queues of a record and its offset in each."""
+        return [
+            (name, self._multi_queue_id(name, found.queue_id), offset)
+            for name, offset in further_queues(found)
+        ]
+
+    def _multi_queue_id(self, name: str, queue_id: int) -> int:
+        return 0 if self._light_queue_id_fixed and is_lmq(name) else queue_id
+
+    # publishing ---------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Entries first, then the offset, then whoever waits for them."""
+        if self._closed:
+            return
+        self._watermarks.set_dispatched(self.position)
+        if self._touched:
+            touched, self._touched = self._touched, set()
+            self._queues.publish(touched)
+            for listener in self._listeners:
+                listener(touched)
+
+    # places and damage --------------------------------------------------------------------
+
+    def _stretch(self, offset: int, end: int) -> Stretch | None:
+        """The readable part of a segment from ``offset`` to ``end``; None where there is none."""
+        place = self._log.view_from(offset)
+        if place is None:
+            return None
+        view, position, readable = place
+        base = offset - position
+        stop = min(readable, end - base)
+        return Stretch(view, position, stop, base) if position < stop else None
+
+    def _after_segment(self, offset: int) -> int:
+        """Where the next segment begins; ``offset`` itself while the log does not reach there."""
+        following = (offset // self._segment_size + 1) * self._segment_size
+        return following if following <= self._log.max_offset else offset
+
+    def _skip(self, stretch: Stretch, count: bool) -> int:
+        resume = resume_after(stretch, self._queues)
+        reached = stretch.base + resume.position
+        if count:
+            self._lose(stretch.offset, reached, resume.why)
+        return reached
+
+    def _count_defect(self, error: RecordError, placed: bool, count: bool) -> None:
+        if not count:
+            return
+        self.counts.defects += 1
+        if placed and self.counts.defects <= _LOGGED_MAX:
+            _log.warning("dispatched although damaged: %s", error)
+
+    def _lose(self, start: int, end: int, why: str) -> None:
+        self.counts.lost_bytes += end - start
+        if self.counts.defects <= _LOGGED_MAX:
+            _log.error("offsets %d to %d are not dispatched: %s", start, end, why)
+
+    def _refuse(self, found: Record, why: str) -> None:
+        self.counts.refused += 1
+        if self.counts.refused <= _LOGGED_MAX:
+            _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)

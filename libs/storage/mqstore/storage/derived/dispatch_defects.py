@@ -1,0 +1,153 @@
+"""What dispatch does where no whole record stands: keep what can be placed, find the next record.
+
+Called from ``dispatch`` only. RocketMQ skips a record whose lengths disagree by its TOTALSIZE, and
+abandons the rest of the segment at an unknown magic; here reading goes on at the place that the
+record's own size or a queue entry names, and a scan comes last, since a body may hold a forgery.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.codec.record import Record
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.layout import (
+    MAGIC_V1,
+    RECORD_FIXED_SIZE,
+    RECORD_IPV6_EXTRA_SIZE,
+    SysFlag,
+)
+
+_HEAD: Final = struct.Struct(">iIiiiqqiq")
+_HEAD_SIZE: Final = _HEAD.size
+_AFTER_HOSTS: Final = struct.Struct(">iqi")
+_LONG: Final = struct.Struct(">q")
+_HOST_SIZE: Final = 8
+_FORGERIES_MAX: Final = 64
+"""Records inside a damaged stretch that are tried as the place to go on."""
+
+_READABLE: Final = frozenset(
+    {Defect.NONE, Defect.BLANK, Defect.HOST_INVALID, Defect.PROPERTIES_MALFORMED}
+)
+_PLACEABLE: Final = frozenset({Defect.HOST_INVALID, Defect.PROPERTIES_MALFORMED})
+
+
+class Stretch(NamedTuple):
+    """A part of one segment: ``view[position:end]``, ``view[0]`` standing at ``base``."""
+
+    view: memoryview
+    position: int
+    end: int
+    base: int
+
+    @property
+    def offset(self) -> int:
+        return self.base + self.position
+
+
+class Resume(NamedTuple):
+    """Where dispatch goes on, and why the bytes before it were left out."""
+
+    position: int
+    why: str
+
+
+def placeable_record(stretch: Stretch) -> Record | None:
+    """The record at a stretch whose lengths add up, however odd its hosts or properties.
+
+    RocketMQ dispatches such a record too, and what reads it then says what is wrong with it.
+    """
+    view, at = stretch.view, stretch.position
+    defect, size = check_record(view, at, stretch.end, stretch.offset, False)
+    return _read_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
+
+
+def resume_after(stretch: Stretch, queues: ConsumeQueues) -> Resume:
+    """The first place after a defect where reading may go on; else ``stretch.end``."""
+    view, at, end, base = stretch.view, stretch.position, stretch.end, stretch.base
+    defect, size = check_record(view, at, end, stretch.offset, False)
+    if size:
+        return Resume(at + size, f"{defect.name.lower()}, its size tells the next")
+    (total,) = struct.unpack_from(">i", view, at) if end - at >= 4 else (0,)
+    if total >= RECORD_FIXED_SIZE and _leads_on(stretch, at + total):
+        return Resume(at + total, f"{defect.name.lower()}, its size tells the next")
+    named = queues.next_physical(stretch.offset)
+    if named is not None and named - base < end and _leads_on(stretch, named - base):
+        return Resume(_unlisted_before(stretch, named - base), "a queue entry names the next")
+    found = find_record(view, at + 1, end, base, True)
+    if found >= 0:
+        return Resume(found, f"{defect.name.lower()}, the next was found by a scan")
+    return Resume(end, f"{defect.name.lower()}, and nothing whole follows in its segment")
+
+
+def _leads_on(stretch: Stretch, position: int) -> bool:
+    if position == stretch.end:
+        return True
+    if not stretch.position < position < stretch.end:
+        return False
+    offset = stretch.base + position
+    return check_record(stretch.view, position, stretch.end, offset, False)[0] in _READABLE
+
+
+def _unlisted_before(stretch: Stretch, named: int) -> int:
+    """The first record from which a chain of whole records reaches ``named``.
+
+    Prepared and not yet dispatched records have no queue entry.
+    """
+    at = stretch.position + 1
+    for _ in range(_FORGERIES_MAX):
+        at = find_record(stretch.view, at, named, stretch.base, True)
+        if at < 0:
+            return named
+        defect, reached, _, _ = check_run(
+            stretch.view, at, named, stretch.base, verify_body=False, max_records=named
+        )
+        if defect == Defect.NONE and reached == named:
+            return at
+        at += 1
+    return named
+
+
+def _read_leniently(data: memoryview) -> Record:
+    size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born_ms = _HEAD.unpack_from(
+        data
+    )
+    at = _HEAD_SIZE
+    born_host, at = _host(data, at, bool(sys_flag & SysFlag.BORN_HOST_V6))
+    (store_ms,) = _LONG.unpack_from(data, at)
+    store_host, at = _host(data, at + _LONG.size, bool(sys_flag & SysFlag.STORE_HOST_V6))
+    reconsume, prepared_offset, body_length = _AFTER_HOSTS.unpack_from(data, at)
+    at += _AFTER_HOSTS.size + body_length
+    width = 1 if magic == MAGIC_V1 else 2
+    topic_length = int.from_bytes(data[at : at + width])
+    at += width
+    raw_topic = bytes(data[at : at + topic_length])
+    return Record(
+        size,
+        width,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume,
+        prepared_offset,
+        b"",
+        decode_utf8(raw_topic),
+        raw_topic,
+        bytes(data[at + topic_length + 2 :]),
+    )
+
+
+def _host(data: memoryview, at: int, v6: bool) -> tuple[Host, int]:
+    end = at + _HOST_SIZE + (RECORD_IPV6_EXTRA_SIZE if v6 else 0)
+    return Host.unpack(bytes(data[at:end])), end

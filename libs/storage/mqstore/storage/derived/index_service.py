@@ -1,0 +1,377 @@
+"""All index files of a store: which message goes where, and look-ups by key.
+
+Per message UNIQ_KEY, then each of KEYS, then (5.x) its TAGS are indexed; rollback records are not.
+The file is chosen per key, so one message's items may lie in two files. Source: IndexService of
+4.9.7 and 5.4.0; unlike there, a message that was indexed before is never indexed twice.
+
+One thread at a time puts (the dispatcher); any thread may query and flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage._kernel import IndexWindow
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.record import Record
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.index_file import IndexFile, file_size, items_start
+from mqstore.storage.layout import StoreFormat, SysFlag
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.checkpoint import Checkpoint
+
+KEY_SEPARATOR: Final = "#"
+TAGS_TYPE: Final = "T"
+ROOM_ITEMS: Final = 1 << 14
+"""Items whose disk blocks are reserved at a time, ahead of what is written."""
+TIME_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something in the index directory that was not loaded, and is left alone."""
+
+    path: Path
+    size: int
+    why: str
+
+
+@dataclass(slots=True)
+class IndexLoad:
+    """What ``load`` found."""
+
+    strays: list[LeftOut] = field(default_factory=list)
+    """No index files by name."""
+    dropped: list[LeftOut] = field(default_factory=list)
+    """Index files that are not to be trusted: quarantine them; their records are indexed again."""
+    repaired_items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAnswer:
+    """Candidates of a key query, newest first; hash collisions and repeats included."""
+
+    offsets: list[int]
+    complete: bool
+    """False when ``max`` cut the answer off."""
+    files: int
+    last_update_ms: int
+    last_update_physical: int
+
+
+class IndexService:
+    """The index files, oldest first. See the module for threads."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        store_format: StoreFormat,
+        seams: Seams,
+        *,
+        checkpoint: Checkpoint | None = None,
+        writable: bool = True,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        """``on_change`` is called after a file was added or removed."""
+        self.slots = config.max_hash_slot_num
+        self.index_num = config.max_index_num
+        self.indexes_tags = store_format.indexes_tags
+        self.window = IndexWindow()
+        self.files: tuple[IndexFile, ...] = ()
+        self._paths = paths
+        self._format = store_format
+        self._seams = seams
+        self._checkpoint = checkpoint
+        self._writable = writable
+        self._on_change = on_change
+        self._last_name = ""
+        self._full: list[IndexFile] = []
+        """Full files that are not synced yet."""
+
+    # opening ------------------------------------------------------------------------------
+
+    def load(self, *, safe: bool, index_ms: int = 0, log_end: int | None = None) -> IndexLoad:
+        """Map the files that may be trusted, and say what was left out.
+
+        After an abnormal end (not ``safe``) files that end after ``index_ms``, the checkpoint's
+        indexMsgTimestamp, are dropped, as RocketMQ does; so are files with a damaged header, and
+        files with items at or beyond ``log_end``.
+        """
+        found = IndexLoad()
+        files = []
+        for path, size in self._scan(found.strays, found.dropped):
+            self._last_name = max(self._last_name, path.name)
+            file = self._open(path)
+            why = file.damage() or _distrust(file, safe, index_ms, log_end)
+            if why is None:
+                files.append(file)
+            else:
+                file.mapped.close()
+                found.dropped.append(LeftOut(path, size, why))
+        self.files = tuple(files)
+        if self.files and self._writable:
+            found.repaired_items = self.files[-1].repair_tail()
+        self._attach()
+        return found
+
+    def refresh(self, *, remap: bool = False) -> bool:
+        """For read-only use: notice files that came and went; whether any did."""
+        known = {} if remap else {file.path: file for file in self.files}
+        before = self.files
+        scanned = self._scan([], [])
+        opened = (known.get(path) or self._open_if_there(path) for path, _ in scanned)
+        self.files = tuple(file for file in opened if file is not None and file.damage() is None)
+        for file in set(before).difference(self.files):
+            file.mapped.close()
+        return self.files != before
+
+    @property
+    def end_physical(self) -> int:
+        """The last indexed message's offset; 0 also when there is none."""
+        return self.files[-1].end_physical if self.files else 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(file.index_count > 1 for file in self.files)
+
+    # writing ------------------------------------------------------------------------------
+
+    def put(self, record: Record) -> int:
+        """Index one message; returns how many items were added. OSError: disk full.
+
+        Nothing happens for a message below ``end_physical``; of the message at it, only the items
+        that are missing are added.
+        """
+        self.ensure_file()
+        offset = record.physical_offset
+        if offset < self.end_physical:
+            return 0
+        if record.sys_flag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_ROLLBACK:
+            return 0
+        keys = self.keys_of(record)[self._items_of(offset) :]
+        for key in keys:
+            self._put_key(index_hash(key), offset, record.store_timestamp_ms)
+        if keys:
+            self._attach()
+        return len(keys)
+
+    def keys_of(self, record: Record) -> list[str]:
+        """The whole keys of a message, in the order of their items."""
+        topic = record.topic
+        named = properties.index_keys(record.uniq_key, record.keys)
+        keys = [topic + KEY_SEPARATOR + key for key in named]
+        if self.indexes_tags and record.tags:
+            keys.append(KEY_SEPARATOR.join((topic, TAGS_TYPE, record.tags)))
+        return keys
+
+    def ensure_file(self) -> IndexFile:
+        """The file that the next item goes to; a new one when there is none or it is full."""
+        last = self.files[-1] if self.files else None
+        if last is not None and not last.is_full:
+            return last
+        return self._roll(last)
+
+    def make_room(self) -> None:
+        """Let the window take more items: more disk blocks, or the next file."""
+        self.ensure_file()
+        self._attach()
+
+    def delete_before(self, min_physical: int) -> int:
+        """Unlink files that end below the log's minimum, never the last; how many went."""
+        expired = 0
+        for file in self.files[:-1]:
+            if file.end_physical >= min_physical:
+                break
+            expired += 1
+        gone, self.files = self.files[:expired], self.files[expired:]
+        for file in gone:
+            file.mapped.destroy(self._seams.clock.monotonic(), 0)
+        if gone:
+            self._seams.files.sync_directory(self._paths.index)
+            self._changed()
+        return expired
+
+    def flush(self, *, everything: bool = False) -> int:
+        """Sync files that filled up, then move the checkpoint's index time; how many were synced.
+
+        ``everything`` (a clean close) also syncs the current file. Raises StoreFailed, OSError.
+        """
+        flushed = 0
+        while self._full:
+            file = self._full[0]
+            file.flush()
+            self._full.pop(0)
+            flushed += 1
+            if self._checkpoint is not None:
+                self._checkpoint.index_ms = file.header.end_ms
+                self._checkpoint.flush()
+        if everything and self.files:
+            if self._format is StoreFormat.V5_X:
+                self.files[-1].count_from_one()
+            self.files[-1].flush()
+            flushed += 1
+        return flushed
+
+    def close(self) -> None:
+        """Unmap everything; flush before."""
+        self.window.attach(None, 0, 0)
+        for file in self.files:
+            file.mapped.close()
+
+    # looking up ---------------------------------------------------------------------------
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int = 0, end_ms: int = TIME_MAX
+    ) -> IndexAnswer:
+        """At most ``max_count`` candidates, as RocketMQ's queryOffset finds them."""
+        files = self.files
+        found = list(islice(self._walk(files, topic, key, begin_ms, end_ms), max_count + 1))
+        last = files[-1].header if files else None
+        return IndexAnswer(
+            offsets=found[:max_count],
+            complete=len(found) <= max_count,
+            files=len(files),
+            last_update_ms=last.end_ms if last else 0,
+            last_update_physical=last.end_physical if last else 0,
+        )
+
+    def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
+    ) -> Iterator[int]:
+        """Physical offsets under the key's hash below ``below``, newest first; each file's once.
+
+        The caller compares topic, key and time (kept in whole seconds here) with the record.
+        """
+        previous = None
+        for offset in self._walk(self.files, topic, key, begin_ms, end_ms):
+            if offset < below and offset != previous:
+                yield offset
+            previous = offset
+
+    def _walk(
+        self, files: tuple[IndexFile, ...], topic: str, key: str, begin_ms: int, end_ms: int
+    ) -> Iterator[int]:
+        key_hash = index_hash(topic + KEY_SEPARATOR + key)
+        for file in reversed(files):
+            if file.overlaps(begin_ms, end_ms):
+                yield from file.find(key_hash, begin_ms, end_ms)
+
+    # files --------------------------------------------------------------------------------
+
+    def _scan(self, strays: list[LeftOut], dropped: list[LeftOut]) -> list[tuple[Path, int]]:
+        expected = file_size(self.slots, self.index_num)
+        found = []
+        for name in self._seams.files.list(self._paths.index):
+            path = self._paths.index / name
+            stat = self._seams.files.stat(path)
+            if stat is None:
+                continue
+            if stat.is_directory or not (name.isascii() and name.isdigit()):
+                strays.append(LeftOut(path, stat.size, "no name of an index file"))
+            elif stat.size != expected:
+                dropped.append(LeftOut(path, stat.size, f"has not the expected {expected} bytes"))
+            else:
+                found.append((path, stat.size))
+        return found
+
+    def _open(self, path: Path) -> IndexFile:
+        mapped = MappedFile.open(self._seams.files, path, writable=self._writable)
+        return IndexFile(mapped, self.slots, self.index_num)
+
+    def _open_if_there(self, path: Path) -> IndexFile | None:
+        try:
+            return self._open(path)
+        except FileNotFoundError:  # removed since it was listed
+            return None
+
+    def _put_key(self, key_hash: int, offset: int, store_ms: int) -> None:
+        if not self.ensure_file().put(key_hash, offset, store_ms):
+            raise AssertionError(
+                f"index file {self.files[-1].path.name} is full and was not rolled"
+            )
+
+    def _items_of(self, physical_offset: int) -> int:
+        """How many items this message, the last indexed one, has already."""
+        total = 0
+        for file in reversed(self.files):
+            count, all_of_it = file.trailing_items_of(physical_offset)
+            total += count
+            if not all_of_it:
+                break
+        return total
+
+    def _roll(self, full: IndexFile | None) -> IndexFile:
+        file = self._create(self._next_name())
+        if full is not None:
+            header = full.header
+            file.carry(header.end_physical, header.end_ms)
+            self._full.append(full)
+        self.files = (*self.files, file)
+        self._attach()
+        self._changed()
+        return file
+
+    def _create(self, name: str) -> IndexFile:
+        for directory in (self._paths.index, self._paths.queue_staging):
+            if self._seams.files.stat(directory) is None:
+                self._seams.files.make_directories(directory)
+        mapped = MappedFile.create(
+            self._seams.files,
+            self._paths.index / name,
+            file_size(self.slots, self.index_num),
+            staged=self._paths.queue_staging / f"index-{name}",
+            # Slots are written all over; items one after another, reserved as they come.
+            reserve=items_start(self.slots),
+        )
+        self._last_name = name
+        return IndexFile(mapped, self.slots, self.index_num)
+
+    def _next_name(self) -> str:
+        """The time of creation, local, in ms; unique, and later than every name before."""
+        now = datetime.fromtimestamp(self._seams.clock.now_ms() / 1000)
+        name = _time_name(now)
+        return name if name > self._last_name else _name_after(self._last_name)
+
+    def _attach(self) -> None:
+        """Point the window at the last file, as far as it has disk blocks."""
+        if not self.files or not self._writable:
+            self.window.attach(None, 0, 0)
+            return
+        last = self.files[-1]
+        self.window.attach(last.view, self.slots, last.make_room(ROOM_ITEMS))
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
+
+
+def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:
+    header = file.header
+    if not safe and file.index_count <= 1:
+        return "holds nothing: it was made just before the end, and maybe not synced"
+    if not safe and header.end_ms > index_ms:
+        return f"ends at {header.end_ms} ms, after the checkpoint's {index_ms}"
+    if log_end is not None and file.index_count > 1 and header.end_physical >= log_end:
+        return f"ends at offset {header.end_physical}, beyond the log's end {log_end}"
+    return None
+
+
+def _time_name(moment: datetime) -> str:
+    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"
+
+
+def _name_after(name: str) -> str:
+    try:
+        last = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]))
+        return _time_name(last + timedelta(milliseconds=1))
+    except (ValueError, OverflowError):
+        return str(int(name) + 1).zfill(len(name))

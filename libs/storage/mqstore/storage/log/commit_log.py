@@ -1,0 +1,533 @@
+"""The commit log: where every record is appended, in one order, across segments.
+
+Called from ``message_store`` (append), ``dispatch``, ``lookups`` and ``recovery`` (reading). One
+put lock orders appends; a record's bytes are complete before its end is published, so a reader in
+this process or another never meets half of one. Positions follow RocketMQ's CommitLog.doAppend of
+4.9.7 and 5.4.0 exactly; unlike there, what cannot be stored is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mqstore.storage._kernel import put_ordinary, put_ordinary_batch
+from mqstore.storage.codec import message_id
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import (
+    Message,
+    Record,
+    decode,
+    encode_batch_into,
+    encode_into,
+    message_of,
+    size_of,
+    write_blank,
+)
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import (
+    MessageInvalid,
+    OffsetOutOfRange,
+    PageCacheBusy,
+    RecordExpired,
+    SegmentCreationFailed,
+    StoreFailed,
+    StoreNotWritable,
+)
+from mqstore.storage.layout import (
+    BLANK_RECORD_SIZE,
+    RECORD_FIXED_SIZE,
+    RECORD_IPV6_EXTRA_SIZE,
+    RECORD_V2_EXTRA_SIZE,
+    TOPIC_LENGTH_MAX_V2,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    StoreFormat,
+    SysFlag,
+)
+from mqstore.storage.log.flush import FlushService, Watermarks
+from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
+from mqstore.storage.log.put_checks import (
+    BATCH_ITEM_FIXED_SIZE,
+    PutLimits,
+    check_batch,
+    check_fields,
+    check_message,
+    check_size,
+)
+from mqstore.storage.log.queue_offsets import QueueOffsets
+from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.seams import Seams
+
+SEGMENT_WAIT_S: Final = 5.0
+"""How long a put waits for the next segment (AllocateMappedFileService's 5 s)."""
+
+_OVERHEAD_MAX: Final = (
+    RECORD_FIXED_SIZE + RECORD_V2_EXTRA_SIZE + 2 * RECORD_IPV6_EXTRA_SIZE + TOPIC_LENGTH_MAX_V2
+)
+_UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
+_QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where a message was stored. Offsets are physical, in bytes; times in milliseconds."""
+
+    physical_offset: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    store_timestamp_ms: int
+    store_host: Host
+
+    @property
+    def end(self) -> int:
+        """The log must be on disk up to here for the message to be durable."""
+        return self.physical_offset + self.size
+
+    @property
+    def offset_message_id(self) -> str:
+        """32 hex characters (56 when the store's host is an IPv6 address)."""
+        return message_id.encode(self.store_host, self.physical_offset)
+
+
+class SegmentSource(Protocol):
+    """Makes segments ahead of need (``allocation.AllocationService``)."""
+
+    def request(self, queue: MappedFileQueue, offset: int, next_offset: int) -> None: ...
+
+    def take(self, offset: int, timeout_s: float) -> MappedFile: ...
+
+    def populate(self, queue: MappedFileQueue) -> None: ...
+
+
+class CommitLog:
+    """Appends to, and reads from, a recovered run of segments. Every method is thread-safe."""
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        config: StoreConfig,
+        store_format: StoreFormat,
+        seams: Seams,
+        watermarks: Watermarks,
+        *,
+        offsets: QueueOffsets | None = None,
+        allocation: SegmentSource | None = None,
+        last_store_timestamp_ms: int = 0,
+        on_flushed: Callable[[int], None] = lambda _: None,
+        on_failure: Callable[[StoreFailed], None] = lambda _: None,
+    ) -> None:
+        """``files`` are recovered: their wrote and flushed positions are right.
+
+        ``last_store_timestamp_ms`` is the newest record's; no later one gets an earlier time.
+        ``on_flushed`` and ``on_failure`` are as in FlushService. Without ``allocation`` segments
+        are made when needed, by the thread that puts.
+        """
+        self.files = files
+        self.offsets = offsets if offsets is not None else QueueOffsets()
+        self._config = config
+        self._clock = seams.clock
+        self._watermarks = watermarks
+        self._allocation = allocation
+        self._limits = PutLimits.of(config, store_format)
+        self._multi_dispatch = MultiDispatch(config, store_format, self.offsets)
+        self._lock = threading.RLock()
+        self._rolling_since: float | None = None
+        self._refusal: Callable[[], Exception] | None = None
+        self._last_store_timestamp_ms = last_store_timestamp_ms
+        self._segment: MappedFile | None = None
+        self._view = memoryview(bytearray())
+        self._position = 0
+        self._room_end = 0
+        self._max_offset = files.max_offset
+        if files.last is not None:
+            self._write_to(files.last)
+        self._report_failure = on_failure
+        self.flush = FlushService(
+            files,
+            config,
+            seams,
+            watermarks,
+            last_store_timestamp=lambda: self._last_store_timestamp_ms,
+            on_flushed=on_flushed,
+            on_failure=self._fail,
+        )
+
+    # bounds
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest segment begins."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The end of the last record (or blank record): where the next one begins."""
+        return self._max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The durable watermark."""
+        return self.flush.flushed_offset
+
+    @property
+    def last_store_timestamp_ms(self) -> int:
+        """STORETIMESTAMP of the newest record; 0 when there is none."""
+        return self._last_store_timestamp_ms
+
+    # who may put
+
+    def refuse_puts(self, reason: str, detail: str) -> None:
+        """From now on puts raise StoreNotWritable (disk full, closing, read-only…).
+
+        Returns when no put is under way any more.
+        """
+        self._refusal = lambda: StoreNotWritable(reason, detail)
+        with self._lock:
+            pass
+
+    def accept_puts(self) -> None:
+        """Undo ``refuse_puts``; a failed store stays failed."""
+        failure = self.flush.failure
+        self._refusal = None if failure is None else lambda: StoreFailed(str(failure))
+
+    # putting
+
+    def append(self, message: Message) -> Placement:
+        """Place one message at the log's end; it is readable when this returns, not yet durable.
+
+        Raises PutRefused (one class per reason; nothing was written) or StoreFailed.
+        """
+        if self._rolling_since is None:
+            with self._lock:
+                placement = self._place_ordinary(message)
+            if placement is not None:
+                return placement
+        version = check_message(message, self._limits)
+        if self._rolling_since is not None:
+            self._check_busy()
+        with self._lock:
+            if self._refusal is not None or self._rolling_since is not None:
+                raise self._refused()
+            if self._multi_dispatch.applies_to(message):
+                return self._place_multi(message)
+            return self._place(message, version)
+
+    def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
+        """Place messages of one topic and queue: contiguous, in one segment, all or none.
+
+        As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises
+        as ``append``, and MessageInvalid for what RocketMQ takes in no batch.
+        """
+        if self._rolling_since is None:
+            with self._lock:
+                placements = self._place_ordinary_batch(messages)
+            if placements is not None:
+                return placements
+        check_batch(messages, self._limits)
+        return self.append_run(messages)
+
+    def append_run(self, messages: Sequence[Message]) -> list[Placement]:
+        """As ``append_batch`` for messages of any topics, queues and transaction types."""
+        versions = [check_message(message, self._limits) for message in messages]
+        if self._rolling_since is not None:
+            self._check_busy()
+        with self._lock:
+            if self._refusal is not None or self._rolling_since is not None:
+                raise self._refused()
+            return self._place_run(messages, versions)
+
+    # retention
+
+    def remove_first(self, count: int) -> int:
+        """Unlink up to ``count`` segments from the front, never the last; how many went.
+
+        The new minimum is published first, so that no reader trusts what is about to go. A
+        segment that somebody holds stays for now, and may be tried again.
+        """
+        expired = self.files.files[:-1][:count]
+        if not expired:
+            return 0
+        self._watermarks.set_min(expired[-1].end_offset)
+        return self.files.remove_first(len(expired))
+
+    # reading
+
+    def select(self, offset: int, size: int) -> memoryview | None:
+        """``size`` bytes of log, which stay valid while the view is kept; None out of bounds."""
+        segment = self.files.find(offset)
+        if segment is None:
+            return None
+        return segment.slice(offset - segment.base_offset, size)
+
+    def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
+        """The segment that holds ``offset``: its bytes, the position in them, and the end of what
+        was written to it. None outside the log."""
+        segment = self.files.find(offset)
+        if segment is None:
+            return None
+        return segment.view, offset - segment.base_offset, segment.wrote_position
+
+    def record_at(self, offset: int) -> Record:
+        """The record that begins at a physical offset.
+
+        Raises RecordExpired, OffsetOutOfRange, RecordError.
+        """
+        if offset < self.min_offset:
+            raise RecordExpired(f"offset {offset} is below the log's minimum {self.min_offset}")
+        place = self.view_from(offset) if offset < self._max_offset else None
+        if place is None:
+            raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {self._max_offset}")
+        view, position, end = place
+        return message_of(decode(view, position, end, physical_offset=offset))
+
+    # under the put lock
+
+    def _place_ordinary(self, message: Message) -> Placement | None:
+        """One call of the kernel; None for whatever needs a closer look, or may not be put now."""
+        if self._refusal is not None or self._rolling_since is not None:
+            return None
+        if self._multi_dispatch.applies_to(message):
+            return None
+        timestamp = self._store_timestamp()
+        offset = self._max_offset
+        placed = put_ordinary(
+            self._view,
+            self._position,
+            self._room_end,
+            offset,
+            message,
+            self.offsets.known,
+            self._limits.body_size_max,
+            timestamp,
+        )
+        if placed is None:
+            return None
+        size, queue_offset = placed
+        self._publish(self._position + size, timestamp)
+        host = message.store_host
+        return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
+
+    def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
+        """As ``_place_ordinary``, for a batch."""
+        if self._refusal is not None or self._rolling_since is not None:
+            return None
+        timestamp = self._store_timestamp()
+        first = self._max_offset
+        placed = put_ordinary_batch(
+            self._view,
+            self._position,
+            self._room_end,
+            first,
+            messages,
+            self.offsets.known,
+            self._limits.body_size_max,
+            BATCH_ITEM_FIXED_SIZE,
+            timestamp,
+        )
+        if placed is None:
+            return None
+        sizes, number = placed
+        self._publish(self._position + sum(sizes), timestamp)
+        return _placements(first, sizes, itertools.count(number), messages, timestamp)
+
+    def _place(self, message: Message, version: int) -> Placement:
+        if self._position + _size_bound(message) > self._room_end:
+            self._make_room([message], [version])
+        queued = message.sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
+        queue_offset = self.offsets.next(message.topic, message.queue_id) if queued else 0
+        timestamp = self._store_timestamp()
+        offset = self._max_offset
+        try:
+            size = encode_into(
+                self._view,
+                self._position,
+                message,
+                version=version,
+                queue_offset=queue_offset,
+                physical_offset=offset,
+                store_timestamp_ms=timestamp,
+            )
+        except _UNENCODABLE as error:
+            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
+        self._publish(self._position + size, timestamp)
+        if queued:
+            self.offsets.place(message.topic, message.queue_id, queue_offset)
+        host = message.store_host
+        return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
+
+    def _place_multi(self, message: Message) -> Placement:
+        """Offsets in the further queues are part of the record: its size is known only here."""
+        wrapped, queues = self._multi_dispatch.wrap(message)
+        placement = self._place(wrapped, check_message(wrapped, self._limits))
+        if message.sys_flag & TRANSACTION_MASK in _QUEUED_TYPES:
+            own = message.topic, message.queue_id
+            self._multi_dispatch.advance([queue for queue in queues if queue != own])
+        return placement
+
+    def _place_run(self, messages: Sequence[Message], versions: list[int]) -> list[Placement]:
+        if self._position + sum(map(_size_bound, messages)) > self._room_end:
+            self._make_room(messages, versions)
+        counts: dict[Queue, int] = {}
+        numbers = [self._number_in_run(message, counts) for message in messages]
+        timestamp = self._store_timestamp()
+        first = self._max_offset
+        try:
+            sizes = encode_batch_into(
+                self._view,
+                self._position,
+                messages,
+                versions=versions,
+                queue_offsets=numbers,
+                physical_offset=first,
+                store_timestamp_ms=timestamp,
+            )
+        except _UNENCODABLE as error:
+            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
+        self._publish(self._position + sum(sizes), timestamp)
+        for queue, count in counts.items():
+            self.offsets.advance(*queue, count)
+        return _placements(first, sizes, numbers, messages, timestamp)
+
+    def _number_in_run(self, message: Message, counts: dict[Queue, int]) -> int:
+        if message.sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
+            return 0
+        queue = message.topic, message.queue_id
+        count = counts.get(queue, 0)
+        counts[queue] = count + 1
+        return self.offsets.next(*queue) + count
+
+    def _store_timestamp(self) -> int:
+        now = self._clock.now_ms()
+        last = self._last_store_timestamp_ms
+        return now if now > last else last
+
+    def _publish(self, position: int, timestamp: int) -> None:
+        """Let readers see what was written, then say so outside this process."""
+        segment = self._segment
+        assert segment is not None
+        self._position = segment.wrote_position = position
+        self._last_store_timestamp_ms = timestamp
+        self._max_offset = end = segment.base_offset + position
+        self._watermarks.set_max(end)
+        if position > segment.populate_at and self._allocation is not None:
+            self._allocation.populate(self.files)
+
+    # room
+
+    def _make_room(self, messages: Sequence[Message], versions: Sequence[int]) -> None:
+        """See that the messages fit between the position and the room's end, rolling if need be.
+
+        Room is checked by an upper bound; only where that is not enough are sizes added up, and
+        fields looked at, as a roll must be for a message that can be stored.
+        """
+        size = sum(size_of(m, v) for m, v in zip(messages, versions, strict=True))
+        check_size(size, self._limits)
+        for message in messages:
+            check_fields(message)
+        needed = size + BLANK_RECORD_SIZE
+        segment = self._segment
+        if segment is None:
+            segment = self._roll(None, 0)
+        elif self._position + needed > segment.size:
+            self._reserve(segment, BLANK_RECORD_SIZE)
+            segment = self._roll(segment, segment.end_offset)
+        self._reserve(segment, max(needed, RESERVE_CHUNK_SIZE))
+
+    def _reserve(self, segment: MappedFile, size: int) -> None:
+        """Segments of ours are reserved whole; a real broker's are sparse."""
+        end = min(self._position + size, segment.size)
+        try:
+            segment.ensure_reserved(end)
+        except OSError as error:
+            raise _no_room(segment.base_offset, error) from error
+        self._room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
+
+    def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
+        """Close one segment and begin the next, which is made first: when it cannot be, nothing
+        was written. It joins the log last, so that a flush never counts it before the old one."""
+        segment = self._new_segment(offset)
+        if full is not None and not full.is_full:
+            self._close_with_blank(full)
+        self.files.append(segment)
+        self._write_to(segment)
+        return segment
+
+    def _close_with_blank(self, segment: MappedFile) -> None:
+        left = segment.size - self._position
+        if left >= BLANK_RECORD_SIZE:  # always, unless somebody forged the last record
+            write_blank(segment.view, self._position, left)
+        self._publish(segment.size, self._last_store_timestamp_ms)
+
+    def _write_to(self, segment: MappedFile) -> None:
+        self._segment = segment
+        self._view = segment.view
+        self._position = segment.wrote_position
+        self._room_end = 0
+        self._max_offset = segment.base_offset + self._position
+
+    def _new_segment(self, offset: int) -> MappedFile:
+        # Only this can hold the put lock for long, so only here is the time taken.
+        self._rolling_since = self._clock.monotonic()
+        try:
+            if self._allocation is None:
+                return self.files.create(offset)
+            self._allocation.request(self.files, offset, offset + self.files.file_size)
+            return self._allocation.take(offset, SEGMENT_WAIT_S)
+        except OSError as error:
+            raise _no_room(offset, error) from error
+        finally:
+            self._rolling_since = None
+
+    # refusing
+
+    def _check_busy(self) -> None:
+        since = self._rolling_since
+        held_ms = 0.0 if since is None else (self._clock.monotonic() - since) * 1000
+        if held_ms > self._config.os_page_cache_busy_time_out_mills:
+            raise PageCacheBusy(
+                f"a put has waited {held_ms:.0f} ms for a segment; the disk is busy, try later"
+            )
+
+    def _refused(self) -> Exception:
+        if self._refusal is not None:
+            return self._refusal()
+        # The lock is held by this very thread: a simulated one, in whose wait a service puts.
+        return PageCacheBusy("a put of this thread is waiting for a segment; try later")
+
+    def _fail(self, failure: StoreFailed) -> None:
+        self._refusal = lambda: StoreFailed(str(failure))
+        self._report_failure(failure)
+
+
+def _placements(
+    first: int,
+    sizes: Sequence[int],
+    numbers: Iterable[int],
+    messages: Sequence[Message],
+    timestamp: int,
+) -> list[Placement]:
+    """Of records that stand one after another from the physical offset ``first``."""
+    offsets = itertools.accumulate(sizes, initial=first)
+    return [
+        Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
+        for size, offset, number, message in zip(sizes, offsets, numbers, messages, strict=False)
+    ]
+
+
+def _size_bound(message: Message) -> int:
+    """At least the size of a message's record; cheaper than the size itself."""
+    body = message.body
+    size = _OVERHEAD_MAX + len(message.properties)
+    return size if body is None else size + len(body)
+
+
+def _no_room(offset: int, error: OSError) -> SegmentCreationFailed:
+    return SegmentCreationFailed(
+        f"segment at offset {offset} gets no disk space: {error}; free some, then put again"
+    )

@@ -1,0 +1,146 @@
+"""Multi-dispatch: one record that is also an entry of further queues (light message queues).
+
+A message whose INNER_MULTI_DISPATCH names queues gets INNER_MULTI_QUEUE_OFFSET, its offset in each
+of them, before it is written. Called from ``commit_log`` under the put lock. Sources: MultiDispatch
+of 4.9.7; LmqDispatch, MessageExtBrokerInner.needDispatchLMQ and MixAll.topicAllowsLMQ of 5.4.0.
+
+Where RocketMQ writes what it cannot dispatch, we refuse: an empty or unsafe queue name, and in 5.x
+a queue that is no ``%LMQ%`` queue (it gets an empty offset there, and none of the record's queues
+an entry). A queue that is named twice advances once, as in 4.9.7 (5.4.0 leaves a gap).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import LmqQueuesExceeded, MessageInvalid
+from mqstore.storage.layout import (
+    LMQ_PREFIX,
+    MULTI_DISPATCH_SEPARATOR,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_MULTI_DISPATCH,
+    PROPERTY_MULTI_QUEUE_OFFSET,
+    PROPERTY_SEPARATOR,
+    PROPERTY_WAIT,
+    SCHEDULE_TOPIC,
+    StoreFormat,
+)
+from mqstore.storage.log.queue_offsets import QueueOffsets
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+_NEEDLE: Final = (PROPERTY_MULTI_DISPATCH + NAME_VALUE_SEPARATOR).encode()
+_NUMBERS: Final = (PROPERTY_MULTI_QUEUE_OFFSET + NAME_VALUE_SEPARATOR).encode()
+_WAIT: Final = (PROPERTY_WAIT + NAME_VALUE_SEPARATOR).encode()
+_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
+_DROPPED_V4: Final = (_NUMBERS, _WAIT)
+_DROPPED_V5: Final = (_NUMBERS,)
+_QUEUE_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_LMQ_QUEUE_ID: Final = 0
+QUEUES_MAX: Final = 1_000
+"""Further queues of one record that are followed."""
+_OFFSET_MAX: Final = 2**63 - 1
+_OFFSET: Final = re.compile(r"[0-9]{1,19}")
+_NO_LMQ_TOPICS: Final = ("%RETRY%", "rmq_sys_")
+
+
+class MultiDispatch:
+    """Not thread-safe: ``wrap`` and ``advance`` are called under the put lock."""
+
+    def __init__(
+        self, config: StoreConfig, store_format: StoreFormat, offsets: QueueOffsets
+    ) -> None:
+        self._offsets = offsets
+        self._lmq = config.enable_lmq
+        self._lmq_queues_max = config.max_lmq_consume_queue_num
+        self._v5 = store_format is StoreFormat.V5_X
+        self._trailing_separator = store_format.trailing_property_separator
+        self._enabled = config.enable_lmq if self._v5 else config.enable_multi_dispatch
+
+    def applies_to(self, message: Message) -> bool:
+        """Whether ``wrap`` has anything to do; cheap when it has not."""
+        if not self._enabled or _NEEDLE not in message.properties:
+            return False
+        named = properties.decode(message.properties).get(PROPERTY_MULTI_DISPATCH, "")
+        return bool(named.strip()) and self._allowed_in(message.topic)
+
+    def wrap(self, message: Message) -> tuple[Message, list[Queue]]:
+        """The message with its offset in each queue, and those queues.
+
+        4.9 also drops WAIT, which 5.x keeps. Raises MessageInvalid, LmqQueuesExceeded.
+        """
+        named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
+        queues = self._queues(named, message.queue_id)
+        numbers = MULTI_DISPATCH_SEPARATOR.join(str(self._offsets.next(*q)) for q in queues)
+        return replace(message, properties=self._with_numbers(message.properties, numbers)), queues
+
+    def advance(self, queues: list[Queue]) -> None:
+        """Count a placed record in each of its queues."""
+        for queue in dict.fromkeys(queues):
+            self._offsets.advance(*queue)
+
+    def _with_numbers(self, encoded: bytes, numbers: str) -> bytes:
+        dropped = _DROPPED_V5 if self._v5 else _DROPPED_V4
+        parts = [p for p in encoded.split(_SEPARATOR) if p and not p.startswith(dropped)]
+        parts.append(_NUMBERS + numbers.encode())
+        return _SEPARATOR.join(parts) + (_SEPARATOR if self._trailing_separator else b"")
+
+    def _allowed_in(self, topic: str) -> bool:
+        if not self._v5:
+            return True
+        return not topic.startswith(_NO_LMQ_TOPICS) and topic != SCHEDULE_TOPIC
+
+    def _queues(self, named: str, queue_id: int) -> list[Queue]:
+        names = named.rstrip(MULTI_DISPATCH_SEPARATOR).split(MULTI_DISPATCH_SEPARATOR)
+        queues = [self._queue(name, queue_id) for name in names]
+        new = {q for q in queues if q[0].startswith(LMQ_PREFIX) and not self._offsets.knows(*q)}
+        if new and self._offsets.lmq_queues + len(new) > self._lmq_queues_max:
+            raise LmqQueuesExceeded(
+                f"{len(new)} new light message queues beside {self._offsets.lmq_queues} are over "
+                f"maxLmqConsumeQueueNum ({self._lmq_queues_max}); delete some, or raise it"
+            )
+        return queues
+
+    def _queue(self, name: str, queue_id: int) -> Queue:
+        if not _QUEUE_NAME.fullmatch(name):
+            raise MessageInvalid(
+                f"{PROPERTY_MULTI_DISPATCH} names the queue {name!r}; "
+                "use letters, digits and any of % | _ -"
+            )
+        if self._lmq and name.startswith(LMQ_PREFIX):
+            return name, _LMQ_QUEUE_ID
+        if self._v5:
+            raise MessageInvalid(
+                f"{PROPERTY_MULTI_DISPATCH} names {name!r}, which is no {LMQ_PREFIX} queue; "
+                "a 5.x store dispatches only to those"
+            )
+        return name, queue_id
+
+
+def further_queues(found: Record) -> list[tuple[str, int]]:
+    """The queues that a stored record names beside its own, and its offset in each.
+
+    Empty where the two properties do not go together; what is no offset is left out.
+    """
+    table = found.properties or {}
+    names = _split(table.get(PROPERTY_MULTI_DISPATCH, ""))
+    offsets = _split(table.get(PROPERTY_MULTI_QUEUE_OFFSET, ""))
+    if len(names) != len(offsets) or len(names) > QUEUES_MAX:
+        return []
+    return [
+        (name, int(text))
+        for name, text in zip(names, offsets, strict=True)
+        if _OFFSET.fullmatch(text) and int(text) <= _OFFSET_MAX
+    ]
+
+
+def _split(text: str) -> list[str]:
+    """As Java's String.split: no empty parts at the end."""
+    stripped = text.rstrip(MULTI_DISPATCH_SEPARATOR)
+    return stripped.split(MULTI_DISPATCH_SEPARATOR) if stripped.strip() else []

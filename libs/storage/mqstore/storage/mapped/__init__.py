@@ -1,0 +1,1 @@
+"""Mapped files, runs of them, and files made ahead of need."""

@@ -1,0 +1,166 @@
+"""Segments made ahead of need, in the background (RocketMQ's AllocateMappedFileService).
+
+A put that needs a file asks for that one and the next, and waits only for the first. One service
+serves the commit log's queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.errors import SegmentCreationFailed
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.seams import Seams, ServiceHandle
+
+WAIT_S: Final = 5.0
+"""How long a put waits for the file it needs."""
+SLOW_S: Final = 0.010
+"""Making a file takes longer than this: logged, as RocketMQ does."""
+
+log = logging.getLogger(__name__)
+
+
+class _Request:
+    def __init__(self, queue: MappedFileQueue, offset: int) -> None:
+        self.queue = queue
+        self.offset = offset
+        self.file: MappedFile | None = None
+        self.error: BaseException | None = None
+        self.wanted = False
+        """Somebody waits for it; a spare's failure concerns nobody."""
+
+    @property
+    def is_pending(self) -> bool:
+        return self.file is None and self.error is None
+
+    def is_done(self) -> bool:
+        return not self.is_pending
+
+
+class AllocationService:
+    """Makes requested files, lowest offset first, one a step; also populates pages ahead."""
+
+    name = "allocation"
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._signal = seams.scheduler.signal()
+        self._requests: dict[Path, _Request] = {}
+        self._lock = Lock()
+        self._populating: MappedFileQueue | None = None
+        self._handle: ServiceHandle | None = None
+
+    def start(self, on_failure: Callable[[BaseException], None]) -> None:
+        """Run in the background. Never started, ``take`` makes the file in the caller's thread."""
+        self._handle = self._seams.scheduler.start(self, on_failure)
+
+    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None:
+        """Ask for the file at ``offset`` and, as a spare, the one after. Never blocks long."""
+        with self._lock:
+            self._ask(queue, offset).wanted = True
+            if next_offset is not None:
+                self._ask(queue, next_offset)
+        self._wake()
+
+    def take(self, offset: int, timeout_s: float = WAIT_S) -> MappedFile:
+        """Wait for a requested file; the caller appends it to its queue.
+
+        SegmentCreationFailed when it could not be made (then it may be requested again) or is not
+        there in time (then it is still being made, and a later ``take`` may find it).
+        """
+        request = self._find(offset)
+        if self._handle is None:
+            self._make(request)
+        elif not self._signal.wait_for(request.is_done, timeout_s):
+            raise SegmentCreationFailed(
+                f"segment {offset} was not made within {timeout_s} s; the disk is too slow"
+            )
+        with self._lock:
+            self._requests.pop(request.queue.path_of(offset), None)
+        if request.file is None:
+            raise SegmentCreationFailed(
+                f"segment {offset} cannot be made ({request.error}); make room on its volume"
+            ) from request.error
+        return request.file
+
+    def populate(self, queue: MappedFileQueue) -> None:
+        """Ask for pages ahead of the write position, once it passed ``MappedFile.populate_at``."""
+        if self._populating is None:
+            self._populating = queue
+            self._wake()
+
+    def step(self, now: float) -> float:
+        queue, self._populating = self._populating, None
+        if queue is not None:
+            queue.populate()
+        request = self._next()
+        if request is None:
+            return math.inf
+        self._make(request)
+        return now
+
+    def close(self) -> None:
+        """Stop, and remove the files that nobody took, as RocketMQ does at shutdown."""
+        if self._handle is not None:
+            self._handle.stop()
+        with self._lock:
+            requests, self._requests = list(self._requests.values()), {}
+        for request in requests:
+            if request.file is not None:
+                request.file.destroy(self._seams.clock.monotonic(), force_after_s=0)
+
+    def _wake(self) -> None:
+        if self._handle is not None:
+            self._handle.wake()
+
+    def _ask(self, queue: MappedFileQueue, offset: int) -> _Request:
+        """The request for that path: the one there is, unless it failed."""
+        path = queue.path_of(offset)
+        request = self._requests.get(path)
+        if request is None or request.error is not None:
+            request = self._requests[path] = _Request(queue, offset)
+        return request
+
+    def _find(self, offset: int) -> _Request:
+        with self._lock:
+            for request in self._requests.values():
+                if request.offset == offset:
+                    request.wanted = True
+                    return request
+        raise ValueError(f"segment {offset} was not requested; call request first")
+
+    def _next(self) -> _Request | None:
+        with self._lock:
+            pending = [request for request in self._requests.values() if request.is_pending]
+        return min(pending, key=lambda request: request.offset, default=None)
+
+    def _make(self, request: _Request) -> None:
+        if not request.is_pending:
+            return
+        began = self._seams.clock.monotonic()
+        try:
+            request.file = request.queue.create(request.offset)
+        except OSError as error:
+            self._fail(request, error)
+        except BaseException as error:
+            request.error = error
+            raise
+        finally:
+            self._signal.notify()
+        took = self._seams.clock.monotonic() - began
+        if took > SLOW_S:
+            log.info("segment creation was slow", extra={"offset": request.offset, "took_s": took})
+
+    def _fail(self, request: _Request, error: OSError) -> None:
+        """A spare that cannot be made is forgotten: it is asked for again when it is needed."""
+        log.warning("segment cannot be made", extra={"offset": request.offset, "error": str(error)})
+        with self._lock:
+            request.error = error
+            if not request.wanted:
+                self._requests.pop(request.queue.path_of(request.offset), None)

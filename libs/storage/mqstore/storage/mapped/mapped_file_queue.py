@@ -1,0 +1,311 @@
+"""A run of mapped files of one size in one directory, addressed by logical offset.
+
+``files`` is a tuple that is replaced, never changed in place: any thread may walk the one it got.
+One thread appends; removal and flushing may come from others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
+from mqstore.storage.paths import segment_name, segment_offset
+from mqstore.storage.seams import Seams
+
+POPULATE_WINDOW: Final = 4 << 20
+"""Bytes of pages faulted in ahead of the write position of a file that is reserved whole."""
+FORCE_REMOVAL_AFTER_S: Final = 120.0
+"""RocketMQ's destroyMapedFileIntervalForcibly."""
+OFFSET_MAX: Final = 2**63 - 1
+_BASE_OFFSET: Final = attrgetter("base_offset")
+
+
+class StrayReason(StrEnum):
+    NAME = "no segment name"
+    LENGTH = "wrong length"
+    OVERLAP = "overlaps the segment before"
+
+
+@dataclass(frozen=True, slots=True)
+class StrayFile:
+    """Something in a segment directory that is not loaded, and is left alone."""
+
+    path: Path
+    size: int
+    reason: StrayReason
+    base_offset: int | None
+    """What its name says, when it is a segment's name."""
+
+
+class MappedFileQueue:
+    """Segments in offset order; there may be holes where files are missing."""
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        seams: Seams,
+        *,
+        staging: Path,
+        writable: bool = True,
+        reserve: bool = True,
+        populate_window: int | None = None,
+    ) -> None:
+        """``staging``: where new files are made, on the same file system.
+
+        ``reserve``: new files get all their disk blocks at once (a commit log); otherwise the
+        appender calls ``MappedFile.ensure_reserved`` before it writes. ``populate_window``: see
+        ``POPULATE_WINDOW``; 0 by default when not reserved whole.
+        """
+        self.directory = directory
+        self.file_size = file_size
+        self.files: tuple[MappedFile, ...] = ()
+        self.flushed_where = 0
+        """Everything below this offset was synced, or said to be durable by recovery."""
+        self.populate_window = POPULATE_WINDOW if reserve else 0
+        if populate_window is not None:
+            self.populate_window = populate_window
+        self._seams = seams
+        self._staging = staging
+        self._writable = writable
+        self._reserve = None if reserve else min(RESERVE_CHUNK_SIZE, file_size)
+        self._change_lock = Lock()
+        self._flush_lock = Lock()
+
+    # opening
+
+    def load(self) -> list[StrayFile]:
+        """Map every segment, as wholly written and not known to be durable.
+
+        What is no segment is reported, in name order. Recovery then says where the end is
+        (``remove_from``) and what is durable (``mark_flushed``).
+        """
+        segments, strays = self._scan()
+        self.files = self._open_all(segments, {})
+        self.flushed_where = self.min_offset
+        return strays
+
+    def refresh(self, *, remap: bool = False) -> bool:
+        """For read-only use: notice segments that came and went; returns whether any did.
+
+        ``remap`` maps everything afresh, for when a recovery may have made other files under the
+        same names. Whoever still has a dropped file or a slice of it can go on reading.
+        """
+        segments, _ = self._scan()
+        with self._change_lock:
+            before = self.files
+            kept = {} if remap else {file.base_offset: file for file in before}
+            self.files = self._open_all(segments, kept)
+            return self.files != before
+
+    def _scan(self) -> tuple[list[int], list[StrayFile]]:
+        segments: list[int] = []
+        strays: list[StrayFile] = []
+        for name in self._seams.files.list(self.directory):
+            path = self.directory / name
+            found = self._seams.files.stat(path)
+            if found is None:
+                continue
+            offset = segment_offset(name)
+            if offset is None or offset > OFFSET_MAX - self.file_size or found.is_directory:
+                strays.append(StrayFile(path, found.size, StrayReason.NAME, None))
+            elif found.size != self.file_size:
+                strays.append(StrayFile(path, found.size, StrayReason.LENGTH, offset))
+            elif segments and offset < segments[-1] + self.file_size:
+                strays.append(StrayFile(path, found.size, StrayReason.OVERLAP, offset))
+            else:
+                segments.append(offset)
+        return segments, strays
+
+    def _open_all(self, offsets: list[int], kept: dict[int, MappedFile]) -> tuple[MappedFile, ...]:
+        opened = (kept.get(offset) or self._open(offset) for offset in offsets)
+        return tuple(file for file in opened if file is not None)
+
+    def _open(self, offset: int) -> MappedFile | None:
+        path = self.path_of(offset)
+        try:
+            return MappedFile.open(
+                self._seams.files, path, base_offset=offset, writable=self._writable
+            )
+        except FileNotFoundError:  # removed since it was listed
+            return None
+
+    # looking
+
+    @property
+    def first(self) -> MappedFile | None:
+        files = self.files
+        return files[0] if files else None
+
+    @property
+    def last(self) -> MappedFile | None:
+        files = self.files
+        return files[-1] if files else None
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; 0 when there is none."""
+        files = self.files
+        return files[0].base_offset if files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Where the written bytes of the last file end; 0 when there is none."""
+        files = self.files
+        return files[-1].base_offset + files[-1].wrote_position if files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds the byte at ``offset``, written or not."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].base_offset) // self.file_size
+        if 0 <= index < len(files):  # so it is where no file is missing
+            file = files[index]
+            if 0 <= offset - file.base_offset < file.size:
+                return file
+        index = bisect_right(files, offset, key=_BASE_OFFSET) - 1
+        return files[index] if index >= 0 and _holds(files[index], offset) else None
+
+    # growing
+
+    def path_of(self, offset: int) -> Path:
+        return self.directory / segment_name(offset)
+
+    def add(self, offset: int) -> MappedFile:
+        """``create`` and ``append``."""
+        file = self.create(offset)
+        self.append(file)
+        return file
+
+    def create(self, offset: int) -> MappedFile:
+        """Make the file that begins at ``offset``, durable under its name; not yet in ``files``.
+
+        Any thread. OSError when there is no room, FileExistsError when it is there.
+        """
+        path = self.path_of(offset)
+        for directory in (self.directory, self._staging):
+            if self._seams.files.stat(directory) is None:
+                self._seams.files.make_directories(directory)
+        file = MappedFile.create(
+            self._seams.files,
+            path,
+            self.file_size,
+            staged=self._staging / _staged_name(path),
+            base_offset=offset,
+            reserve=self._reserve,
+        )
+        self._populate(file)
+        return file
+
+    def append(self, file: MappedFile) -> None:
+        """Put a file that ``create`` made at the end of the run."""
+        with self._change_lock:
+            if self.files and file.base_offset < self.files[-1].end_offset:
+                raise ValueError(f"{file.path} does not come after {self.files[-1].path}")
+            if not self.files:
+                self.flushed_where = max(self.flushed_where, file.base_offset)
+            self.files = (*self.files, file)
+
+    def populate(self) -> None:
+        """Fault pages in ahead of the write position; called from a background service."""
+        file = self.last
+        if file is not None:
+            self._populate(file)
+
+    def _populate(self, file: MappedFile) -> None:
+        if self.populate_window > 0:
+            file.populate_ahead(self.populate_window)
+
+    # flushing
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync what was written before the call, oldest file first; whether anything moved.
+
+        A file that is not full is left for later while fewer than ``least_pages`` whole pages of
+        it wait. StoreFailed when a sync fails: ``flushed_where`` then stands before the failure.
+        """
+        with self._flush_lock:
+            before = self.flushed_where
+            for file in self._files_from(before):
+                if not file.is_full and _pages_waiting(file) < least_pages:
+                    break
+                self.flushed_where = max(self.flushed_where, file.base_offset + file.flush())
+            return self.flushed_where > before
+
+    def mark_flushed(self, offset: int) -> None:
+        """Recovery says that everything below ``offset`` is on disk."""
+        with self._flush_lock:
+            for file in self.files:
+                file.mark_flushed(max(0, offset - file.base_offset))
+            self.flushed_where = min(offset, self.max_offset)
+
+    def _files_from(self, offset: int) -> tuple[MappedFile, ...]:
+        files = self.files
+        start = bisect_right(files, offset, key=_BASE_OFFSET) - 1
+        return files[max(start, 0) :]
+
+    # shrinking
+
+    def remove_first(self, count: int, *, force_after_s: float = FORCE_REMOVAL_AFTER_S) -> int:
+        """Unlink up to ``count`` files from the front; how many went.
+
+        Stops at the first that somebody holds (call again later: held longer than
+        ``force_after_s`` since the first attempt, it goes all the same).
+        """
+        removed = 0
+        for file in self.files[:count]:
+            if not self._remove(file, force_after_s):
+                break
+            removed += 1
+        return removed
+
+    def remove_from(self, offset: int) -> None:
+        """Make ``offset`` the end: unlink the files that begin there or later, newest first.
+
+        The file that holds ``offset`` keeps its length and bytes; only its positions move.
+        """
+        for file in reversed(self.files):
+            if file.base_offset >= offset:
+                self._remove(file, force_after_s=0)
+            elif offset < file.end_offset:
+                file.set_end(offset - file.base_offset)
+        self.flushed_where = min(self.flushed_where, offset)
+
+    def _remove(self, file: MappedFile, force_after_s: float) -> bool:
+        if not file.destroy(self._seams.clock.monotonic(), force_after_s):
+            return False
+        # Before the next one goes, so that a power cut leaves no hole.
+        self._seams.files.sync_directory(self.directory)
+        with self._change_lock:
+            self.files = tuple(other for other in self.files if other is not file)
+        return True
+
+    def close(self) -> None:
+        """Unmap everything; the files stay. Flush before."""
+        with self._change_lock:
+            files, self.files = self.files, ()
+        for file in files:
+            file.close()
+
+
+def _holds(file: MappedFile, offset: int) -> bool:
+    return file.base_offset <= offset < file.end_offset
+
+
+def _pages_waiting(file: MappedFile) -> int:
+    return file.wrote_position // PAGE_SIZE - file.flushed_position // PAGE_SIZE
+
+
+def _staged_name(path: Path) -> str:
+    """One name for each target, the same in every run: a left-over is found and replaced."""
+    directory = hashlib.blake2b(str(path.parent).encode(), digest_size=8).hexdigest()
+    return f"{directory}-{path.name}"

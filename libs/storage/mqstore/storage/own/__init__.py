@@ -1,0 +1,1 @@
+"""Our own files in ``store/mqstore/``, and who may write."""

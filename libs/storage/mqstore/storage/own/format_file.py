@@ -1,0 +1,152 @@
+"""``store/mqstore/format.json``: which store this is, and how its files are laid out.
+
+RocketMQ keeps none of this: it does not notice wrong sizes, nor another store's volume. Beside it
+lies a ``broker.conf`` with which a real broker opens this very directory.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.own import sealed_json
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+MAGIC: Final = "mqstore-format"
+VERSION: Final = 1
+LEAST_READER: Final = 1
+"""The oldest version of this library that reads what the present one writes."""
+
+
+class Sizes(BaseModel):
+    """Sizes of the store's files, in RocketMQ's own names; bytes, but for the two counts."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    mapped_file_size_commit_log: int
+    mapped_file_size_consume_queue: int
+    max_hash_slot_num: int
+    max_index_num: int
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> Sizes:
+        return cls(
+            mapped_file_size_commit_log=config.mapped_file_size_commit_log,
+            mapped_file_size_consume_queue=config.queue_file_size,
+            max_hash_slot_num=config.max_hash_slot_num,
+            max_index_num=config.max_index_num,
+        )
+
+
+class Owner(BaseModel):
+    """The process that opened the store last; a hint for people, the lock decides."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pid: int
+    host: str
+
+
+class FormatFile(BaseModel):
+    """The content of format.json. Immutable; unknown fields of a newer version are kept."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
+    )
+
+    magic: Literal["mqstore-format"] = MAGIC
+    version: int = VERSION
+    least_reader: int = LEAST_READER
+    store_id: str
+    """32 hexadecimal digits, made once."""
+    shard: str
+    epoch: int
+    """Counts the times the store was opened for writing."""
+    rocketmq_format: StoreFormat
+    sizes: Sizes
+    store_path_commit_log: str | None = None
+    store_hosts: tuple[str, ...] = ()
+    """Every STOREHOST that records of this store were written with."""
+    lock_modified_ms: int | None = None
+    """When ``lock`` was last modified as we took it: a broker writes it at each of its starts."""
+    owner: Owner | None = None
+
+
+def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
+    """None when there is none. Raises StoreDamaged (unreadable), StoreUnsupported (newer)."""
+    if files.stat(paths.format) is None:
+        return None
+    raw = files.read(paths.format)
+    try:
+        content = sealed_json.unseal(raw)
+        _refuse_newer(json.loads(content), paths)
+        return FormatFile.model_validate_json(content)
+    except (ValueError, ValidationError) as error:
+        raise StoreDamaged(
+            f"{paths.format} cannot be read ({type(error).__name__}); restore it from a copy, or "
+            "remove it to let the next opening find the store's layout from its files"
+        ) from error
+
+
+def _refuse_newer(content: object, paths: StorePaths) -> None:
+    least = content.get("leastReader") if isinstance(content, dict) else None
+    if isinstance(least, int) and least > VERSION:
+        raise StoreUnsupported(
+            f"{paths.format} needs version {least} of mqstore and this is version {VERSION}; "
+            "use a newer mqstore"
+        )
+
+
+def save(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:
+    """Replace format.json durably. Raises OSError."""
+    text = content.model_dump_json(by_alias=True, indent=2) + "\n"
+    replace_file(files, paths.format, sealed_json.seal(text))
+
+
+def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:
+    """Raises StoreOfAnother, naming both, unless the directory is the expected store's shard."""
+    if store_id is not None and found.store_id != store_id.replace("-", "").lower():
+        raise StoreOfAnother(
+            f"this directory holds store {found.store_id} and store {store_id} was asked for; "
+            "mount the right volume, or adopt this one explicitly"
+        )
+    if found.shard != shard:
+        raise StoreOfAnother(
+            f"this directory holds shard {found.shard} of store {found.store_id} and shard "
+            f"{shard} was asked for; mount the right volume, or adopt this one explicitly"
+        )
+
+
+def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> str:
+    """A ``broker.conf`` that boots a real broker of the store's format on this directory."""
+    sizes = content.sizes
+    settings = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": f"mqstore-{content.shard}",
+        "brokerId": "0",
+        "storePathRootDir": str(paths.root),
+        "storePathCommitLog": str(paths.commit_log),
+        "mappedFileSizeCommitLog": str(sizes.mapped_file_size_commit_log),
+        "mappedFileSizeConsumeQueue": str(sizes.mapped_file_size_consume_queue),
+        "maxHashSlotNum": str(sizes.max_hash_slot_num),
+        "maxIndexNum": str(sizes.max_index_num),
+        "maxMessageSize": str(config.max_message_size),
+        "flushDiskType": config.flush_disk_type.value,
+        "fileReservedTime": str(config.file_reserved_time),
+        "messageDelayLevel": config.message_delay_level,
+        "messageIndexEnable": str(config.message_index_enable).lower(),
+        "enableMultiDispatch": str(config.enable_multi_dispatch).lower(),
+        "enableLmq": str(config.enable_lmq).lower(),
+    }
+    if host := next(iter(content.store_hosts), None):
+        settings["brokerIP1"], _, settings["listenPort"] = host.rpartition(":")
+    head = f"# boots RocketMQ {content.rocketmq_format.value} on store {content.store_id}\n"
+    return head + "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -1,0 +1,160 @@
+"""``store/mqstore/quarantine/``: what recovery cuts, zeroes or replaces is copied here first.
+
+Each entry is a directory with ``data`` (the bytes) and ``entry.json`` (what, where from, why). An
+entry counts once its entry.json is there: the data was synced before. Keeping the same bytes of
+the same place again, as after a crash in the middle of a recovery, finds the entry made before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+from crc32c import crc32c
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.own import sealed_json
+from mqstore.storage.seams import Clock, FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+MAGIC: Final = "mqstore-quarantine"
+VERSION: Final = 1
+_CHUNK: Final = 4 << 20
+_DATA: Final = "data"
+_ENTRY: Final = "entry.json"
+TOMBSTONE_REASON: Final = "a tombstone"
+"""Why bytes of the log are kept whose place a tombstone took."""
+
+
+class QuarantineEntry(BaseModel):
+    """What one entry holds."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    magic: Literal["mqstore-quarantine"] = MAGIC
+    version: int = VERSION
+    name: str
+    source: str
+    """The file the bytes come from, relative to the store where it lies inside."""
+    position: int
+    """Of the first byte in that file."""
+    length: int
+    crc32c: int | None
+    """None for a file that was moved as it was."""
+    reason: str
+    kept_at_ms: int
+
+
+class Quarantine:
+    """Copies bytes aside. Not thread-safe; used by the one process that holds the lock."""
+
+    def __init__(self, files: FileSystem, clock: Clock, directory: Path, root: Path) -> None:
+        self._files = files
+        self._clock = clock
+        self._directory = directory
+        self._root = root
+
+    def keep_range(self, source: Path, position: int, length: int, reason: str) -> QuarantineEntry:
+        """Copy a range of a file; durable at return. Raises OSError (ENOSPC included)."""
+        checksum = self._checksum(source, position, length)
+        entry = self._entry(source, position, length, checksum, reason)
+        if (kept := self._find(entry.name)) is not None:
+            return kept
+        target = self._empty(entry.name) / _DATA
+        self._files.copy(source, target, position, length)
+        return self._seal(entry)
+
+    def keep_file(self, source: Path, reason: str) -> QuarantineEntry:
+        """Copy a whole file."""
+        stat = self._files.stat(source)
+        return self.keep_range(source, 0, 0 if stat is None else stat.size, reason)
+
+    def move_file(self, source: Path, reason: str) -> QuarantineEntry:
+        """Move a whole file of the store's own file system aside, without a copy."""
+        stat = self._files.stat(source)
+        length = 0 if stat is None else stat.size
+        entry = self._entry(source, 0, length, None, reason)
+        self._files.rename(source, self._empty(entry.name) / _DATA)
+        self._files.sync_directory(source.parent)
+        return self._seal(entry)
+
+    def entries(self) -> list[QuarantineEntry]:
+        """All complete entries, by name."""
+        found = (self._find(name) for name in self._files.list(self._directory))
+        return [entry for entry in found if entry is not None]
+
+    def data(self, name: str) -> Path:
+        """The file with an entry's bytes."""
+        return self._directory / name / _DATA
+
+    def damage(self, entry: QuarantineEntry) -> str | None:
+        """Why an entry's bytes are not those that were kept, or None."""
+        path = self.data(entry.name)
+        stat = self._files.stat(path)
+        if stat is None or stat.size != entry.length:
+            return f"{entry.length} bytes were kept, and they are not there"
+        if entry.crc32c not in (None, self._checksum(path, 0, entry.length)):
+            return "its bytes are not those that were kept"
+        return None
+
+    def release(self, name: str) -> None:
+        """Remove an entry that is no longer needed (derived files that were made again)."""
+        folder = self._directory / name
+        for file in self._files.list(folder):
+            self._files.unlink(folder / file)
+        self._files.remove_directory(folder)
+        self._files.sync_directory(self._directory)
+
+    def _entry(
+        self, source: Path, position: int, length: int, checksum: int | None, reason: str
+    ) -> QuarantineEntry:
+        relative = source.relative_to(self._root) if source.is_relative_to(self._root) else source
+        # A moved file is told from an earlier one of its name by when it was moved.
+        mark = self._clock.now_ms() if checksum is None else f"{checksum:08x}"
+        flat = "-".join(part for part in relative.parts if part != "/")[-100:]
+        return QuarantineEntry(
+            name=f"{flat}-{position}-{length}-{mark}",
+            source=str(relative),
+            position=position,
+            length=length,
+            crc32c=checksum,
+            reason=reason,
+            kept_at_ms=self._clock.now_ms(),
+        )
+
+    def _checksum(self, source: Path, position: int, length: int) -> int:
+        if length == 0:
+            return 0
+        mapped = self._files.map(source, writable=False)
+        try:
+            checksum, end = 0, position + length
+            for start in range(position, end, _CHUNK):
+                checksum = crc32c(mapped.view[start : min(start + _CHUNK, end)], checksum)
+            return checksum
+        finally:
+            mapped.unmap()
+
+    def _find(self, name: str) -> QuarantineEntry | None:
+        path = self._directory / name / _ENTRY
+        if self._files.stat(path) is None:
+            return None
+        try:
+            return QuarantineEntry.model_validate_json(sealed_json.unseal(self._files.read(path)))
+        except ValueError:
+            return None
+
+    def _empty(self, name: str) -> Path:
+        """A directory for a new entry, without what an interrupted attempt left in it."""
+        folder = self._directory / name
+        self._files.make_directories(folder)
+        for file in self._files.list(folder):
+            self._files.unlink(folder / file)
+        return folder
+
+    def _seal(self, entry: QuarantineEntry) -> QuarantineEntry:
+        folder = self._directory / entry.name
+        self._files.sync_directory(folder)
+        text = entry.model_dump_json(by_alias=True, indent=2) + "\n"
+        replace_file(self._files, folder / _ENTRY, sealed_json.seal(text))
+        return entry

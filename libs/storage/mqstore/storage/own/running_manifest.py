@@ -1,0 +1,64 @@
+"""Notes from time to time how far the queues are complete and on disk (``running.json``)."""
+
+from __future__ import annotations
+
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.opening import Opened
+from mqstore.storage.own import manifest
+from mqstore.storage.own.manifest import Manifest, QueueState
+from mqstore.storage.seams import FileSystem
+
+
+def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
+    """Every queue's entries at this moment."""
+    return tuple(
+        QueueState(topic=q.topic, queue_id=q.queue_id, first=q.first_index, end=q.max_index)
+        for q in queues.all()
+    )
+
+
+class RunningManifestService:
+    """A ``BackgroundService``. After a crash dispatch starts where the last note says."""
+
+    name = "running-manifest"
+
+    def __init__(
+        self,
+        opened: Opened,
+        files: FileSystem,
+        queues: ConsumeQueues,
+        dispatcher: Dispatcher,
+        flush: QueueFlushService,
+    ) -> None:
+        self._opened = opened
+        self._files = files
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._flush = flush
+        self._noted = -1
+        self._interval_s = opened.config.flush_consume_queue_thorough_interval / 1000
+
+    def step(self, now: float) -> float:
+        """Raises StoreFailed, OSError."""
+        position = self._dispatcher.position
+        if position != self._noted:
+            # Counts taken after the position and before the sync: at least the entries below it.
+            states = queue_states(self._queues)
+            self._flush.flush_all()
+            self.note(position, states)
+        return now + self._interval_s
+
+    def note(self, position: int, states: tuple[QueueState, ...]) -> None:
+        """Everything below ``position`` has its entries, and they are on disk."""
+        content = self._opened.format
+        note = Manifest(
+            store_id=content.store_id,
+            epoch=content.epoch,
+            lock_modified_ms=content.lock_modified_ms,
+            derived_offset=position,
+            queues=states,
+        )
+        manifest.save(self._files, self._opened.paths.running, note)
+        self._noted = position

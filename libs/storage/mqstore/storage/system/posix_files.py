@@ -1,0 +1,267 @@
+"""The real file system behind ``seams.FileSystem``. Linux; thread-safe.
+
+Every sync is ``os.fsync`` or ``os.fdatasync``, which release the GIL and cover mapped pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mqstore.storage.errors import StoreLocked
+from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
+from mqstore.storage.system import native
+
+LOCK_CONTENT: Final = b"lock"
+"""What RocketMQ writes into its ``lock`` file, and locks the first byte of."""
+COPY_CHUNK_SIZE: Final = 1 << 20
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, process id."""
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
+
+
+class _Descriptor:
+    """A descriptor closed when its last user lets go, so never under a running sync."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class PosixMapping:
+    """A mapped file. Only a writable one keeps a descriptor, for ``sync``."""
+
+    def __init__(self, view: memoryview, descriptor: _Descriptor | None) -> None:
+        self.size = len(view)
+        self._view: memoryview | None = view
+        self._descriptor = descriptor
+
+    @property
+    def view(self) -> memoryview:
+        if self._view is None:
+            raise ValueError("the file was unmapped; map it again")
+        return self._view
+
+    def sync(self) -> None:
+        """Nothing to do once unmapped, or when mapped read-only."""
+        descriptor = self._descriptor
+        if descriptor is not None:
+            os.fdatasync(descriptor.number)
+
+    def rewrite(self, offset: int, length: int) -> None:
+        view = self.view
+        for start in range(offset, offset + length, COPY_CHUNK_SIZE):
+            end = min(start + COPY_CHUNK_SIZE, offset + length)
+            view[start:end] = bytes(view[start:end])
+
+    def populate(self, offset: int, length: int) -> None:
+        view = self._view
+        if view is not None and not view.readonly:
+            native.populate(view, offset, length)
+
+    def unmap(self) -> None:
+        self._view = None
+        self._descriptor = None
+
+
+class PosixLock:
+    """RocketMQ's ``lock``, bound to an open file description; ends with the process at latest."""
+
+    def __init__(self, descriptor: _Descriptor) -> None:
+        self._descriptor: _Descriptor | None = descriptor
+
+    def release(self) -> None:
+        self._descriptor = None
+
+
+class PosixFileSystem:
+    """``seams.FileSystem`` of production."""
+
+    def stat(self, path: Path) -> FileStat | None:
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        modified_ms = found.st_mtime_ns // 1_000_000
+        return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode))
+
+    def list(self, directory: Path) -> list[str]:
+        try:
+            return sorted(entry.name for entry in directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def make_directories(self, path: Path) -> None:
+        if self.stat(path) is not None:
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is there and no directory", str(path))
+            return
+        self.make_directories(path.parent)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+        try:
+            self.sync_directory(path.parent)
+            self.sync_directory(path.parent.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            raise
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write(self, path: Path, data: bytes) -> None:
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+
+    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+        def fill(descriptor: int) -> None:
+            os.ftruncate(descriptor, size)
+            _reserve(descriptor, 0, size if reserve is None else min(reserve, size), path)
+
+        _make_file(path, fill)
+
+    def reserve(self, path: Path, offset: int, length: int) -> None:
+        with _opened(path, os.O_RDWR) as descriptor:
+            size = os.fstat(descriptor).st_size
+            _reserve(descriptor, offset, min(length, size - offset), path)
+
+    def extend(self, path: Path, size: int) -> None:
+        with _opened(path, os.O_RDWR) as descriptor:
+            if size < os.fstat(descriptor).st_size:
+                raise OSError(errno.EINVAL, f"is longer than {size} bytes already", str(path))
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+
+    def copy(self, source: Path, target: Path, offset: int = 0, length: int | None = None) -> None:
+        with _opened(source, os.O_RDONLY) as origin:
+            size = os.fstat(origin).st_size
+            end = size if length is None else min(size, offset + length)
+            _make_file(target, lambda descriptor: _copy_range(origin, descriptor, offset, end))
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            os.fsync(descriptor)
+
+    def map(self, path: Path, *, writable: bool) -> MappedBytes:
+        descriptor = _Descriptor(os.open(path, os.O_RDWR if writable else os.O_RDONLY))
+        size = os.fstat(descriptor.number).st_size
+        view = native.map_shared(descriptor.number, size, writable=writable)
+        return PosixMapping(view, descriptor if writable else None)
+
+    def map_private(self, path: Path) -> memoryview:
+        """The whole file, writable, with what is written kept in this process's memory only."""
+        with _opened(path, os.O_RDONLY) as descriptor:
+            return native.map_private(descriptor, os.fstat(descriptor).st_size)
+
+    def lock(self, path: Path) -> FileLock:
+        descriptor = _Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+        try:
+            fcntl.fcntl(descriptor.number, fcntl.F_OFD_SETLK, _whole_lock())
+        except (BlockingIOError, PermissionError):
+            raise StoreLocked(
+                f"{path} is held by another process (a broker or a store-writer); stop that first"
+            ) from None
+        os.pwrite(descriptor.number, LOCK_CONTENT, 0)
+        os.fsync(descriptor.number)
+        return PosixLock(descriptor)
+
+    def is_locked(self, path: Path) -> bool:
+        try:
+            with _opened(path, os.O_RDONLY) as descriptor:
+                answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_lock())
+        except FileNotFoundError:
+            return False
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def next_data(self, path: Path, offset: int) -> int | None:
+        with _opened(path, os.O_RDONLY) as descriptor:
+            try:
+                return os.lseek(descriptor, offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return None
+                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # it cannot tell
+                    return offset
+                raise
+
+    def usage(self, path: Path) -> DiskUsage:
+        """Of the nearest directory that is there, where ``path`` itself is not."""
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        found = os.statvfs(path)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        free = found.f_bavail * found.f_frsize
+        return DiskUsage(total=used + free, used=used, free=free)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _make_file(path: Path, fill: Callable[[int], None]) -> None:
+    """A new file, filled and synced; unlinked again when that fails."""
+    with _opened(path, _NEW_FILE) as descriptor:
+        try:
+            fill(descriptor)
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink()
+            raise
+
+
+def _reserve(descriptor: int, offset: int, length: int, path: Path) -> None:
+    if length <= 0:
+        return
+    try:
+        os.posix_fallocate(descriptor, offset, length)
+    except OSError as error:
+        number = error.errno or errno.EIO
+        why = f"{os.strerror(number)}; {length} bytes cannot be reserved"
+        raise OSError(number, why, str(path)) from None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _copy_range(origin: int, descriptor: int, offset: int, end: int) -> None:
+    while offset < end:
+        chunk = os.pread(origin, min(COPY_CHUNK_SIZE, end - offset), offset)
+        if not chunk:
+            raise OSError(errno.EIO, "the source became shorter while it was copied")
+        _write_all(descriptor, chunk)
+        offset += len(chunk)
+
+
+def _whole_lock() -> bytes:
+    """A write lock on byte 0, the range that RocketMQ locks; a waiting process is never named."""
+    return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)

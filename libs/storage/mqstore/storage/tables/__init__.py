@@ -1,0 +1,1 @@
+"""RocketMQ's own small files: checkpoint and config tables."""

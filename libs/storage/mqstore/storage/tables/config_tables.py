@@ -1,0 +1,332 @@
+"""RocketMQ's ``config/*.json``: topics, groups, consumer offsets, delay offsets, filters.
+
+Each file has a ``.bak`` with the content before. A file that cannot be read (cut in half, empty)
+is replaced by its ``.bak``, as in RocketMQ, and the table says so. Fields that we do not know are
+kept. Source: ConfigManager and its subclasses of 4.9.7 and 5.4.0.
+
+Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from threading import RLock
+from typing import Any, ClassVar, Final, Self
+
+from mqstore.storage.errors import ConfigTableError, TopicUnknown
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import Seams
+from mqstore.storage.system.atomic_file import replace_file
+from mqstore.storage.tables import java_json
+
+TOPIC_GROUP_SEPARATOR: Final = "@"
+PERM_READ_WRITE: Final = 6
+QUEUES_DEFAULT: Final = 4
+LEVELS: Final = range(1, 19)
+_DATA_VERSION: Final = "dataVersion"
+
+JsonObject = dict[str | int, Any]
+
+
+class Source(StrEnum):
+    """Where a table's content came from."""
+
+    FILE = "file"
+    BACKUP = "backup"
+    NEW = "new"
+
+
+class Table:
+    """One file: its content as a tree, and how it is read and written.
+
+    Changing methods change memory; ``save`` makes it durable.
+    """
+
+    file_name: ClassVar[str]
+    table_name: ClassVar[str]
+    """The member that holds the entries."""
+
+    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
+        self.path = path
+        self.source = Source.NEW
+        self.problem: str | None = None
+        """Why the file itself could not be read, when its ``.bak`` was taken."""
+        self.data: JsonObject = {}
+        self._format = store_format
+        self._seams = seams
+        self._lock = RLock()
+        self._saved: bytes | None = None
+        """Content of the last good load or save: the next ``.bak``."""
+
+    @classmethod
+    def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
+        """Read the table; an empty one when there is neither file nor ``.bak``.
+
+        Raises ConfigTableError when what is there can be read in neither, OSError.
+        """
+        table = cls(paths.config / cls.file_name, store_format, seams)
+        table._load()
+        return table
+
+    @property
+    def backup_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".bak")
+
+    def text(self) -> str:
+        """What ``save`` writes."""
+        with self._lock:
+            return java_json.dump(self._prepared(), self._format)
+
+    def save(self) -> None:
+        """Write the file atomically, the content before going to ``.bak`` first. OSError."""
+        with self._lock:
+            content = self.text().encode()
+            self._seams.files.make_directories(self.path.parent)
+            if self._saved is not None:
+                replace_file(self._seams.files, self.backup_path, self._saved)
+            replace_file(self._seams.files, self.path, content)
+            self._saved = content
+            self.source = Source.FILE
+
+    def touch(self) -> None:
+        """Count a change in dataVersion, where the format's file has one."""
+        with self._lock:
+            version = self.data.get(_DATA_VERSION)
+            changed = dict(version) if isinstance(version, dict) else {}
+            changed["counter"] = _integer(changed.get("counter"), 0) + 1
+            if self._format is StoreFormat.V5_X:
+                changed.setdefault("stateVersion", 0)
+            changed["timestamp"] = self._seams.clock.now_ms()
+            self.data[_DATA_VERSION] = dict(sorted(changed.items()))
+
+    @property
+    def entries(self) -> JsonObject:
+        """The entries themselves; made when missing."""
+        entries = self.data.get(self.table_name)
+        if not isinstance(entries, dict):
+            entries = self.data[self.table_name] = {}
+        return entries
+
+    def _prepared(self) -> JsonObject:
+        """The tree to be written: members in alphabetical order, as fastjson prints beans."""
+        tree = {**self.data, self.table_name: self.entries}
+        return dict(sorted(tree.items(), key=lambda member: str(member[0])))
+
+    def _load(self) -> None:
+        problems = []
+        for path, source in ((self.path, Source.FILE), (self.backup_path, Source.BACKUP)):
+            if self._seams.files.stat(path) is None:
+                continue
+            content = self._seams.files.read(path)
+            try:
+                self.data = java_json.parse(content.decode())
+            except ValueError as error:
+                problems.append(f"{path.name} cannot be read ({error})")
+                continue
+            self._saved, self.source = content, source
+            self.problem = "; ".join(problems) or None
+            return
+        if problems:
+            raise ConfigTableError(
+                "; ".join(problems) + f": restore {self.path}, or remove it to begin anew"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic of ``topics.json``."""
+
+    name: str
+    read_queues: int = QUEUES_DEFAULT
+    write_queues: int = QUEUES_DEFAULT
+    perm: int = PERM_READ_WRITE
+    """4 readable + 2 writable (+ 1 inherited)."""
+    sys_flag: int = 0
+    filter_type: str = "SINGLE_TAG"
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """5.x only."""
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.perm & 4)
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self.perm & 2)
+
+
+class TopicTable(Table):
+    """``topics.json``: a TopicConfig by name."""
+
+    file_name = "topics.json"
+    table_name = "topicConfigTable"
+
+    def get(self, name: str) -> TopicConfig | None:
+        with self._lock:
+            found = self.entries.get(name)
+            return _topic_from(name, found) if isinstance(found, dict) else None
+
+    def all(self) -> list[TopicConfig]:
+        """Every topic, by name."""
+        with self._lock:
+            return [
+                _topic_from(str(name), found)
+                for name, found in sorted(self.entries.items(), key=lambda entry: str(entry[0]))
+                if isinstance(found, dict)
+            ]
+
+    def put(self, topic: TopicConfig) -> None:
+        """Add or replace a topic; unknown fields of an existing one stay."""
+        with self._lock:
+            known = self.entries.get(topic.name)
+            merged = {**(known if isinstance(known, dict) else {}), **self._topic_to(topic)}
+            self.entries[topic.name] = dict(sorted(merged.items()))
+            self.touch()
+
+    def remove(self, name: str) -> None:
+        """Raises TopicUnknown."""
+        with self._lock:
+            if self.entries.pop(name, None) is None:
+                raise TopicUnknown(f"there is no topic {name}")
+            self.touch()
+
+    def _topic_to(self, topic: TopicConfig) -> JsonObject:
+        fields: JsonObject = {
+            "order": topic.order,
+            "perm": topic.perm,
+            "readQueueNums": topic.read_queues,
+            "topicFilterType": topic.filter_type,
+            "topicName": topic.name,
+            "topicSysFlag": topic.sys_flag,
+            "writeQueueNums": topic.write_queues,
+        }
+        if self._format is StoreFormat.V5_X:
+            fields["attributes"] = dict(topic.attributes)
+        return fields
+
+
+class ConsumerOffsets(Table):
+    """``consumerOffset.json``: the next queue offset by topic@group and queue id."""
+
+    file_name = "consumerOffset.json"
+    table_name = "offsetTable"
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        with self._lock:
+            return self.of(group, topic).get(queue_id)
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """A group's offsets in one topic, by queue id."""
+        with self._lock:
+            return _integers(self.entries.get(topic + TOPIC_GROUP_SEPARATOR + group))
+
+    def put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        with self._lock:
+            key = topic + TOPIC_GROUP_SEPARATOR + group
+            queues = self.entries.get(key)
+            if not isinstance(queues, dict):
+                queues = self.entries[key] = {}
+            queues.pop(str(queue_id), None)
+            queues[queue_id] = offset
+            if self._format is StoreFormat.V5_X:
+                self.touch()
+
+    def groups(self) -> dict[str, list[str]]:
+        """Topics that each group has offsets in."""
+        found: dict[str, list[str]] = {}
+        with self._lock:
+            for key in self.entries:
+                topic, separator, group = str(key).partition(TOPIC_GROUP_SEPARATOR)
+                if separator and TOPIC_GROUP_SEPARATOR not in group:
+                    found.setdefault(group, []).append(topic)
+        return found
+
+    def _prepared(self) -> JsonObject:
+        if self._format is StoreFormat.V5_X:
+            self.data["groupTopicMap"] = self.groups()
+            if _DATA_VERSION not in self.data:
+                self.touch()
+        return super()._prepared()
+
+
+class DelayOffsets(Table):
+    """``delayOffset.json``: the next queue offset to deliver, by delay level (from 1)."""
+
+    file_name = "delayOffset.json"
+    table_name = "offsetTable"
+
+    def get(self, level: int) -> int:
+        """0 for a level that delivered nothing yet."""
+        return self.all().get(level, 0)
+
+    def all(self) -> dict[int, int]:
+        with self._lock:
+            return _integers(self.entries)
+
+    def put(self, level: int, offset: int) -> None:
+        with self._lock:
+            changed = {**_integers(self.entries), level: offset}
+            self.data[self.table_name] = dict(sorted(changed.items()))
+            if self._format is StoreFormat.V5_X:
+                self.touch()
+
+    def _prepared(self) -> JsonObject:
+        if self._format is StoreFormat.V5_X:
+            known = _integers(self.entries)
+            levels: dict[str | int, int] = {level: known.pop(level, 0) for level in LEVELS}
+            self.data[self.table_name] = {**levels, **known}
+            if _DATA_VERSION not in self.data:
+                self.touch()
+        return super()._prepared()
+
+
+class SubscriptionGroups(Table):
+    """``subscriptionGroup.json``, as found."""
+
+    file_name = "subscriptionGroup.json"
+    table_name = "subscriptionGroupTable"
+
+
+class ConsumerFilters(Table):
+    """``consumerFilter.json``, as found."""
+
+    file_name = "consumerFilter.json"
+    table_name = "filterDataByTopic"
+
+
+def _topic_from(name: str, found: JsonObject) -> TopicConfig:
+    attributes = found.get("attributes")
+    return TopicConfig(
+        name=name,
+        read_queues=_integer(found.get("readQueueNums"), QUEUES_DEFAULT),
+        write_queues=_integer(found.get("writeQueueNums"), QUEUES_DEFAULT),
+        perm=_integer(found.get("perm"), PERM_READ_WRITE),
+        sys_flag=_integer(found.get("topicSysFlag"), 0),
+        filter_type=str(found.get("topicFilterType", "SINGLE_TAG")),
+        order=found.get("order") is True,
+        attributes=(
+            {str(key): str(value) for key, value in attributes.items()}
+            if isinstance(attributes, dict)
+            else {}
+        ),
+    )
+
+
+def _integer(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _integers(table: Any) -> dict[int, int]:
+    """A map of integers, whether its keys are bare or quoted."""
+    if not isinstance(table, dict):
+        return {}
+    return {
+        int(key): value
+        for key, value in table.items()
+        if isinstance(value, int) and str(key).removeprefix("-").isdecimal()
+    }

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.errors import SegmentCreationFailed
+from mqstore.storage.mapped.allocation import AllocationService
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.paths import segment_name
+from mqstore.storage.system.threads import production_seams
+from tests.simulation import SimulatedMachine
+from tests.unit.storage.small_disk import small_disk
+
+SIZE = 64 << 10
+LOG = Path("/store/log")
+
+
+@pytest.fixture
+def machine() -> SimulatedMachine:
+    return SimulatedMachine(seed=5)
+
+
+@pytest.fixture
+def queue(machine: SimulatedMachine) -> MappedFileQueue:
+    return MappedFileQueue(LOG, SIZE, machine.seams, staging=Path("/store/staging"))
+
+
+@pytest.fixture
+def service(machine: SimulatedMachine) -> AllocationService:
+    started = AllocationService(machine.seams)
+    started.start(refuse_to_fail)
+    return started
+
+
+def refuse_to_fail(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
+def created(machine: SimulatedMachine) -> list[str]:
+    return [line.rsplit("-", 1)[-1] for line in machine.disk.trace if line.startswith("create ")]
+
+
+def test_the_needed_file_comes_first_and_the_next_follows(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    first = service.take(0)
+    queue.append(first)
+    machine.scheduler.run_for(1)
+    assert created(machine) == [segment_name(0), segment_name(SIZE)]
+    assert queue.files == (first,)
+
+
+def test_a_spare_is_there_at_once(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    queue.append(service.take(0))
+    machine.scheduler.run_for(1)
+    before = created(machine)
+    service.request(queue, SIZE, 2 * SIZE)
+    queue.append(service.take(SIZE, timeout_s=0))
+    assert created(machine) == before
+    assert queue.max_offset == SIZE
+
+
+def test_one_path_is_made_once(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    for _ in range(3):
+        service.request(queue, 0, SIZE)
+    service.take(0)
+    machine.scheduler.run_for(1)
+    assert created(machine) == [segment_name(0), segment_name(SIZE)]
+
+
+def test_no_room_for_the_needed_file_is_refused_and_may_be_tried_again(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    machine.disk.capacity = SIZE - 1
+    service.request(queue, 0, SIZE)
+    with pytest.raises(SegmentCreationFailed, match="No space left"):
+        service.take(0)
+    machine.disk.capacity = SIZE
+    service.request(queue, 0, SIZE)
+    assert service.take(0).base_offset == 0
+
+
+def test_no_room_for_the_spare_is_no_error_until_it_is_needed(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    machine.disk.capacity = SIZE
+    service.request(queue, 0, SIZE)
+    queue.append(service.take(0))
+    machine.scheduler.run_for(1)
+    machine.disk.capacity = 2 * SIZE
+    service.request(queue, SIZE, 2 * SIZE)
+    assert service.take(SIZE).base_offset == SIZE
+
+
+def test_a_spare_that_failed_while_it_became_needed_is_told(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    machine.disk.fail_next("create", errno.EIO)
+    with pytest.raises(SegmentCreationFailed, match="Input/output"):
+        service.take(0)
+
+
+def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) -> None:
+    seams = production_seams()
+    go_on = threading.Event()
+
+    class SlowQueue(MappedFileQueue):
+        def create(self, offset: int) -> MappedFile:
+            assert go_on.wait(30)
+            return super().create(offset)
+
+    queue = SlowQueue(tmp_path / "log", SIZE, seams, staging=tmp_path / "staging")
+    service = AllocationService(seams)
+    service.start(refuse_to_fail)
+    service.request(queue, 0, None)
+    with pytest.raises(SegmentCreationFailed, match=r"not made within 0\.01 s"):
+        service.take(0, timeout_s=0.01)
+    go_on.set()
+    assert service.take(0, timeout_s=30).base_offset == 0
+    service.close()
+
+
+def test_taking_what_was_not_requested_is_a_mistake(service: AllocationService) -> None:
+    with pytest.raises(ValueError, match="not requested"):
+        service.take(0)
+
+
+class BrokenQueue(MappedFileQueue):
+    def create(self, offset: int) -> MappedFile:
+        raise RuntimeError("a defect of ours")
+
+
+def test_a_defect_ends_the_service_and_reaches_the_taker(machine: SimulatedMachine) -> None:
+    failures: list[BaseException] = []
+    service = AllocationService(machine.seams)
+    service.start(failures.append)
+    service.request(BrokenQueue(LOG, SIZE, machine.seams, staging=LOG), 0, None)
+    with pytest.raises(SegmentCreationFailed, match="a defect of ours"):
+        service.take(0)
+    assert [str(error) for error in failures] == ["a defect of ours"]
+
+
+def test_never_started_it_works_in_the_callers_thread(
+    machine: SimulatedMachine, queue: MappedFileQueue
+) -> None:
+    service = AllocationService(machine.seams)
+    service.request(queue, 0, SIZE)
+    assert service.take(0).base_offset == 0
+    service.close()
+    assert machine.disk.list(LOG) == [segment_name(0)]
+
+
+def test_closing_removes_what_nobody_took(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    queue.append(service.take(0))
+    machine.scheduler.run_for(1)
+    assert machine.disk.list(LOG) == [segment_name(0), segment_name(SIZE)]
+    service.close()
+    assert machine.disk.list(LOG) == [segment_name(0)]
+
+
+def test_pages_ahead_are_populated_in_the_background(tmp_path: Path) -> None:
+    seams = production_seams()
+    queue = MappedFileQueue(
+        tmp_path / "log", 1 << 20, seams, staging=tmp_path / "staging", populate_window=128 << 10
+    )
+    service = AllocationService(seams)
+    mapped = queue.add(0)
+    assert mapped.populate_at == 64 << 10
+    mapped.wrote_position = 100 << 10
+    service.populate(queue)
+    service.step(0.0)
+    assert mapped.populate_at == 164 << 10
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", SIZE + (32 << 10)) as disk:
+        yield disk
+
+
+def test_a_full_volume_gives_the_needed_file_without_a_spare(full_disk: Path) -> None:
+    seams = production_seams()
+    queue = MappedFileQueue(full_disk / "log", SIZE, seams, staging=full_disk / "staging")
+    service = AllocationService(seams)
+    service.start(refuse_to_fail)
+    service.request(queue, 0, SIZE)
+    queue.append(service.take(0))
+    service.request(queue, SIZE, None)
+    with pytest.raises(SegmentCreationFailed, match="No space left"):
+        service.take(SIZE)
+    assert [path.name for path in queue.directory.iterdir()] == [segment_name(0)]
+    service.close()
+    queue.close()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.own import manifest
+from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.recovery.view import StoreView, find_segments
+from tests.unit.storage.stores import CONFIG, FILES, open_store, put_some
+
+
+@pytest.fixture(scope="module")
+def closed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("closed") / "store"
+    with open_store(root) as store:
+        put_some(store, 600)
+    return root
+
+
+@pytest.fixture
+def root(closed_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(closed_once, tmp_path / "store"))
+
+
+def view_of(root: Path) -> StoreView:
+    with open_store(root, in_place=False, services=False, create=False) as store:
+        template = store._opened.view
+    paths = StorePaths(root)
+    segments = find_segments(FILES, paths, CONFIG.mapped_file_size_commit_log)
+    return replace(template, files=FILES, paths=paths, segments=segments)
+
+
+def kept(root: Path) -> Manifest:
+    found = manifest.load(FILES, StorePaths(root).manifest)
+    assert found is not None
+    return found
+
+
+def test_a_clean_close_matches_what_it_left(root: Path) -> None:
+    assert manifest.still_matches(kept(root), view_of(root))
+
+
+def test_a_store_that_is_open_again_does_not_match(root: Path) -> None:
+    assert not manifest.still_matches(kept(root), replace(view_of(root), abort=True))
+
+
+def _append_a_record(root: Path) -> None:
+    last = sorted((root / "commitlog").iterdir())[-1]
+    data = bytearray(last.read_bytes())
+    data[kept(root).log.max_offset - int(last.name)] = 1  # type: ignore[union-attr] # a clean close has it
+    last.write_bytes(data)
+
+
+def _lose_a_segment(root: Path) -> None:
+    sorted((root / "commitlog").iterdir())[0].unlink()
+
+
+def _shorten_a_segment(root: Path) -> None:
+    sorted((root / "commitlog").iterdir())[-1].write_bytes(b"")
+
+
+def _lose_a_queue_file(root: Path) -> None:
+    sorted((root / "consumequeue" / "T" / "1").iterdir())[-1].unlink()
+
+
+def _lose_a_queue(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "T" / "1")
+
+
+def _zero_a_last_entry(root: Path) -> None:
+    last = sorted((root / "consumequeue" / "T" / "1").iterdir())[-1]
+    used = len(last.read_bytes().rstrip(b"\0"))
+    size = last.stat().st_size
+    start = (used - 1) // 20 * 20
+    last.write_bytes(last.read_bytes()[:start].ljust(size, b"\0"))
+
+
+def _lose_an_index_file(root: Path) -> None:
+    sorted((root / "index").iterdir())[0].unlink()
+
+
+def _change_the_checkpoint(root: Path) -> None:
+    path = root / "checkpoint"
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _append_a_record,
+        _lose_a_segment,
+        _shorten_a_segment,
+        _lose_a_queue_file,
+        _lose_a_queue,
+        _zero_a_last_entry,
+        _lose_an_index_file,
+        _change_the_checkpoint,
+    ],
+)
+def test_any_change_makes_it_void(root: Path, change: Callable[[Path], None]) -> None:
+    view = view_of(root)
+    change(root)
+    segments = find_segments(FILES, view.paths, CONFIG.mapped_file_size_commit_log)
+    assert not manifest.still_matches(kept(root), replace(view, segments=segments))
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '{"magic": "other"}'])
+def test_an_unreadable_manifest_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "clean-close.json"
+    assert manifest.load(FILES, path) is None
+    path.write_text(text)
+    assert manifest.load(FILES, path) is None
