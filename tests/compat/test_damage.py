@@ -1,7 +1,7 @@
 """Damaged stores: nothing that RocketMQ would keep is lost here, and it reads what we recovered.
 
 What RocketMQ alone loses is counted; `python -m tests.compat.test_damage` prints the table of
-docs/reliability.md from a whole run (build/compat/damage.json).
+docs/reliability.md from a whole run (build/compat/damage/).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.compat.referee import Referee, RefereeError
 from tests.compat.scripts import expected_messages
 from tests.compat.shapes import SEEDS, Shape, expand
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage")]
 
 SHAPE = Shape(
     messages=180,
@@ -45,7 +45,7 @@ QUICK = {
     "clean": ("flipmid", "lostpage", "onecqgone", "shortfile"),
     "crashed": ("torn", "zeroheadmid", "nocq", "emptycq"),
 }
-FOUND = KEPT / "damage.json"
+FOUND = KEPT / "damage"
 THEIR_TIME_S = 30
 """With a segment missing RocketMQ may wait for ever in its start."""
 
@@ -206,19 +206,18 @@ def _note(
         lost = sum(there.get(line["off"]) != line for line in untouched)
         queued = [line for line in untouched if in_a_queue(line)]
         unreachable = sum(_entry(theirs, line) != line["off"] for line in queued)
-    found = json.loads(FOUND.read_text()) if FOUND.exists() else {}
-    key = f"{names[0]} {referee.format} {end}"
-    found[key] = {
+    counted = {
         "untouched": len(untouched),
         "lost": lost,
         "unreachable": unreachable,
         "refused": theirs is None,
     }
-    FOUND.write_text(json.dumps(found, indent=1, sort_keys=True))
+    FOUND.mkdir(exist_ok=True)
+    (FOUND / f"{names[0]} {referee.format} {end}.json").write_text(json.dumps(counted))
 
 
 def _table() -> str:
-    found = json.loads(FOUND.read_text())
+    found = {path.stem: json.loads(path.read_text()) for path in FOUND.iterdir()}
     lines = ["| damage | untouched | 4.9.7 clean | 4.9.7 crashed | 5.4.0 clean | 5.4.0 crashed |"]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     for name in VARIANTS:

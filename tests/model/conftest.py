@@ -1,4 +1,4 @@
-"""Stores here are killed and damaged all the time: what they log about it would only slow the tests down."""
+"""Stores here are killed all the time: what they log about it would only slow the tests down."""
 
 from __future__ import annotations
 

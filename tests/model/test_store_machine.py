@@ -155,10 +155,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.read(0)
 
 
-class TestStoreMachine(StoreMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
+class TestStoreMachine(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis
     settings = settings(max_examples=8, stateful_step_count=50)
 
 
 @pytest.mark.slow
-class TestManySteps(StoreMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
+class TestManySteps(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis
     settings = settings(max_examples=500, stateful_step_count=100)

@@ -204,7 +204,7 @@ class SimulatedDisk:
     def _look(self) -> None:
         if not self._dead:
             for inode in self._mapped:
-                if inode.memory != inode.seen:
+                if inode.memory != inode.seen:  # type: ignore[comparison-overlap]  # they do compare
                     self._look_at(inode)
 
     def _look_at(self, inode: Inode) -> None:

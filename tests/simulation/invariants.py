@@ -268,4 +268,5 @@ def _difference(found: Sequence[object], expected: Sequence[object]) -> str:
         (n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b),
         min(len(found), len(expected)),
     )
-    return f"item {at} of {len(found)} (due {len(expected)}): {found[at : at + 3]} {expected[at : at + 3]}"
+    both = f"{found[at : at + 3]} {expected[at : at + 3]}"
+    return f"item {at} of {len(found)} (due {len(expected)}): {both}"
