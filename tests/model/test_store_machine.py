@@ -8,7 +8,13 @@ import random
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
@@ -155,10 +161,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.read(0)
 
 
-class TestStoreMachine(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis
-    settings = settings(max_examples=8, stateful_step_count=50)
+def test_the_store_is_what_the_model_says() -> None:
+    run_state_machine_as_test(
+        StoreMachine, settings=settings(max_examples=8, stateful_step_count=50)
+    )
 
 
 @pytest.mark.slow
-class TestManySteps(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made by hypothesis
-    settings = settings(max_examples=500, stateful_step_count=100)
+@pytest.mark.parametrize("part", range(5))
+def test_the_store_is_what_the_model_says_for_50_000_steps(part: int) -> None:
+    """Parts, so that they spread over the cores; each draws its own."""
+    run_state_machine_as_test(
+        StoreMachine, settings=settings(max_examples=100, stateful_step_count=100)
+    )

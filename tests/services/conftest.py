@@ -8,7 +8,7 @@ from mqstore.client import Client
 from tests.services.service_processes import Run, running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Both services over one new store, for tests that each use topics of their own."""
     with running(tmp_path_factory.mktemp("store") / "store") as run:

@@ -21,6 +21,6 @@ os.fdatasync = failing_fdatasync  # type: ignore[assignment]  # descriptors are 
 sys.argv = ["mqstore.writer"]
 
 from mqstore.service.server import main  # noqa: E402 (after the disk is made to fail)
-from mqstore.writer.service import WriterService  # noqa: E402
+from mqstore.writer.__main__ import build  # noqa: E402
 
-main(WriterService, "store-writer", lambda settings: settings.writer_port)
+main(build, "store-writer", lambda settings: settings.writer_port)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.compat.referee import VERSIONS, Referee, missing
+
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
@@ -15,3 +17,14 @@ def silence() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL + 1)
     yield
     logger.setLevel(before)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Real RocketMQ, as for tests/compat."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    referee = Referee(request.param)
+    yield referee
+    referee.close()

@@ -167,6 +167,25 @@ class SimulatedDisk:
             _date_back(inode)
         return after
 
+    def paths(self) -> builtins.list[Path]:
+        """Every file, as everybody sees it."""
+        found = (
+            Path(directory, name)
+            for directory, names in self._tree.items()
+            for name, node in names.items()
+            if isinstance(node, Inode)
+        )
+        return sorted(found)
+
+    def save(self, directory: Path, target: Path) -> None:
+        """Copy what everybody sees below a directory onto the real disk."""
+        self._look()
+        for path in self.paths():
+            if path.is_relative_to(directory):
+                real = target / path.relative_to(directory)
+                real.parent.mkdir(parents=True, exist_ok=True)
+                real.write_bytes(self._inode(str(path)).seen)
+
     def _last_moment(self, rng: random.Random) -> int:
         """Up to when everything survives."""
         moments = {when for when, _ in self._pending} | {NEVER}
@@ -204,7 +223,7 @@ class SimulatedDisk:
     def _look(self) -> None:
         if not self._dead:
             for inode in self._mapped:
-                if inode.memory != inode.seen:  # type: ignore[comparison-overlap]  # they do compare
+                if inode.memory is not None and inode.memory != inode.seen:
                     self._look_at(inode)
 
     def _look_at(self, inode: Inode) -> None:

@@ -37,7 +37,7 @@ TopicName = Annotated[
     str,
     PathParameter(
         description="Topic: at most 127 characters (255 in a store of format 5.x).",
-        examples=["orders"],
+        openapi_examples={"a topic": {"value": "orders"}},
         json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},  # told, not checked
     ),
 ]
@@ -66,6 +66,7 @@ class Api:
             docs_url="/docs",
             redoc_url=None,
             redirect_slashes=False,
+            generate_unique_id_function=lambda route: route.name,
             dependencies=[Depends(_check_parameters)],
             title=title,
             version=VERSION,
@@ -151,7 +152,7 @@ class Api:
                 methods=["GET"],
                 summary=text,
                 tags=["operations"],
-                operation_id=f"health_{path}",
+                name=f"health_{path}",
                 responses={503: {"description": "Not so."}},
             )
         self.app.add_api_route(
@@ -160,6 +161,7 @@ class Api:
         self.app.add_api_route(
             "/metrics",
             self._metrics,
+            name="metrics",
             tags=["operations"],
             summary="Prometheus metrics",
             response_class=PlainTextResponse,

@@ -61,7 +61,12 @@ BAD_MESSAGE_ID = _register(
 UNAUTHENTICATED = _register(
     "unauthenticated", 401, "No valid token", "Send `Authorization: Bearer TOKEN`."
 )
-FORBIDDEN = _register("forbidden", 403, "The token's role does not allow this", "As it says.")
+FORBIDDEN = _register(
+    "forbidden",
+    403,
+    "The token's role does not allow this",
+    "`detail` names the role that is needed.",
+)
 NOT_FOUND = _register("not-found", 404, "There is nothing here", "No such path.")
 TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was never created.")
 QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
@@ -255,15 +260,21 @@ def schema() -> dict[str, Any]:
 
 def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     """OpenAPI response objects for these problems, those of one status joined."""
-    by_status: dict[int | str, dict[str, Any]] = {}
+    by_status: dict[int | str, list[ProblemType]] = {}
     for kind in kinds:
-        text = f"`{kind.name}`: {kind.title}. {kind.when}"
-        known = by_status.get(kind.status)
-        if known is not None:
-            known["description"] += "\n\n" + text
-            continue
-        by_status[kind.status] = {
-            "description": text,
-            "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-    return by_status
+        by_status.setdefault(kind.status, []).append(kind)
+    return {status: _response(each) for status, each in by_status.items()}
+
+
+def _response(kinds: list[ProblemType]) -> dict[str, Any]:
+    media = {
+        "schema": {"$ref": "#/components/schemas/Problem"},
+        "examples": {kind.name: {"value": _example(kind)} for kind in kinds},
+    }
+    texts = [f"`{kind.name}`: {kind.title}. {kind.when}" for kind in kinds]
+    return {"description": "\n\n".join(texts), "content": {CONTENT_TYPE: media}}
+
+
+def _example(kind: ProblemType) -> dict[str, Any]:
+    members = {"type": kind.urn, "title": kind.title, "status": kind.status, "detail": kind.when}
+    return members | {"requestId": "5f0c2a1e-1f"}

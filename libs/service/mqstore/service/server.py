@@ -44,12 +44,15 @@ class Service(Protocol):
 
     name: str
     health: Health
-    front: Front
     failure: asyncio.Future[BaseException]
     """Set (on the loop) when the process must not go on."""
 
     async def start(self) -> None:
         """Open what is needed; requests are answered 503 meanwhile."""
+
+    @property
+    def front(self) -> Front:
+        """The ASGI application."""
 
     def interrupt(self) -> None:
         """Let waiting requests answer at once: the service is ending."""

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from mqstore.query import routes
 from mqstore.query.service import QueryService
 from mqstore.service.server import main
+from mqstore.service.settings import Settings
+
+
+def build(settings: Settings) -> QueryService:
+    """The service with its interface; on the event loop that will run it."""
+    service = QueryService(settings)
+    routes.add(service.api, service)
+    return service
+
 
 if __name__ == "__main__":
-    main(QueryService, QueryService.name, lambda settings: settings.query_port)
+    main(build, QueryService.name, lambda settings: settings.query_port)

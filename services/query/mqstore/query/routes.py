@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Path as PathParameter
 from fastapi import Query, Response
 
 from mqstore.query import examples, views
+from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName, documented
 from mqstore.service.auth import Role
@@ -18,9 +19,6 @@ from mqstore.service.problems import Problem
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.lookups import KeyAnswer, Pull, PullStatus
-
-if TYPE_CHECKING:
-    from mqstore.query.service import QueryService
 
 PULL_COUNT_DEFAULT: Final = 32
 COUNT_MAX: Final = 1_000
@@ -30,7 +28,12 @@ KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
 INT64_MAX: Final = 2**63 - 1
 
-QueueId = Annotated[int, PathParameter(ge=0, le=2**31 - 1, description="Queue.", examples=[0])]
+QueueId = Annotated[
+    int,
+    PathParameter(
+        ge=0, le=2**31 - 1, description="Queue, from 0.", openapi_examples={"first": {"value": 0}}
+    ),
+]
 _ONE_MESSAGE = (
     problems.BAD_MESSAGE_ID,
     problems.MESSAGE_UNKNOWN,
@@ -82,7 +85,7 @@ class _Messages:
         return (
             _Route(
                 "/v1/messages/{id}",
-                self.by_id,
+                self.message,
                 "One message, by its id",
                 "MessageView",
                 examples.MESSAGE,
@@ -90,7 +93,7 @@ class _Messages:
             ),
             _Route(
                 "/v1/topics/{topic}/messages",
-                self.by_key,
+                self.messages_by_key,
                 "Messages by key, newest first",
                 "KeyView",
                 examples.BY_KEY,
@@ -98,7 +101,7 @@ class _Messages:
             ),
         )
 
-    async def by_id(
+    async def message(
         self,
         message_id: Annotated[
             str,
@@ -106,7 +109,9 @@ class _Messages:
                 alias="id",
                 max_length=32767,
                 description="Offset message id (32 or 56 hex characters), or a unique key.",
-                examples=["7F00000100002A9F0000000000000000"],
+                openapi_examples={
+                    "offset message id": {"value": "7F00000100002A9F0000000000000000"}
+                },
             ),
         ],
         topic: Annotated[
@@ -125,7 +130,7 @@ class _Messages:
     def _encoded(self, found: Record) -> bytes:
         return msgspec.json.encode(views.message(found, self._shard))
 
-    async def by_key(
+    async def messages_by_key(
         self,
         topic: TopicName,
         key: Annotated[
@@ -134,7 +139,7 @@ class _Messages:
                 min_length=1,
                 max_length=32767,
                 description="A unique key or one of KEYS.",
-                examples=["order-1"],
+                openapi_examples={"a key": {"value": "order-1"}},
             ),
         ],
         from_: Annotated[
@@ -144,7 +149,9 @@ class _Messages:
         to: Annotated[
             int | None, Query(ge=0, le=INT64_MAX, description="Stored at or before, in ms.")
         ] = None,
-        limit: Annotated[int, Query(ge=1, le=COUNT_MAX)] = KEY_COUNT_DEFAULT,
+        limit: Annotated[
+            int, Query(ge=1, le=COUNT_MAX, description="Messages of one answer, at most.")
+        ] = KEY_COUNT_DEFAULT,
         cursor: Annotated[
             str | None, Query(max_length=200, description="`next` of the answer before.")
         ] = None,
@@ -185,7 +192,7 @@ class _Queues:
         return (
             _Route(
                 base,
-                self.all,
+                self.queues,
                 "A topic's queues and their bounds",
                 "QueuesView",
                 examples.QUEUES,
@@ -201,7 +208,7 @@ class _Queues:
             ),
             _Route(
                 base + "/{queue}/offset",
-                self.offset,
+                self.offset_by_time,
                 "The queue offset of a time",
                 "OffsetView",
                 examples.OFFSET,
@@ -209,7 +216,7 @@ class _Queues:
             ),
         )
 
-    async def all(self, topic: TopicName) -> Response:
+    async def queues(self, topic: TopicName) -> Response:
         service = self._service
         _ = service.reader
 
@@ -227,7 +234,9 @@ class _Queues:
             int,
             Query(ge=0, le=INT64_MAX, description="Queue offset; below the first, from the first."),
         ] = 0,
-        max_: Annotated[int, Query(alias="max", ge=1, le=COUNT_MAX)] = PULL_COUNT_DEFAULT,
+        max_: Annotated[
+            int, Query(alias="max", ge=1, le=COUNT_MAX, description="Messages, at most.")
+        ] = PULL_COUNT_DEFAULT,
         wait: Annotated[
             float,
             Query(ge=0, le=WAIT_MAX_S, description="Seconds to wait at the queue's end."),
@@ -251,7 +260,7 @@ class _Queues:
             done, _pending = await asyncio.wait({arrival}, timeout=wait)
         return _json((await service.run(look))[1] if done else body)
 
-    async def offset(
+    async def offset_by_time(
         self,
         topic: TopicName,
         queue: QueueId,

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Final, TypeVar
 
 from prometheus_client import Gauge
 
-from mqstore.query import routes
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.known_topics import KnownTopics
 from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.health import Health
+from mqstore.service.http import Front
 from mqstore.service.problems import OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
@@ -72,12 +73,19 @@ class QueryService:
         self._pending = 0
         self.topics = KnownTopics(self._root, self._seams)
         self.arrivals = Arrivals(self, self._loop)
-        api = Api(settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS)
+        self.api = Api(
+            settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS
+        )
         Gauge(
-            "mqstore_open_polls", "Long polls waiting for arrivals", registry=api.metrics.registry
+            "mqstore_open_polls",
+            "Long polls waiting for arrivals",
+            registry=self.api.metrics.registry,
         ).set_function(lambda: len(self.arrivals))
-        routes.add(api, self)
-        self.front = api.front()
+
+    @cached_property
+    def front(self) -> Front:
+        """Made once all routes are in ``api``."""
+        return self.api.front()
 
     @property
     def reader(self) -> StoreReader:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from mqstore.service.server import main
+from mqstore.service.settings import Settings
+from mqstore.writer import routes
 from mqstore.writer.service import WriterService
 
+
+def build(settings: Settings) -> WriterService:
+    """The service with its interface; on the event loop that will run it."""
+    service = WriterService(settings)
+    routes.add(service.api, service)
+    return service
+
+
 if __name__ == "__main__":
-    main(WriterService, WriterService.name, lambda settings: settings.writer_port)
+    main(build, WriterService.name, lambda settings: settings.writer_port)

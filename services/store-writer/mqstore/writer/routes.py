@@ -6,16 +6,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Body, Response
+from pydantic import BaseModel
 
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
-from mqstore.service.problems import Problem, responses
+from mqstore.service.problems import Problem, ProblemType, responses
 from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
@@ -37,9 +38,7 @@ from mqstore.writer.models import (
     TopicList,
     TopicSpec,
 )
-
-if TYPE_CHECKING:
-    from mqstore.writer.service import WriterService
+from mqstore.writer.service import WriterService
 
 JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
@@ -183,7 +182,6 @@ class _Topics:
         self._on_change = on_change
 
     def add(self, api: Api) -> None:
-        admin, consume = api.requires(Role.ADMIN), api.requires(Role.CONSUME)
         api.app.add_api_route(
             "/v1/topics/{topic}",
             self.put,
@@ -195,28 +193,18 @@ class _Topics:
                 **responses(problems.TOPIC_INVALID, *problems.WITH_BODY, *problems.GUARDED),
             },
             tags=["topics"],
-            dependencies=[admin],
-            operation_id="put_topic",
+            dependencies=[api.requires(Role.ADMIN)],
+            name="put_topic",
         )
-        api.app.add_api_route(
-            "/v1/topics",
-            self.list,
-            summary="All topics",
-            response_model=TopicList,
-            responses=responses(*problems.GUARDED),
-            tags=["topics"],
-            dependencies=[consume],
-            operation_id="list_topics",
-        )
-        api.app.add_api_route(
+        _add_look(api, "topics", "/v1/topics", self.topics, "All topics", TopicList)
+        _add_look(
+            api,
+            "topics",
             "/v1/topics/{topic}",
-            self.get,
-            summary="One topic",
-            response_model=Topic,
-            responses=responses(problems.TOPIC_UNKNOWN, *problems.GUARDED),
-            tags=["topics"],
-            dependencies=[consume],
-            operation_id="get_topic",
+            self.topic,
+            "One topic",
+            Topic,
+            problems.TOPIC_UNKNOWN,
         )
 
     async def put(
@@ -239,11 +227,11 @@ class _Topics:
         self._on_change()
         return topic_view(made)
 
-    async def list(self) -> TopicList:
+    async def topics(self) -> TopicList:
         topics = self._service.store.topics()
         return TopicList(topics=[topic_view(each) for each in topics])
 
-    async def get(self, topic: TopicName) -> Topic:
+    async def topic(self, topic: TopicName) -> Topic:
         return topic_view(self._service.store.topic(topic))
 
 
@@ -257,15 +245,7 @@ class _Inspection:
             ("/v1/store/recovery", self.recovery, "What recovery found and did", RecoveryReport),
             ("/v1/segments", self.segments, "The commit log's files", SegmentList),
         ):
-            api.app.add_api_route(
-                path,
-                endpoint,
-                summary=summary,
-                response_model=model,
-                responses=responses(*problems.GUARDED),
-                tags=["store"],
-                dependencies=[api.requires(Role.CONSUME)],
-            )
+            _add_look(api, "store", path, endpoint, summary, model)
 
     async def store(self) -> Store:
         store = self._service.store
@@ -277,6 +257,27 @@ class _Inspection:
     async def segments(self) -> SegmentList:
         found = await asyncio.to_thread(self._service.store.segments)
         return SegmentList(segments=[Segment.model_validate(each) for each in found])
+
+
+def _add_look(
+    api: Api,
+    tag: str,
+    path: str,
+    endpoint: Callable[..., Any],
+    summary: str,
+    model: type[BaseModel],
+    *kinds: ProblemType,
+) -> None:
+    """A GET that changes nothing, for whoever may consume."""
+    api.app.add_api_route(
+        path,
+        endpoint,
+        summary=summary,
+        response_model=model,
+        responses=responses(*kinds, *problems.GUARDED),
+        tags=[tag],
+        dependencies=[api.requires(Role.CONSUME)],
+    )
 
 
 def topic_view(config: TopicConfig) -> Topic:

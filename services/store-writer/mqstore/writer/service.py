@@ -7,17 +7,18 @@ opening, closing and topic changes run in worker threads, since they wait for th
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.health import Health
+from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
 from mqstore.storage.system.threads import production_seams
-from mqstore.writer import routes
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.store_metrics import StoreMetrics
 
@@ -53,12 +54,15 @@ class WriterService:
         self._recovery: Progress | None = None
         self._store: MessageStore | None = None
         self._durability: DurabilityWaiter | None = None
-        api = Api(
+        self.api = Api(
             settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
         )
-        self.metrics = StoreMetrics(api.metrics.registry, lambda: self._store)
-        routes.add(api, self)
-        self.front = api.front()
+        self.metrics = StoreMetrics(self.api.metrics.registry, lambda: self._store)
+
+    @cached_property
+    def front(self) -> Front:
+        """Made once all routes are in ``api``."""
+        return self.api.front()
 
     @property
     def store(self) -> MessageStore:

@@ -7,11 +7,14 @@ stands, and its queue offset can be.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqstore.storage.codec.topic_names import is_lmq, is_safe_path
 from mqstore.storage.layout import (
+    MAGIC_V1,
+    MAGIC_V2,
     RECORD_FIXED_SIZE,
     RECORD_V2_EXTRA_SIZE,
     TOPIC_LENGTH_MAX_V1,
@@ -31,6 +34,8 @@ from mqstore.storage.recovery.tombstones import (
 )
 from mqstore.storage.recovery.view import QueueTable, Segment
 
+_MAGIC: Final = struct.Struct(">I")
+_MAGIC_POSITION: Final = 4
 Believe = Callable[[QueuePlace, int, bool], bool]
 """Whether a record at a physical offset may have this place; the flag: a queue entry says so."""
 
@@ -90,7 +95,7 @@ class RepairPlanner:
             assert place is not None
             self._believe(place, piece.start, True)
             return _Identity(place, header if own == place else None)
-        if header is None or header.physical_offset != piece.start:
+        if header is None or header.physical_offset != piece.start or not _has_magic(data):
             return _NOTHING_KNOWN
         if own is not None and not self._believe(own, piece.start, False):
             return _NOTHING_KNOWN
@@ -106,6 +111,13 @@ class RepairPlanner:
             return False
         room = size - RECORD_FIXED_SIZE - RECORD_V2_EXTRA_SIZE
         return is_safe_path(name) and len(topic) <= room
+
+
+def _has_magic(data: memoryview) -> bool:
+    """Whether the fields before FLAG, QUEUEID among them, are there at all: a power cut may leave
+    the sector behind theirs and not their own."""
+    magic: int = _MAGIC.unpack_from(data, _MAGIC_POSITION)[0]
+    return magic in (MAGIC_V1, MAGIC_V2)
 
 
 def _tombstone(piece: Piece, found: _Identity, why: str, store_timestamp_ms: int) -> PlaceTombstone:

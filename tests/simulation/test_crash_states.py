@@ -1,0 +1,117 @@
+"""Every operation of a workload is a place to crash, in five ways, and every state is examined.
+
+``make simulate`` does the same for as many states as one likes; a failure here names the state in
+its own terms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.layout import StoreFormat
+from tests.compat.compare import Dump
+from tests.compat.referee import Referee
+from tests.simulation import __main__ as command
+from tests.simulation.crash_states import (
+    POINTS,
+    Crash,
+    CrashStateBroken,
+    CrashStates,
+    Replay,
+    crashed,
+)
+from tests.simulation.driver import CONFIG
+from tests.simulation.invariants import Checker
+from tests.simulation.world import ROOT, World, open_store, seams_on
+
+QUICK_POINTS = 60
+SHARDS = 4
+"""Of one workload; each is a test of its own, so that they spread over the cores."""
+REFEREE_STATES = 12
+REFEREE_CONFIG = {
+    "mappedFileSizeCommitLog": CONFIG.mapped_file_size_commit_log,
+    "mappedFileSizeConsumeQueue": CONFIG.queue_file_size,
+    "maxHashSlotNum": CONFIG.max_hash_slot_num,
+    "maxIndexNum": CONFIG.max_index_num,
+    "maxMessageSize": CONFIG.max_message_size,
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_first_crash_states_keep_what_was_promised(seed: int) -> None:
+    assert CrashStates(Replay(seed), points=QUICK_POINTS).run() == QUICK_POINTS * len(Crash)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("seed", [11, 12])
+def test_every_crash_state_of_a_workload_keeps_what_was_promised(seed: int, shard: int) -> None:
+    """Two workloads of 2,000 operations, five states each: 20,000 in all."""
+    states = CrashStates(Replay(seed), shard=shard, shards=SHARDS)
+    assert states.run() == POINTS // SHARDS * len(Crash)
+
+
+def test_a_replay_is_what_its_text_says() -> None:
+    for replay in (Replay(7), Replay(7, 12), Replay(7, 12, Crash.TORN_512)):
+        assert Replay.parse(str(replay)) == replay
+    with pytest.raises(ValueError, match="nothing"):
+        Replay.parse("7.12.nothing")
+
+
+def test_one_state_can_be_seen_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["STATES=", "SEED=3.20.torn4096"]) == 0
+    assert "1 states of 3.20.torn4096 keep what was promised" in capsys.readouterr().err
+
+
+def test_a_wrong_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["SEED=x"]) == 2
+    assert command.main(["SPEED=1"]) == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
+    states = CrashStates(Replay(1), points=QUICK_POINTS)
+    states.world.model.topics["never made"] = 4
+    with pytest.raises(CrashStateBroken, match=r"make simulate SEED=1\.0\.kill"):
+        states.run()
+
+
+@pytest.mark.slow
+@pytest.mark.referee
+def test_rocketmq_reads_what_we_recovered(referee: Referee, tmp_path: Path) -> None:
+    """A sample of states; what the crash tore, and nothing else, is a tombstone there."""
+    for seed in range(REFEREE_STATES):
+        rng = random.Random(seed)
+        world = World(seed, StoreFormat(referee.format))
+        world.live(rng.randint(20, 300))
+        crash = rng.choice(list(Crash))
+        floor = world.floor_after_kill()
+        if crash is not Crash.KILL:
+            floor = world.floor_after_power_cut()
+        disk = crashed(world, crash, seed)
+        seams = seams_on(disk, seed)
+        store = open_store(seams, world.format)
+        checker = Checker(store, world.model, seams, rng, torn=crash is not Crash.KILL)
+        checker.check(floor)
+        directory = tmp_path / f"state-{seed}"
+        disk.save(ROOT, directory)
+        _compare(checker, Dump.of(referee.dump(directory, REFEREE_CONFIG, queries=False)))
+
+
+def _compare(checker: Checker, theirs: Dump) -> None:
+    found = {line["off"]: line for line in theirs.messages}
+    readable = [record for record in checker.live if checker.readable(record)]
+    assert theirs.recovered["maxPhyOffset"] == checker.end
+    for record in readable:
+        line = found.pop(record.offset)
+        assert line["bodySha256"] == hashlib.sha256(record.body).hexdigest()
+        assert (line["topic"], line["q"]) == record.queue
+        if record.queued:
+            entry = theirs.entries[record.queue][record.queue_offset]
+            assert entry == (record.offset, record.size, record.tags_code)
+    torn = {record.offset for record in checker.live} - {record.offset for record in readable}
+    assert found.keys() <= torn
