@@ -35,6 +35,7 @@ _MAKE_RUN = [
     "ARGS=--writer-port 0 --query-port 0",
 ]
 _ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
+_PROGRESS = re.compile(r"^mqstore: the \w+ process is starting.*\n", re.MULTILINE)
 
 
 def environment(**settings: Any) -> dict[str, str]:
@@ -73,7 +74,12 @@ class Run:
 
     def ended(self) -> tuple[int, str]:
         _, errors = self.process.communicate(timeout=END_TIMEOUT_S)
-        return self.process.returncode, errors
+        return self.process.returncode, without_progress(errors)
+
+
+def without_progress(errors: str) -> str:
+    """What ``mqstore run`` said, but for the progress that it tells of on a slow machine."""
+    return _PROGRESS.sub("", errors)
 
 
 def children_of(pid: int) -> list[int]:

@@ -47,7 +47,9 @@ def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
     topic, produced, found = answers
     assert topic["queues"] == 4
     assert len(produced["messages"]) == 1
-    assert [each["body"] for each in found["messages"]] == ["two teapots"]
+    newest = found["messages"][0]
+    assert newest["body"] == "two teapots"
+    assert newest["uniqKey"] == produced["messages"][0]["uniqKey"]
     assert found["complete"]
 
 

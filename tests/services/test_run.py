@@ -20,6 +20,7 @@ from tests.services.service_processes import (
     children_of,
     running,
     start,
+    without_progress,
     writer,
 )
 
@@ -34,8 +35,9 @@ def _refusal(store: Path | None, *arguments: str, plain_user: bool = False, **se
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2, errors
     assert output == ""
-    assert len(errors.splitlines()) == 1, errors
-    return errors
+    said = without_progress(errors)
+    assert len(said.splitlines()) == 1, errors
+    return said
 
 
 class _OpenPolls:
