@@ -30,7 +30,7 @@ from mqstore.storage.layout import (
     SECTOR_SIZE,
     SysFlag,
 )
-from mqstore.storage.system.sparse import last_nonzero
+from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
 
 if TYPE_CHECKING:
     from mqstore.storage.mapped.mapped_file import MappedFile
@@ -412,7 +412,7 @@ class ConsumeQueue:
 
     def _find_end(self) -> int:
         for mapped in reversed(self.files.files):
-            used = last_nonzero(mapped.view, 0, mapped.next_data)
+            used = last_nonzero(mapped.view, 0, mapped.next_data, SMALL_CHUNK)
             if used:
                 return (mapped.base_offset + used - 1) // QUEUE_ENTRY_SIZE + 1
         return self.first_index

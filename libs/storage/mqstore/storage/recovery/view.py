@@ -26,7 +26,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
-from mqstore.storage.system.sparse import NextData, last_nonzero
+from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")
@@ -271,7 +271,8 @@ class QueueFiles:
             view = self._view(number)
             assert view is not None
             next_data = partial(self._files.next_data, self._paths[number])
-            self._counts[number] = -(-last_nonzero(view, 0, next_data) // QUEUE_ENTRY_SIZE)
+            used = last_nonzero(view, 0, next_data, SMALL_CHUNK)
+            self._counts[number] = -(-used // QUEUE_ENTRY_SIZE)
         return self._counts[number]
 
 

@@ -15,6 +15,8 @@ from typing import Final
 from mqstore.storage._kernel import find_record
 
 CHUNK: Final = 1 << 20
+SMALL_CHUNK: Final = 32 << 10
+"""For queue files: a store may have thousands, of a few entries each."""
 _ZEROS: Final = bytes(CHUNK)
 
 NextData = Callable[[int], int | None]
@@ -44,10 +46,15 @@ def data_chunks(
         position = stop
 
 
-def last_nonzero(view: memoryview, start: int, next_data: NextData = read_everything) -> int:
-    """The position behind the last byte that is not zero, or ``start`` when all are."""
+def last_nonzero(
+    view: memoryview, start: int, next_data: NextData = read_everything, size: int = CHUNK
+) -> int:
+    """The position behind the last byte that is not zero, or ``start`` when all are.
+
+    ``size``: of a chunk; what of it is a hole becomes a page of zeros in memory when it is read.
+    """
     found = start
-    for begin, stop in data_chunks(start, len(view), next_data):
+    for begin, stop in data_chunks(start, len(view), next_data, size):
         if not is_zero(view[begin:stop]):
             found = begin + len(bytes(view[begin:stop]).rstrip(b"\0"))
     return found
