@@ -14,6 +14,7 @@ ARGS ?=
 ROWS ?=
 STATES ?= 20000
 SEED ?=
+JOBS ?=
 FUZZ_RECORDS ?= 10000000
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query
@@ -48,8 +49,8 @@ setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/m
 bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append read" for some
 	@$(BIN)/python -m tests.bench $(ROWS)
 
-simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, or SEED=… to replay one
-	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(if $(SEED),SEED=$(SEED))
+simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
+	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(if $(SEED),SEED=$(SEED)) $(if $(JOBS),JOBS=$(JOBS))
 
 fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
 	@mkdir -p build/fuzz

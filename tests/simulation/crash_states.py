@@ -142,6 +142,7 @@ def examine(world: World, crash: Crash, seed: int) -> None:
         _recover_again(world, store, disk, seed)
     else:
         _go_on(world, store, disk, seed)
+    assert not disk.holes_written, disk.holes_written
 
 
 def _recover_again(world: World, store: MessageStore, disk: SimulatedDisk, seed: int) -> None:

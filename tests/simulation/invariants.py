@@ -65,7 +65,7 @@ class Checker:
         content = b"".join(bytes(f.view[: f.wrote_position]) for f in log.files.files)
         model.settle(self.end, content, self.min)
         if self.torn:
-            model.topics = {topic.name: topic.write_queues for topic in self.store.topics()}
+            model.topics = self._topics()
             model.topics_in_flight = {}
         offsets = self._consumer_offsets()
         for key, known in model.consumed.items():
@@ -239,14 +239,16 @@ class Checker:
     # tables and files
 
     def _tables(self) -> None:
-        model, paths = self.model, self.store.paths
-        topics = TopicTable.load(paths, self.store.format, self.seams)
-        found = {topic.name: topic.write_queues for topic in topics.all()}
+        model, found = self.model, self._topics()
         for name, queues in model.topics.items():
             assert found.get(name) in (queues, model.topics_in_flight.get(name, queues)), name
         offsets = self._consumer_offsets()
         for (topic, queue_id), allowed in model.consumed.items():
             assert (offsets.get(GROUP, topic, queue_id) or 0) in allowed, (topic, queue_id)
+
+    def _topics(self) -> dict[str, int]:
+        table = TopicTable.load(self.store.paths, self.store.format, self.seams)
+        return {topic.name: topic.write_queues for topic in table.all()}
 
     def _consumer_offsets(self) -> ConsumerOffsets:
         return ConsumerOffsets.load(self.store.paths, self.store.format, self.seams)

@@ -95,6 +95,7 @@ class World:
 
     def _end(self, disk: SimulatedDisk, floor: int) -> None:
         self._follow()
+        assert not self.disk.holes_written, self.disk.holes_written
         self.disk, self.floor, self.driver = disk, floor, None
         self.model.refused()
 
