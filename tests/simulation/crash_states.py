@@ -133,7 +133,8 @@ def examine(world: World, crash: Crash, seed: int) -> None:
     """
     is_kill = crash is Crash.KILL
     floor = world.floor_after_kill() if is_kill else world.floor_after_power_cut()
-    torn = world.torn or crash in (Crash.TORN_512, Crash.TORN_4096)
+    torn = world.torn or (not is_kill and world.disk.has_lost_pages)
+    torn = torn or crash in (Crash.TORN_512, Crash.TORN_4096)
     disk = crashed(world, crash, seed)
     seams = seams_on(disk, seed)
     store = open_store(seams, world.format)

@@ -167,6 +167,11 @@ class SimulatedDisk:
             _date_back(inode)
         return after
 
+    @property
+    def has_lost_pages(self) -> bool:
+        """Whether the next power cut loses what failed syncs left in the page cache."""
+        return any(inode.lost for inode in _inodes(self._tree))
+
     def paths(self) -> builtins.list[Path]:
         """Every file, as everybody sees it."""
         found = (

@@ -16,7 +16,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.message_store import Durability
 from mqstore.storage.own.state_page import Health
 from tests.simulation.driver import NewMessage
-from tests.simulation.inode import Loss
+from tests.simulation.inode import PAGE, Loss
 from tests.simulation.world import World
 
 SEEDS = st.integers(0, 2**32)
@@ -80,6 +80,38 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
     assert world.store.state.health is Health.FAILED
     assert not put(world, 10_001, Durability.ASYNC)
     assert not put(world, 10_002, Durability.SYNC)
+
+
+def test_a_close_that_the_disk_refuses_says_so() -> None:
+    """Else whoever closes would take what it had put for durable."""
+    world = opened()
+    put(world, durability=Durability.ASYNC)
+    world.disk.fail_next("sync", errno.EIO)
+    with pytest.raises(StorageError):
+        world.close()
+    world.lose_power(Loss.DROP)
+    world.open()
+
+
+def test_a_store_that_failed_before_closes_without_a_word() -> None:
+    world = opened()
+    world.disk.fail_next("sync", errno.EIO)
+    with pytest.raises(StorageError):
+        put(world)
+    world.store.close()
+
+
+def test_small_mapped_files_that_a_halt_left_as_holes_get_their_blocks() -> None:
+    """A store into a hole of a full disk would kill the process."""
+    world = opened()
+    paths = world.store.paths
+    world.kill()
+    for path in (paths.state, paths.checkpoint):
+        world.disk.unlink(path)
+        world.disk.create(path, PAGE, reserve=0)
+    world.open()
+    world.disk.stat(paths.state)
+    assert world.disk.holes_written == []
 
 
 def test_a_sync_that_failed_elsewhere_fails_the_requests_that_wait() -> None:

@@ -384,13 +384,14 @@ class MessageStore:
                 self._release()
 
     def _stop_services(self) -> None:
+        had_failed = self._failure is not None
         for handle in self._services:
             handle.stop()
         self._parts.allocation.close()
         try:
             self.flush.stop()
         except StoreFailed:
-            if self._failure is None:
+            if not had_failed:
                 raise
 
     def _close_cleanly(self) -> None:

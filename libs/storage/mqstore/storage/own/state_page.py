@@ -253,6 +253,8 @@ class StatePage(StatePageReader):
             files.sync_directory(path.parent)
         elif stat.size < PAGE_SIZE:
             files.extend(path, PAGE_SIZE)
+        # What a halt left may be a hole, where a full disk would kill the process.
+        files.reserve(path, 0, PAGE_SIZE)
         page = cls(files.map(path, writable=True))
         page._begin(UUID(store_id), UUID(boot_id))
         return page

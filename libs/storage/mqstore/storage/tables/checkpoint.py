@@ -68,6 +68,9 @@ class Checkpoint:
                 f"{path.name} is {stat.size} bytes long instead of {CHECKPOINT_SIZE}, "
                 "remove it to recover without it"
             )
+        elif writable:
+            # A broker's may be a hole, where a full disk would kill the process.
+            seams.files.reserve(path, 0, CHECKPOINT_SIZE)
         return cls(seams.files.map(path, writable=writable), store_format)
 
     @property
