@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage import sizes
+from mqstore.storage.codec.record import write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
 from mqstore.storage.own.format_file import Sizes
@@ -30,6 +31,56 @@ def test_the_segment_size_is_that_of_the_files(tmp_path: Path, lengths: tuple[in
     segments(paths.commit_log, 8192, *lengths)
     found = sizes.adopt(FILES, paths, StoreConfig(), None)
     assert found.mapped_file_size_commit_log == 8192
+
+
+def cut_short(path: Path, length: int) -> None:
+    """A segment's first part: records lead right up to where it ends."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\1" * length)
+
+
+@pytest.mark.parametrize("length", [5_000, 8_100, 8_192])
+def test_the_size_of_a_lone_segment_that_was_cut_short_is_a_power_of_two(
+    tmp_path: Path, length: int
+) -> None:
+    paths = StorePaths(tmp_path)
+    cut_short(paths.commit_log / segment_name(8192 * 3), length)
+    found = sizes.adopt(FILES, paths, StoreConfig(), None)
+    assert found.mapped_file_size_commit_log == 8192
+
+
+def test_the_next_segments_name_tells_the_size_of_one_that_was_cut_short(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    cut_short(paths.commit_log / segment_name(0), 5_000)
+    (paths.commit_log / segment_name(6_000)).touch()
+    found = sizes.adopt(FILES, paths, StoreConfig(mapped_file_size_commit_log=1 << 20), None)
+    assert found.mapped_file_size_commit_log == 6_000
+
+
+def test_else_the_setting_tells_it(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    cut_short(paths.commit_log / segment_name(100_000), 20_000)
+    found = sizes.adopt(FILES, paths, StoreConfig(mapped_file_size_commit_log=100_000), None)
+    assert found.mapped_file_size_commit_log == 100_000
+
+
+def test_where_nothing_tells_it_the_store_is_refused(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    cut_short(paths.commit_log / segment_name(100_000), 30_000)
+    with pytest.raises(StoreUnsupported, match="set mappedFileSizeCommitLog"):
+        sizes.adopt(FILES, paths, StoreConfig(), None)
+
+
+@pytest.mark.parametrize("left", range(8, 17))
+def test_a_blank_record_at_its_end_closes_a_segment(tmp_path: Path, left: int) -> None:
+    paths = StorePaths(tmp_path)
+    path = paths.commit_log / segment_name(0)
+    cut_short(path, 5_000)
+    blank = bytearray(left)
+    write_blank(blank, 0, left)
+    path.write_bytes(path.read_bytes()[:-left] + blank)
+    found = sizes.adopt(FILES, paths, StoreConfig(), None)
+    assert found.mapped_file_size_commit_log == 5_000
 
 
 def test_the_queue_file_size_is_that_of_the_files(tmp_path: Path) -> None:

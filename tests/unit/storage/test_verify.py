@@ -240,6 +240,20 @@ def test_a_hole_is_told_once_beside_the_record_that_misses_it(root: Path) -> Non
     assert findings[Kind.ENTRY_MISSING].physical_offset == record_at_message(30)
 
 
+def test_a_queue_of_nothing_but_pre_blanks_is_a_hole(root: Path) -> None:
+    queue = root / "consumequeue" / "T" / "7"
+    queue.mkdir()
+    blanks = struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 4
+    size = CONFIG.queue_file_size
+    (queue / segment_name(0)).write_bytes(blanks + bytes(size - len(blanks)))
+
+    finding = next(each for each in found(root) if each.kind is Kind.QUEUE_HOLE)
+
+    assert (finding.topic, finding.queue_id, finding.index) == ("T", 7, 0)
+    assert "entries 0 to 3" in finding.what
+    assert "stops later puts" in finding.broker
+
+
 @pytest.mark.parametrize("at", [7, 11], ids=["offset", "size"])
 def test_an_entry_that_names_no_record_of_its_place(root: Path, at: int) -> None:
     flip(root / QUEUE, 10 * QUEUE_ENTRY_SIZE + at, 4)

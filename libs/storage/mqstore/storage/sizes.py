@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
@@ -13,16 +14,19 @@ from pydantic import ValidationError
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import (
+    BLANK_RECORD_SIZE,
     INDEX_HEADER_SIZE,
     INDEX_ITEM_SIZE,
     INDEX_SLOT_SIZE,
+    MAGIC_BLANK,
     QUEUE_ENTRY_SIZE,
 )
 from mqstore.storage.own.format_file import Sizes
-from mqstore.storage.paths import StorePaths, segment_offset
+from mqstore.storage.paths import StorePaths, segment_name, segment_offset
 from mqstore.storage.seams import FileStat, FileSystem
 
 _QUEUES_LOOKED_AT: Final = 64
+_BLANK: Final = struct.Struct(">iI")
 
 
 def adopt(
@@ -37,11 +41,10 @@ def adopt(
 
     ``known`` (format.json) wins, then the files, then ``config``; without ``keep_index_sizes``,
     slot and index counts that ``config`` sets win over all. Raises StoreDamaged for files of a
-    length that no store has.
+    length that no store has, StoreUnsupported for a segment whose size nothing tells.
     """
     sizes = known or Sizes(
-        mapped_file_size_commit_log=_segment_size(files, paths)
-        or config.mapped_file_size_commit_log,
+        mapped_file_size_commit_log=_segment_size(files, paths, config),
         mapped_file_size_consume_queue=_queue_file_size(files, paths) or config.queue_file_size,
         max_hash_slot_num=config.max_hash_slot_num,
         max_index_num=config.max_index_num,
@@ -85,8 +88,45 @@ def index_file_size(config: StoreConfig) -> int:
     return INDEX_HEADER_SIZE + slots + config.max_index_num * INDEX_ITEM_SIZE
 
 
-def _segment_size(files: FileSystem, paths: StorePaths) -> int | None:
-    return _size_of_run(_lengths(files, paths.commit_log))
+def _segment_size(files: FileSystem, paths: StorePaths, config: StoreConfig) -> int:
+    run = _lengths(files, paths.commit_log)
+    begun = [(base, length) for base, length in run if length]
+    if len(begun) == 1 and _is_cut_short(files, paths, *begun[0]):
+        return _size_of_cut(run, *begun[0], config)
+    return _size_of_run(run) or config.mapped_file_size_commit_log
+
+
+def _is_cut_short(files: FileSystem, paths: StorePaths, base: int, length: int) -> bool:
+    """Whether a segment, the only one with bytes, shows that it is not whole.
+
+    Offsets are multiples of the size. At least 8 bytes are left behind the last record: they are
+    zeros, or belong to the blank record that fills them.
+    """
+    if base % length:
+        return True
+    mapped = files.map(paths.commit_log / segment_name(base), writable=False)
+    try:
+        end = bytes(mapped.view[-2 * BLANK_RECORD_SIZE :])
+    finally:
+        mapped.unmap()
+    blanks = (_BLANK.pack(left, MAGIC_BLANK) for left in range(8, 16))
+    is_closed = any(end[-left:].startswith(blank) for left, blank in enumerate(blanks, 8))
+    return any(end[-BLANK_RECORD_SIZE:]) and not is_closed
+
+
+def _size_of_cut(run: list[tuple[int, int]], base: int, length: int, config: StoreConfig) -> int:
+    """What the size was: the next segment's name tells, else the setting, else most sizes are
+    powers of two. Raises StoreUnsupported."""
+    following = [other - base for other, _ in run if other > base]
+    is_set = "mapped_file_size_commit_log" in config.model_fields_set
+    configured = [config.mapped_file_size_commit_log] if is_set else []
+    for size in (*following[:1], *configured, 1 << (length - 1).bit_length()):
+        if size >= length and base % size == 0:
+            return size
+    raise StoreUnsupported(
+        f"the only segment, {segment_name(base)}, was cut short at {length} bytes, and nothing "
+        "tells how long it was: set mappedFileSizeCommitLog to what the store was written with"
+    )
 
 
 def _queue_file_size(files: FileSystem, paths: StorePaths) -> int | None:

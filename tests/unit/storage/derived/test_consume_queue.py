@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from mqstore.storage.derived.consume_queue import (
     ENTRY,
-    HOLE_MAX,
+    GAP_MAX,
     PRE_BLANK,
     ConsumeQueue,
     Put,
     QueueEntry,
     is_ext_address,
 )
+from mqstore.storage.layout import RECORD_FIXED_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayReason
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.small_store import BORN_MS, HOST, HOST_V6, SmallLog
@@ -150,12 +151,24 @@ def test_an_entry_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
     assert queue.entry(1) == QueueEntry(100, 100, 1)
 
 
-@pytest.mark.parametrize("index", [-1, 3 + HOLE_MAX + 1, 2**59, 2**63 - 1])
+@pytest.mark.parametrize("index", [-1, 3 + GAP_MAX + 1, 2**59, 2**63 - 1])
 def test_an_offset_that_cannot_be_is_refused(tmp_path: Path, index: int) -> None:
     queue = filled(tmp_path, 3)
 
     assert queue.put(index, 0, 1, 0) is Put.REFUSED
     assert queue.max_index == 3
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_hole_is_as_large_as_the_log_has_room_for(tmp_path: Path, room: int) -> None:
+    """A lost segment of many small records leaves one; a flipped bit of a queue offset does not."""
+    queue = filled(tmp_path, 3)
+    missing = GAP_MAX + 500
+    lost = 300 + (missing - 1 + room) * RECORD_FIXED_SIZE
+
+    put = queue.put(3 + missing, lost, 100, 0)
+
+    assert put is (Put.APPENDED if room else Put.REFUSED)
 
 
 def test_an_empty_queue_refuses_what_no_file_can_hold(tmp_path: Path) -> None:
@@ -229,11 +242,14 @@ def test_truncation_drops_exactly_what_it_offered_to_save(tmp_path: Path, end: i
     assert queue.put(keep, 9, 9, 9) is Put.APPENDED
 
 
-def test_truncation_keeps_blanks_before_what_it_drops(tmp_path: Path) -> None:
+def test_blanks_go_with_the_last_entry_behind_them(tmp_path: Path) -> None:
     queue = filled(tmp_path, 1, start=4)
 
-    assert queue.truncate_after(400) == 1
-    assert queue.max_index == 4
+    assert queue.truncate_after(400) == 5
+
+    assert queue.max_index == 0
+    assert queue.put(4, 400, 100, 0) is Put.APPENDED
+    assert next((tmp_path / "queue").iterdir()).read_bytes()[:80] == PRE_BLANK * 4
 
 
 def test_a_destroyed_queue_begins_at_zero_again(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from mqstore.storage.layout import (
     EXT_ADDRESS_MAX,
     PRE_BLANK_SIZE,
     QUEUE_ENTRY_SIZE,
+    RECORD_FIXED_SIZE,
     SECTOR_SIZE,
     SysFlag,
 )
@@ -43,8 +44,9 @@ RESERVE_SIZE: Final = 256 << 10
 _BLOCK_ENTRIES: Final = 512
 _BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 _OFFSET_MAX: Final = 2**63 - 1
-HOLE_MAX: Final = 3_000_000
-"""Most entries that are filled in front of one record (60 MB): beyond, its offset is no truth."""
+GAP_MAX: Final = 1_000
+"""Queue offsets that a record may be ahead of its queue, and be believed, though the log between
+them has no room for so many records. Of an unreadable record (``recovery``) no more is believed."""
 _BASE_OFFSET: Final = attrgetter("base_offset")
 _ZERO_ENTRY: Final = bytes(QUEUE_ENTRY_SIZE)
 _SYS_FLAG_AT: Final = 36
@@ -92,7 +94,8 @@ class Put(Enum):
     DIFFERENT = auto()
     """Another entry is there and was left as found."""
     REFUSED = auto()
-    """Negative, below the first file, or too far ahead: such a queue offset is no truth."""
+    """Negative, below the first file, or further ahead than the log between has room for records:
+    such a queue offset is no truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ class ConsumeQueue:
         entry = QueueEntry(physical_offset, size, tags_code)
         if index < self.max_index:
             return self._put_below(index, entry)
-        if not self._may_reach(index):
+        if not self._may_reach(index, physical_offset):
             return Put.REFUSED
         if not self.files.files:
             self._begin(index)
@@ -432,9 +435,10 @@ class ConsumeQueue:
         return entry is not None and not entry.is_missing
 
     def _end_below(self, physical_offset: int) -> int:
-        """Behind the last entry below an offset that names a record: no filler is ever the last."""
+        """Behind the last entry below an offset that names a record. No filler is ever the last,
+        and no pre-blank entry: behind one a broker gives no entries any more."""
         for index, entry in self.last_entries():
-            if entry.is_missing or entry.physical_offset >= physical_offset:
+            if entry.is_hole or entry.physical_offset >= physical_offset:
                 continue
             if not self.is_filler(index):
                 return index + 1
@@ -450,10 +454,14 @@ class ConsumeQueue:
         mapped.wrote_position = offset - base
         self.window.next_index = self._min_index = index
 
-    def _may_reach(self, index: int) -> bool:
+    def _may_reach(self, index: int, physical_offset: int) -> bool:
+        """Whether so many records as entries are missing can have stood in the log before it."""
         if not 0 <= index * QUEUE_ENTRY_SIZE < _OFFSET_MAX - self.file_size:
             return False
-        return not self.files.files or index - self.max_index <= HOLE_MAX
+        missing = index - self.max_index
+        if not self.files.files or missing <= GAP_MAX:
+            return True
+        return missing <= (physical_offset - self.max_physical_end()) // RECORD_FIXED_SIZE
 
     def _put_below(self, index: int, entry: QueueEntry) -> Put:
         found = self.entry(index) if index >= 0 else None

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec.record import defect_error
+from mqstore.storage.derived.consume_queue import GAP_MAX
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     MAGIC_V2,
@@ -33,8 +34,6 @@ from mqstore.storage.system.sparse import find_whole
 
 _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""
-GAP_MAX: Final = 1_000
-"""Queue offsets that an unreadable record may be ahead of its queue, and be believed."""
 GAPS_MAX: Final = 64
 """Gaps of one queue that are remembered."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")

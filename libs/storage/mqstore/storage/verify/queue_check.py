@@ -164,6 +164,9 @@ class QueueCheck:
             begun = begun or not entry.is_hole
         if run is not None:
             yield self._of_run(queue, run)
+        if not begun and queue.max_index > queue.first_index:
+            blanks = _Run(Kind.QUEUE_HOLE, queue.first_index, queue.max_index - 1, 0)
+            yield self._of_run(queue, blanks)
 
     def _has_expired(self, entry: QueueEntry) -> bool:
         return 0 <= entry.physical_offset < self._store.min_offset
