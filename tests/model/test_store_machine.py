@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
+    invariant,
     rule,
     run_state_machine_as_test,
 )
@@ -23,6 +25,9 @@ from tests.simulation.inode import Loss
 from tests.simulation.invariants import Checker
 from tests.simulation.world import World
 
+STEPS: Final = 50_000
+PARTS: Final = 5
+
 durabilities = st.sampled_from(Durability)
 places = st.tuples(st.sampled_from(TOPICS), st.integers(0, QUEUES - 1))
 sizes = st.one_of(st.integers(10, 300), st.integers(10, 3_500))
@@ -31,6 +36,9 @@ shapes = st.tuples(sizes, st.integers(0, KEYS - 1), st.sampled_from([None, "a", 
 
 class StoreMachine(RuleBasedStateMachine):
     """Each rule is one thing that may happen to a store."""
+
+    steps = 0
+    """Of all machines of this process together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,6 +157,10 @@ class StoreMachine(RuleBasedStateMachine):
         checker = Checker(world.store, world.model, world.seams, rng, torn=False)
         checker.check(world.model.end)
 
+    @invariant()
+    def count(self) -> None:
+        StoreMachine.steps += 1
+
     def recover(self) -> None:
         """Held against the model by the world itself."""
         self.world.disk.forgive()
@@ -167,9 +179,11 @@ def test_the_store_is_what_the_model_says() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_the_store_is_what_the_model_says_for_50_000_steps(part: int) -> None:
     """Parts, so that they spread over the cores; each draws its own."""
-    run_state_machine_as_test(
-        StoreMachine, settings=settings(max_examples=100, stateful_step_count=100)
-    )
+    before = StoreMachine.steps
+    while StoreMachine.steps - before < STEPS // PARTS:
+        run_state_machine_as_test(
+            StoreMachine, settings=settings(max_examples=50, stateful_step_count=100)
+        )

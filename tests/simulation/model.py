@@ -113,11 +113,11 @@ class Model:
         """Where the log may begin after a crash: expiry may have been under way."""
         self.pending: list[bytes] = []
         """Bodies that were handed to the store, in order, and were not seen in the log yet."""
-        self.topics: dict[str, int] = {}
-        """Number of queues by topic, as acknowledged."""
-        self.topics_in_flight: dict[str, int] = {}
+        self.topics: dict[str, set[int]] = {}
+        """Numbers of queues that may be read back, 0 for no such topic; one only unless a save was
+        cut off."""
         self.consumed: dict[QueueKey, set[int]] = {}
-        """Consumer offsets that may be read back; one only unless a save was cut off."""
+        """Consumer offsets that may be read back, likewise."""
 
     @property
     def end(self) -> int:
@@ -210,9 +210,8 @@ class Model:
 
     def topic(self, name: str, queues: int, *, done: bool) -> None:
         """A topic is about to be, or was, created or changed."""
-        self.topics_in_flight[name] = queues
-        if done:
-            self.topics[name] = queues
+        before = set() if done else self.topics.get(name, {0})
+        self.topics[name] = before | {queues}
 
     def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
         """A group's offset is about to be, or was, saved."""

@@ -75,7 +75,7 @@ def test_a_wrong_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
     states = CrashStates(Replay(1), points=QUICK_POINTS)
-    states.world.model.topics["never made"] = 4
+    states.world.model.topics["never made"] = {4}
     with pytest.raises(CrashStateBroken, match=r"make simulate SEED=1\.0\.kill"):
         states.run()
 
