@@ -64,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(BENCHES)}")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds of each side")
     parser.add_argument("--records", type=int, default=200_000, help="of one round of appends")
-    parser.add_argument("--log-mib", type=int, default=256, help="log that is rebuilt and read")
+    parser.add_argument(
+        "--log-mib", type=int, default=1024, help="log that is rebuilt; a quarter of it is read"
+    )
     parser.add_argument("--directory", type=Path, help="on the disk that is meant; default build/")
     parser.add_argument("--alone", action="store_true", help="without RocketMQ")
     parser.add_argument("--output", type=Path, default=BUILD / "bench.json")
@@ -72,9 +74,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(setting: Setting, names: list[str], rounds: int) -> Iterator[Row]:
+    processes = {"ours": os.getpid()}
+    if setting.peer is not None:
+        processes["peer"] = setting.peer.process_id
     for name in names:
         for bench in BENCHES[name](setting):
-            yield from harness.measure(bench, rounds, _progress)
+            yield from harness.measure(bench, rounds, _progress, processes)
 
 
 @contextmanager

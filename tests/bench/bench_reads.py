@@ -1,6 +1,8 @@
 """Reads from a store that fits the page cache: by queue, by physical offset, by unique key.
 
-Both sides decode each record with its body and properties; ours also checks the body's CRC.
+Undecoded, RocketMQ gives slices of its map, of which the size is asked; ours gives records whose
+bytes were checked, the body's CRC included, and copied. Decoded, body and properties of each are
+taken on both sides.
 """
 
 from __future__ import annotations
@@ -9,72 +11,111 @@ import random
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookups import Lookups
+from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
-from tests.bench.workload import QUEUES, TOPIC, unique_key
+from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC, unique_key
 
 SEGMENT: Final = 64 << 20
+READ_SHARE: Final = 4
+"""The part of the log's size that is read: so much stays in the page cache for both sides."""
 PULL: Final = 32
 """RocketMQ's maxTransferCountOnMessageInMemory."""
 SEED: Final = 4
+TIMED_SHARE: Final = 4
+"""One call in so many is timed by itself."""
 
+Use = Callable[[Record], object]
 Loop = Callable[[Lookups], int]
 """Returns how many records were read."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """One way of reading, as both sides do it."""
+
+    name: str
+    verb: str
+    decoded: bool
+    loop: Loop
+    picks: list[int]
+    """What the peer reads: offsets, or numbers of records; empty for everything."""
+    one: Callable[[Lookups, int], object] | None = None
+    """One call of the loop, by the number of its pick, to be timed by itself."""
+
+
 def benches(setting: Setting) -> Iterator[Bench]:
-    with filled_store(setting.directory, SEGMENT, setting.log_mib << 20) as filled:
-        numbers = _pick(filled, setting.records)
-        offsets = [filled.offsets[number] for number in numbers]
-        keys = [unique_key(number) for number in numbers]
-        plans: list[tuple[str, str, Loop, list[int]]] = [
-            ("queue reads, 32 at a time", "read-queues", read_queues, []),
-            ("random reads by offset", "read-offsets", partial(read_offsets, offsets), offsets),
-            ("queries by unique key", "query-keys", partial(query_keys, keys), numbers),
-        ]
-        for name, verb, loop, picks in plans:
-            file = _write(filled.peers.parent / f"{verb}.picks", picks)
-            peer = partial(_peer, setting, filled, verb, file) if setting.peer else None
-            yield Bench([Metric("rate", name, "messages/s")], partial(_ours, filled, loop), peer)
+    with filled_store(setting.directory, SEGMENT, (setting.log_mib << 20) // READ_SHARE) as filled:
+        for plan in _plans(filled, setting.records):
+            picks = _write(filled.peers.parent / f"{plan.verb}.picks", plan.picks)
+            peer = partial(_peer, setting, filled, plan, picks) if setting.peer else None
+            metrics = [Metric("rate", plan.name, "messages/s", record_size=BODY_SIZE)]
+            if plan.one is not None:
+                metrics += latencies.metrics(plan.name)
+            yield Bench(metrics, partial(_ours, filled, plan), peer)
 
 
-def read_queues(lookups: Lookups) -> int:
+def _plans(filled: Filled, count: int) -> Iterator[Plan]:
+    numbers = _pick(filled, count)
+    offsets = [filled.offsets[number] for number in numbers]
+    keys = [unique_key(number) for number in numbers]
+    for kind, decoded, use in (("undecoded", False, size_of), ("decoded", True, contents_of)):
+        name = f"queue reads, {PULL} at a time, {kind}"
+        yield Plan(name, "read-queues", decoded, partial(read_queues, use), [])
+        name = f"random reads by offset, {kind}"
+        one = partial(read_offset, use, offsets)
+        yield Plan(name, "read-offsets", decoded, partial(read_offsets, use, offsets), offsets, one)
+    one = partial(query_key, keys)
+    name = "queries by unique key, decoded"
+    yield Plan(name, "query-keys", True, partial(query_keys, keys), numbers, one)
+
+
+def read_queues(use: Use, lookups: Lookups) -> int:
     records = 0
     for queue_id in range(QUEUES):
         offset, end = 0, lookups.queue_range(TOPIC, queue_id).max_offset
         while offset < end:
             pull = lookups.records(TOPIC, queue_id, offset, PULL)
             for record in pull.records:
-                _use(record)
+                use(record)
             records += len(pull.records)
             offset = pull.next_offset
     return records
 
 
-def read_offsets(offsets: list[int], lookups: Lookups) -> int:
+def read_offset(use: Use, offsets: list[int], lookups: Lookups, number: int) -> None:
+    use(lookups.by_physical_offset(offsets[number]))
+
+
+def read_offsets(use: Use, offsets: list[int], lookups: Lookups) -> int:
     for offset in offsets:
-        _use(lookups.by_physical_offset(offset))
+        use(lookups.by_physical_offset(offset))
     return len(offsets)
 
 
+def query_key(keys: list[str], lookups: Lookups, number: int) -> int:
+    answer = lookups.by_key(TOPIC, keys[number], limit=PULL)
+    for record in answer.records:
+        contents_of(record)
+    return len(answer.records)
+
+
 def query_keys(keys: list[str], lookups: Lookups) -> int:
-    records = 0
-    for key in keys:
-        answer = lookups.by_key(TOPIC, key, limit=PULL)
-        for record in answer.records:
-            _use(record)
-        records += len(answer.records)
-    return records
+    return sum(query_key(keys, lookups, number) for number in range(len(keys)))
 
 
-def _use(record: Record) -> None:
-    """Properties are decoded when they are asked for."""
+def size_of(record: Record) -> int:
+    return len(record.raw)
+
+
+def contents_of(record: Record) -> None:
     if not record.body or not record.properties:
         raise AssertionError(f"nothing in the record at offset {record.physical_offset}")
 
@@ -91,15 +132,28 @@ def _write(path: Path, numbers: list[int]) -> Path:
     return path
 
 
-def _ours(filled: Filled, loop: Loop) -> Figures:
+def _ours(filled: Filled, plan: Plan) -> Figures:
     with open_store(filled.ours, segment=filled.segment) as store:
         began = time.perf_counter()
-        records = loop(store.lookups)
-        return {"rate": records / (time.perf_counter() - began)}
+        records = plan.loop(store.lookups)
+        rate = {"rate": records / (time.perf_counter() - began)}
+        if plan.one is None:
+            return rate
+        timed = range(max(1, len(plan.picks) // TIMED_SHARE))
+        return {
+            **rate,
+            **latencies.figures(latencies.timed(partial(plan.one, store.lookups), timed)),
+        }
 
 
-def _peer(setting: Setting, filled: Filled, verb: str, picks: Path) -> Figures:
+def _peer(setting: Setting, filled: Filled, plan: Plan, picks: Path) -> Figures:
     assert setting.peer is not None
     return setting.peer.ask(
-        verb, dir=filled.peers, segment=filled.segment, flush="ASYNC_FLUSH", picks=picks
+        plan.verb,
+        dir=filled.peers,
+        segment=filled.segment,
+        flush="ASYNC_FLUSH",
+        picks=picks,
+        decode=int(plan.decoded),
+        timed=max(1, len(plan.picks) // TIMED_SHARE),
     )

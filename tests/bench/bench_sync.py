@@ -20,6 +20,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.system import native
+from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import SEGMENT_DEFAULT, fresh_directory, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body, make_message
@@ -47,10 +48,8 @@ def benches(setting: Setting) -> Iterator[Bench]:
 
 
 def _metrics(name: str) -> list[Metric]:
-    return [
-        Metric("rate", name, "messages/s"),
-        Metric("p99", f"{name}, p99", "ms", higher_is_better=False),
-    ]
+    rate = Metric("rate", name, "messages/s", record_size=BODY_SIZE)
+    return [rate, *latencies.metrics(name)]
 
 
 def _count(threads: int) -> str:
@@ -76,8 +75,9 @@ def _ours(setting: Setting, put: Put, threads: int, puts: int) -> Figures:
     ):
         _put_all(store, put, pool, threads, WARM)
         began = time.perf_counter()
-        latencies = _put_all(store, put, pool, threads, puts)
-        return _figures(latencies, time.perf_counter() - began)
+        seconds = _put_all(store, put, pool, threads, puts)
+        rate = len(seconds) / (time.perf_counter() - began)
+        return {"rate": rate, **latencies.figures(seconds)}
 
 
 def _put_all(
@@ -87,19 +87,12 @@ def _put_all(
     body = make_body(BODY_SIZE)
 
     def work(number: int) -> list[float]:
-        latencies = []
-        for encoded in encoded_properties(number * puts, puts):
-            began = time.perf_counter()
-            put(store, make_message(number % QUEUES, body, encoded))
-            latencies.append(time.perf_counter() - began)
-        return latencies
+        return latencies.timed(
+            lambda encoded: put(store, make_message(number % QUEUES, body, encoded)),
+            encoded_properties(number * puts, puts),
+        )
 
     return [each for found in pool.map(work, range(threads)) for each in found]
-
-
-def _figures(latencies: list[float], seconds: float) -> Figures:
-    p99 = sorted(latencies)[int(len(latencies) * 0.99)]
-    return {"rate": len(latencies) / seconds, "p99": p99 * 1000}
 
 
 def _peer(setting: Setting, threads: int, puts: int) -> Figures:
@@ -124,14 +117,13 @@ def _disk(setting: Setting, records: int, syncs: int) -> Figures:
         os.fsync(descriptor)
         mapped = native.map_shared(descriptor, RAW_FILE, writable=True)
         native.populate(mapped, 0, RAW_FILE)
-        latencies = _raw_syncs(mapped, descriptor, RAW_RECORD * records, syncs)
+        seconds = _raw_syncs(mapped, descriptor, RAW_RECORD * records, syncs)
         os.close(descriptor)
-    figures = _figures(latencies, sum(latencies))
-    return {"rate": figures["rate"] * records, "p99": figures["p99"]}
+    return {"rate": records * syncs / sum(seconds), **latencies.figures(seconds)}
 
 
 def _raw_syncs(mapped: memoryview, descriptor: int, data: bytes, syncs: int) -> list[float]:
-    latencies = []
+    seconds = []
     position = 0
     for _ in range(syncs):
         if position + len(data) > RAW_FILE:
@@ -139,6 +131,6 @@ def _raw_syncs(mapped: memoryview, descriptor: int, data: bytes, syncs: int) -> 
         began = time.perf_counter()
         mapped[position : position + len(data)] = data
         os.fdatasync(descriptor)
-        latencies.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
         position += len(data)
-    return latencies
+    return seconds

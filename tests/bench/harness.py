@@ -14,8 +14,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
+from tests.bench.memory import PeakMemory
 from tests.bench.rocketmq import Peer
+
+_MEMORY: Final = "peak memory"
 
 Figures = Mapping[str, float]
 Side = Callable[[], Figures]
@@ -33,7 +37,7 @@ class Setting:
     records: int
     """Records of one round of appends; other counts are derived from it."""
     log_mib: int
-    """Size of the existing log that is rebuilt and read."""
+    """Size of the existing log that is rebuilt; a quarter of it is read."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Metric:
     name: str
     unit: str
     higher_is_better: bool = True
+    record_size: int | None = None
+    """Bytes of the bodies that a rate counts; gives the row its MB/s."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,19 @@ class Row:
     disk: float | None = None
     of_disk: float | None = None
     """How near ours comes to the disk."""
+    ours_mb: float | None = None
+    """Million bytes of bodies a second, where the row is a rate of messages."""
+    peer_mb: float | None = None
 
 
-def measure(bench: Bench, rounds: int, progress: Progress) -> list[Row]:
-    """Run all sides in turn, the first one changing from round to round."""
+def measure(
+    bench: Bench, rounds: int, progress: Progress, processes: Mapping[str, int] | None = None
+) -> list[Row]:
+    """Run all sides in turn, the first one changing from round to round.
+
+    ``processes`` are the process ids of the sides whose peak memory gets a row.
+    """
+    processes = processes or {}
     sides = {"ours": bench.ours, "peer": bench.peer, "disk": bench.disk}
     order = [name for name, side in sides.items() if side is not None]
     figures: dict[str, list[Figures]] = {name: [] for name in sides}
@@ -84,32 +99,52 @@ def measure(bench: Bench, rounds: int, progress: Progress) -> list[Row]:
         for name in order if number % 2 else reversed(order):
             turn = f"round {number} of {rounds}" if number else "warming up"
             progress(f"{bench.metrics[0].name}: {turn}, {name}")
-            figures[name].append(_settled(sides[name]))
+            figures[name].append(_settled(sides[name], processes.get(name)))
     counted = {name: found[1:] for name, found in figures.items()}
-    return [_row(metric, counted) for metric in bench.metrics]
+    rows = [_row(metric, counted) for metric in bench.metrics]
+    return [*rows, _row(_memory_of(bench), counted)] if processes else rows
 
 
-def _settled(side: Side | None) -> Figures:
+def _settled(side: Side | None, process_id: int | None) -> Figures:
     """A round that does not pay for what the one before left in memory."""
     assert side is not None
     os.sync()
     gc.collect()
-    return side()
+    if process_id is None:
+        return side()
+    with PeakMemory(process_id) as memory:
+        figures = side()
+    return {**figures, _MEMORY: memory.peak_mib}
+
+
+def _memory_of(bench: Bench) -> Metric:
+    name = f"{bench.metrics[0].name}, peak private memory"
+    return Metric(_MEMORY, name, "MiB", higher_is_better=False)
 
 
 def _row(metric: Metric, figures: Mapping[str, Sequence[Figures]]) -> Row:
     ours, peer, disk = (_values(figures[name], metric.key) for name in ("ours", "peer", "disk"))
     ahead = _ratios(ours, peer, metric) if peer else None
+    median_ours = statistics.median(ours)
+    median_peer = statistics.median(peer) if peer else None
     return Row(
         metric.name,
         metric.unit,
-        statistics.median(ours),
-        statistics.median(peer) if peer else None,
+        median_ours,
+        median_peer,
         statistics.median(ahead) if ahead else None,
         (min(ahead), max(ahead)) if ahead else None,
         statistics.median(disk) if disk else None,
         statistics.median(_ratios(ours, disk, metric)) if disk else None,
+        _megabytes(median_ours, metric),
+        _megabytes(median_peer, metric),
     )
+
+
+def _megabytes(rate: float | None, metric: Metric) -> float | None:
+    if rate is None or metric.record_size is None:
+        return None
+    return rate * metric.record_size / 1e6
 
 
 def _values(rounds: Sequence[Figures], key: str) -> list[float]:
@@ -124,8 +159,9 @@ def _ratios(ours: list[float], theirs: list[float], metric: Metric) -> list[floa
 def table(rows: Sequence[Row], peer_name: str) -> str:
     """The rows as a Markdown table."""
     lines = [
-        f"| row | unit | mqstore | {peer_name} | ratio | spread | disk | of the disk |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
+        f"| row | unit | mqstore | {peer_name} | ratio | spread"
+        " | MB/s, ours and its | disk | of the disk |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         spread = "" if row.spread is None else f"{row.spread[0]:.2f} … {row.spread[1]:.2f}"
@@ -136,6 +172,7 @@ def table(rows: Sequence[Row], peer_name: str) -> str:
             _figure(row.peer),
             _ratio(row.ratio),
             spread,
+            " · ".join(filter(None, (_figure(row.ours_mb), _figure(row.peer_mb)))),
             _figure(row.disk),
             _ratio(row.of_disk),
         )

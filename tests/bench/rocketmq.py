@@ -57,6 +57,10 @@ class Peer:
             stderr=self._log,
         )
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def ask(self, verb: str, **arguments: object) -> dict[str, float]:
         """Run one measurement; its figures. Raises PeerError."""
         requests, answers = self._pipes()

@@ -1,5 +1,6 @@
 package peer;
 
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.rocketmq.store.DefaultMessageStore;
 
@@ -27,40 +28,56 @@ final class Appends {
             appends.prepare(0, warm).run();
             Stores.awaitDispatch(store);
             int records = request.number("records");
-            Runnable puts = appends.prepare(warm, records);
+            Puts puts = appends.prepare(warm, records);
             long began = System.nanoTime();
             puts.run();
             double acknowledged = (System.nanoTime() - began) / NANOS;
             Stores.awaitDispatch(store);
             double readable = (System.nanoTime() - began) / NANOS;
-            return Map.of("acknowledged", records / acknowledged, "readable", records / readable);
+            Map<String, Double> figures = new HashMap<>();
+            figures.put("acknowledged", records / acknowledged);
+            figures.put("readable", records / readable);
+            Puts timed = appends.prepare(warm + records, request.number("timed"));
+            Latencies.put(figures, Latencies.time(timed.count, timed.call));
+            return figures;
         } finally {
             Stores.destroy(store);
         }
     }
 
-    private Runnable prepare(int first, int records) {
+    /** Calls whose arguments are ready. */
+    private static final class Puts {
+        private final int count;
+        private final Latencies.Call call;
+
+        private Puts(int count, Latencies.Call call) {
+            this.count = count;
+            this.call = call;
+        }
+
+        private void run() throws Exception {
+            for (int i = 0; i < count; i++) {
+                call.run(i);
+            }
+        }
+    }
+
+    private Puts prepare(int first, int records) {
         return batch == 1 ? singles(first, records) : batches(first, records);
     }
 
-    private Runnable singles(int first, int records) {
+    private Puts singles(int first, int records) {
         String[] properties = Workload.properties(first, records);
-        return () -> {
-            for (int i = 0; i < properties.length; i++) {
-                Workload.put(store, Workload.message(i % Workload.QUEUES, body, properties[i]));
-            }
-        };
+        return new Puts(records, i ->
+            Workload.put(store, Workload.message(i % Workload.QUEUES, body, properties[i])));
     }
 
-    private Runnable batches(int first, int records) {
+    private Puts batches(int first, int records) {
         byte[][] encoded = new byte[records / batch][];
         for (int i = 0; i < encoded.length; i++) {
             encoded[i] = Workload.encodedBatch(first + i * batch, batch, body);
         }
-        return () -> {
-            for (int i = 0; i < encoded.length; i++) {
-                Workload.check(store.putMessages(Workload.batch(i % Workload.QUEUES, encoded[i])));
-            }
-        };
+        return new Puts(encoded.length, i ->
+            Workload.check(store.putMessages(Workload.batch(i % Workload.QUEUES, encoded[i]))));
     }
 }

@@ -1,6 +1,7 @@
 package peer;
 
 import java.nio.ByteBuffer;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -8,16 +9,19 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.QueryMessageResult;
+import org.apache.rocketmq.store.SelectMappedBufferResult;
 
-/** Reads from a store that fits the page cache; every record is decoded, body and properties. */
+/** Reads from a store that fits the page cache, with or without decoding body and properties. */
 final class Reads {
     private static final int PULL = 32;
 
     private final DefaultMessageStore store;
+    private final boolean decoding;
     private long bytes;
 
-    private Reads(DefaultMessageStore store) {
+    private Reads(DefaultMessageStore store, boolean decoding) {
         this.store = store;
+        this.decoding = decoding;
     }
 
     private interface Loop {
@@ -25,13 +29,18 @@ final class Reads {
         long run(Reads reads) throws Exception;
     }
 
+    private interface One {
+        /** Reads what one pick names; returns how many records that were. */
+        long run(Reads reads, int index);
+    }
+
     static Map<String, Double> queues(Request request) throws Exception {
-        return measure(request, Reads::pullAll);
+        return measure(request, Reads::pullAll, (figures, reads) -> { });
     }
 
     static Map<String, Double> offsets(Request request) throws Exception {
         long[] offsets = request.numbers("picks");
-        return measure(request, reads -> reads.look(offsets));
+        return measureEach(request, offsets.length, (reads, i) -> reads.look(offsets[i]));
     }
 
     static Map<String, Double> keys(Request request) throws Exception {
@@ -40,18 +49,40 @@ final class Reads {
         for (int i = 0; i < keys.length; i++) {
             keys[i] = Workload.uniqueKey(numbers[i]);
         }
-        return measure(request, reads -> reads.query(keys));
+        return measureEach(request, keys.length, (reads, i) -> reads.query(keys[i]));
     }
 
-    private static Map<String, Double> measure(Request request, Loop loop) throws Exception {
+    private interface Further {
+        void measure(Map<String, Double> figures, Reads reads) throws Exception;
+    }
+
+    private static Map<String, Double> measureEach(Request request, int count, One one)
+        throws Exception {
+        Loop all = reads -> {
+            long records = 0;
+            for (int i = 0; i < count; i++) {
+                records += one.run(reads, i);
+            }
+            return records;
+        };
+        int timed = request.number("timed");
+        return measure(request, all, (figures, reads) ->
+            Latencies.put(figures, Latencies.time(timed, i -> one.run(reads, i))));
+    }
+
+    private static Map<String, Double> measure(Request request, Loop loop, Further further)
+        throws Exception {
         DefaultMessageStore store = Stores.open(request);
         try {
-            Reads reads = new Reads(store);
+            Reads reads = new Reads(store, request.number("decode") == 1);
             long began = System.nanoTime();
             long records = loop.run(reads);
             double seconds = (System.nanoTime() - began) / 1e9;
-            return Map.of("rate", records / seconds, "records", (double) records,
-                "bytes", (double) reads.bytes);
+            Map<String, Double> figures = new HashMap<>();
+            figures.put("rate", records / seconds);
+            figures.put("bytes", (double) reads.bytes);
+            further.measure(figures, reads);
+            return figures;
         } finally {
             Stores.close(store);
         }
@@ -65,7 +96,7 @@ final class Reads {
             while (offset < end) {
                 GetMessageResult pulled =
                     store.getMessage("bench", Workload.TOPIC, queueId, offset, PULL, null);
-                records += decode(pulled.getMessageBufferList());
+                records += takeAll(pulled.getMessageBufferList());
                 offset = pulled.getNextBeginOffset();
                 pulled.release();
             }
@@ -73,27 +104,32 @@ final class Reads {
         return records;
     }
 
-    private long look(long[] offsets) {
-        for (long offset : offsets) {
+    private long look(long offset) {
+        if (decoding) {
             take(store.lookMessageByOffset(offset));
+        } else {
+            SelectMappedBufferResult slice = store.selectOneMessageByOffset(offset);
+            bytes += slice.getByteBuffer().remaining();
+            slice.release();
         }
-        return offsets.length;
+        return 1;
     }
 
-    private long query(String[] keys) {
-        long records = 0;
-        for (String key : keys) {
-            QueryMessageResult found =
-                store.queryMessage(Workload.TOPIC, key, PULL, 0, Long.MAX_VALUE);
-            records += decode(found.getMessageBufferList());
-            found.release();
-        }
+    private long query(String key) {
+        QueryMessageResult found =
+            store.queryMessage(Workload.TOPIC, key, PULL, 0, Long.MAX_VALUE);
+        long records = takeAll(found.getMessageBufferList());
+        found.release();
         return records;
     }
 
-    private long decode(List<ByteBuffer> buffers) {
+    private long takeAll(List<ByteBuffer> buffers) {
         for (ByteBuffer buffer : buffers) {
-            take(MessageDecoder.decode(buffer, true, false));
+            if (decoding) {
+                take(MessageDecoder.decode(buffer, true, false));
+            } else {
+                bytes += buffer.remaining();
+            }
         }
         return buffers.size();
     }

@@ -1,7 +1,7 @@
 package peer;
 
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -27,9 +27,10 @@ final class SyncPuts {
             long began = System.nanoTime();
             long[] latencies = putAll(store, pool, threads, body, warm * threads, puts);
             double seconds = (System.nanoTime() - began) / 1e9;
-            Arrays.sort(latencies);
-            long p99 = latencies[(int) (latencies.length * 0.99)];
-            return Map.of("rate", latencies.length / seconds, "p99", p99 / 1e6);
+            Map<String, Double> figures = new HashMap<>();
+            figures.put("rate", latencies.length / seconds);
+            Latencies.put(figures, latencies);
+            return figures;
         } finally {
             pool.shutdown();
             Stores.destroy(store);
@@ -55,13 +56,8 @@ final class SyncPuts {
     }
 
     private static long[] put(DefaultMessageStore store, int queueId, byte[] body,
-        String[] properties) {
-        long[] latencies = new long[properties.length];
-        for (int i = 0; i < latencies.length; i++) {
-            long began = System.nanoTime();
-            Workload.put(store, Workload.message(queueId, body, properties[i]));
-            latencies[i] = System.nanoTime() - began;
-        }
-        return latencies;
+        String[] properties) throws Exception {
+        return Latencies.time(properties.length,
+            i -> Workload.put(store, Workload.message(queueId, body, properties[i])));
     }
 }

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.bench import harness
+from tests.bench import harness, latencies
 from tests.bench.harness import Bench, Figures, Metric, Row, Side, measure
 
 RATE = Metric("rate", "append", "messages/s")
@@ -67,6 +68,35 @@ def test_who_begins_changes_from_round_to_round() -> None:
     assert turns == ["peer", "ours", "ours", "peer", "peer", "ours"]
 
 
+def test_a_rate_of_messages_has_its_megabytes() -> None:
+    rate = Metric("rate", "append", "messages/s", record_size=1000)
+    bench = Bench([rate], rounds_of(*[{"rate": 2000.0}] * 2), rounds_of(*[{"rate": 500.0}] * 2))
+    (row,) = measure(bench, 1, quiet)
+    assert (row.ours_mb, row.peer_mb) == (2.0, 0.5)
+
+
+def test_peak_memory_is_that_of_the_side_that_runs() -> None:
+    held: list[bytearray] = []
+
+    def ours() -> Figures:
+        held.append(bytearray(b"x" * (32 << 20)))
+        return {"rate": 1.0}
+
+    rows = measure(Bench([RATE], ours), 1, quiet, {"ours": os.getpid()})
+    assert [row.name for row in rows] == ["append", "append, peak private memory"]
+    assert rows[1].ours > 32
+
+
+def test_percentiles_are_of_single_calls() -> None:
+    seconds = latencies.timed(lambda _: None, range(10))
+    assert len(seconds) == 10
+    assert latencies.figures([n / 1000 for n in range(1000)]) == {
+        "p50": 500.0,
+        "p99": 990.0,
+        "p99.9": 999.0,
+    }
+
+
 def test_progress_names_the_round_and_the_side() -> None:
     told: list[str] = []
     measure(Bench([RATE], rounds_of(*[{"rate": 1.0}] * 2)), 1, told.append)
@@ -75,12 +105,21 @@ def test_progress_names_the_round_and_the_side() -> None:
 
 def test_the_table_leaves_empty_what_was_not_measured() -> None:
     rows = [
-        Row("append", "messages/s", 123456.7, 1000.0, 123.4567, (1.0, 200.0)),
+        Row(
+            "append",
+            "messages/s",
+            123456.7,
+            1000.0,
+            123.4567,
+            (1.0, 200.0),
+            ours_mb=126.4,
+            peer_mb=1.024,
+        ),
         Row("sync", "ms", 0.51234, disk=0.4, of_disk=0.78),
     ]
     assert harness.table(rows, "RocketMQ").splitlines()[2:] == [
-        "| append | messages/s | 123,457 | 1,000 | 123.46 | 1.00 … 200.00 |  |  |",
-        "| sync | ms | 0.512 |  |  |  | 0.4 | 0.78 |",
+        "| append | messages/s | 123,457 | 1,000 | 123.46 | 1.00 … 200.00 | 126 · 1.02 |  |  |",
+        "| sync | ms | 0.512 |  |  |  |  | 0.4 | 0.78 |",
     ]
 
 

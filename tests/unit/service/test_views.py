@@ -6,15 +6,19 @@ import msgspec
 import pytest
 
 from mqstore.query import examples, views
+from mqstore.storage.codec import record
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.record import Message, Record
 
 
 def _record(body: bytes = b"hello", sys_flag: int = 0, raw: bytes = b"") -> Record:
     host = Host(b"\x7f\0\0\1", 10911)
-    return Record(
-        196, 1, 0, 0, 0, 0, 0, sys_flag, 1, host, 2, host, 0, 0, body, "orders", b"orders", raw
+    message = Message("orders", 0, body, raw, host, host, 1, sys_flag=sys_flag)
+    out = bytearray(record.size_of(message, 1))
+    record.encode_into(
+        out, 0, message, version=1, queue_offset=0, physical_offset=0, store_timestamp_ms=2
     )
+    return record.decode(out, 0, len(out), physical_offset=0)
 
 
 def test_message_has_the_fields_of_the_documented_example() -> None:

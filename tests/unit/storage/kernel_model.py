@@ -194,6 +194,27 @@ def decode(
     )
 
 
+def read_entries(
+    entries: bytes, log: bytes, topic: bytes, queue_id: int, index: int, most: int
+) -> list[bytes]:
+    """The records of a log from offset 0 that consecutive entries name, while they are plain."""
+    read: list[bytes] = []
+    for number in range(len(entries) // 20):
+        offset, size, _ = struct.unpack_from(">qiq", entries, number * 20)
+        if not 0 <= offset <= offset + size <= len(log) or size <= 0:
+            break
+        defect, found = check(log, offset, len(log), offset, True)
+        parts = take_apart(log[offset:], offset)[1]
+        own = (found, parts.topic, parts.queue_id, parts.queue_offset)
+        if defect is not Defect.NONE or own != (size, topic, queue_id, index + number):
+            break
+        is_tombstone = parts.prepared_offset == signed(layout.TOMBSTONE_MARK, 64)
+        if is_tombstone or (read and sum(map(len, read)) + size > most):
+            break
+        read.append(log[offset : offset + size])
+    return read
+
+
 def encode(
     message: Message, version: int, queue_offset: int, physical_offset: int, store_time: int
 ) -> bytes:

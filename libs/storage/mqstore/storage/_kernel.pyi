@@ -1,6 +1,7 @@
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import TypeVar
 
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
@@ -135,58 +136,101 @@ def find_record(
     ends at or below ``end``. -1 when there is none. Releases the GIL.
     """
 
+class StoredRecord:
+    """A record's own bytes, checked when it was made; fields are read from them when asked for.
+
+    Immutable but for ``decoded_properties``, where a subclass may keep them. Equal when the bytes
+    are. Integers are signed.
+    """
+
+    decoded_properties: dict[str, str] | None
+
+    @property
+    def raw(self) -> bytes:
+        """As it stands in the log; without the body where it was read without."""
+    @property
+    def size(self) -> int:
+        """TOTALSIZE, body included."""
+    @property
+    def version(self) -> int: ...
+    @property
+    def body_crc(self) -> int: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def flag(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def sys_flag(self) -> int: ...
+    @property
+    def born_timestamp_ms(self) -> int: ...
+    @property
+    def born_host(self) -> Host: ...
+    @property
+    def store_timestamp_ms(self) -> int: ...
+    @property
+    def store_host(self) -> Host: ...
+    @property
+    def reconsume_times(self) -> int: ...
+    @property
+    def prepared_transaction_offset(self) -> int: ...
+    @property
+    def body(self) -> bytes:
+        """A copy at each call; empty where it was read without."""
+    @property
+    def raw_topic(self) -> bytes: ...
+    @property
+    def raw_properties(self) -> bytes: ...
+    def utf8_topic(self) -> str | None:
+        """None where it is malformed UTF-8."""
+    def utf8_properties(self) -> dict[str, str] | None:
+        """``split_properties`` of them."""
+
+R = TypeVar("R", bound=StoredRecord)
+
 def decode_record(
+    kind: type[R],
     view: memoryview | bytes | bytearray,
     position: int,
     end: int,
     physical_offset: int,
     verify_body: bool,
     with_body: bool,
-) -> (
-    tuple[
-        int,
-        int,
-        int,
-        int,
-        int,
-        int,
-        int,
-        int,
-        int,
-        Host,
-        int,
-        Host,
-        int,
-        int,
-        bytes,
-        str | None,
-        bytes,
-        bytes,
-    ]
-    | tuple[Defect, int]
-):
-    """The fields of one record in Record's order; or what ``check_record`` says.
+    leniently: bool = False,
+) -> R | tuple[Defect, int]:
+    """One record, of class ``kind``; or what ``check_record`` says.
 
-    The topic is None where it is malformed UTF-8.
+    ``leniently``: whatever its defect, so long as its lengths add up and it is not blank.
+    """
+
+def read_entries(
+    kind: type[R],
+    entries: memoryview | bytes | bytearray,
+    position: int,
+    count: int,
+    view: memoryview | bytes | bytearray,
+    base: int,
+    end: int,
+    topic: bytes,
+    queue_id: int,
+    index: int,
+    taken: int,
+    max_bytes: int,
+) -> tuple[list[R], int]:
+    """The records that consecutive queue entries name, up to the first that is not plain.
+
+    ``entries[position:]`` begins with entry ``index``; at most ``count`` of them are read. The
+    records lie in ``view[:end]``, whose first byte is the log's offset ``base``. Plain: the record
+    is whole, body included, no tombstone, and says of itself what the entry, ``topic`` and
+    ``queue_id`` do. Also ends where a further record would make ``taken``, the bytes of the answer
+    so far, more than ``max_bytes``. Returns the records, and ``taken`` with theirs.
     """
 
 def split_properties(data: bytes) -> dict[str, str] | None:
     """As ``properties.decode``; None where anything is malformed UTF-8."""
-
-def copy_record(
-    view: memoryview | bytes | bytearray,
-    position: int,
-    end: int,
-    physical_offset: int,
-    size: int,
-    topic: bytes,
-    queue_id: int,
-    queue_offset: int,
-) -> bytes | None:
-    """The bytes of a record that is whole, body included, and says all this of itself.
-
-    None for anything else, and for a tombstone; ``decode_record`` then tells more.
-    """
 
 def encode_record(
     view: memoryview | bytearray,

@@ -147,55 +147,150 @@ def check_record(
     )
 
 
+cdef class StoredRecord:
+    """A record's own bytes, checked once; fields are read from them when asked for."""
+    cdef readonly bytes raw
+    cdef readonly int64_t size
+    cdef readonly int version
+    cdef public dict decoded_properties
+    cdef const uint8_t *at  # of ``raw``
+    cdef Text text_of_topic
+    cdef Text text_of_properties
+    cdef uint32_t body_at
+    cdef uint32_t body_size
+    cdef uint32_t store_time_at
+    cdef uint32_t born_host_size
+    cdef uint32_t store_host_size
+
+    cdef void keep(self, bytes raw, const Layout *r, bint with_body) noexcept:
+        """``r`` is of these very bytes, or of them with the body that they are without."""
+        cdef uint32_t gap = 0 if with_body else r.body_size
+        self.raw = raw
+        self.at = <const uint8_t *> PyBytes_AS_STRING(raw)
+        self.size, self.version = r.size, r.version
+        self.body_at, self.body_size = r.body_at, r.body_size - gap
+        self.store_time_at = r.store_time_at
+        self.born_host_size, self.store_host_size = r.born_host_size, r.store_host_size
+        self.text_of_topic.length = r.topic.length
+        self.text_of_topic.at = self.at + r.body_at + self.body_size + r.version
+        self.text_of_properties.length = r.properties.length
+        self.text_of_properties.at = self.text_of_topic.at + r.topic.length + 2
+
+    def __eq__(self, other):
+        if not isinstance(other, StoredRecord):
+            return NotImplemented
+        return self.raw == (<StoredRecord> other).raw
+
+    @property
+    def body_crc(self):
+        return <int32_t> get32(self.at + 8)
+
+    @property
+    def queue_id(self):
+        return <int32_t> get32(self.at + 12)
+
+    @property
+    def flag(self):
+        return <int32_t> get32(self.at + 16)
+
+    @property
+    def queue_offset(self):
+        return <int64_t> get64(self.at + 20)
+
+    @property
+    def physical_offset(self):
+        return <int64_t> get64(self.at + 28)
+
+    @property
+    def sys_flag(self):
+        return <int32_t> get32(self.at + 36)
+
+    @property
+    def born_timestamp_ms(self):
+        return <int64_t> get64(self.at + 40)
+
+    @property
+    def born_host(self):
+        return unpack_host(copy(self.at + 48, self.born_host_size))
+
+    @property
+    def store_timestamp_ms(self):
+        return <int64_t> get64(self.at + self.store_time_at)
+
+    @property
+    def store_host(self):
+        return unpack_host(copy(self.at + self.store_time_at + 8, self.store_host_size))
+
+    @property
+    def reconsume_times(self):
+        return <int32_t> get32(self.at + self.body_at - 16)
+
+    @property
+    def prepared_transaction_offset(self):
+        return <int64_t> get64(self.at + self.body_at - 12)
+
+    @property
+    def body(self):
+        return copy(self.at + self.body_at, self.body_size)
+
+    @property
+    def raw_topic(self):
+        return copy(self.text_of_topic.at, self.text_of_topic.length)
+
+    @property
+    def raw_properties(self):
+        return copy(self.text_of_properties.at, self.text_of_properties.length)
+
+    def utf8_topic(self):
+        return decoded(self.text_of_topic)
+
+    def utf8_properties(self):
+        return split_text(self.text_of_properties)
+
+
+cdef object record_of(type kind, const uint8_t *p, const Layout *r, bint with_body):
+    """A record of ``kind`` over a copy of what stands at ``p``."""
+    cdef uint32_t head = r.body_at, gap = 0 if with_body else r.body_size
+    cdef bytes raw = PyBytes_FromStringAndSize(NULL, r.size - gap)
+    cdef char *to = PyBytes_AS_STRING(raw)
+    cdef StoredRecord found = StoredRecord.__new__(kind)
+    if gap:
+        memcpy(to, p, head)
+        memcpy(to + head, p + head + gap, r.size - gap - head)
+    else:
+        memcpy(to, p, r.size)
+    found.keep(raw, r, with_body)
+    return found
+
+
 def decode_record(
+    type kind not None,
     view not None,
     int64_t position,
     int64_t end,
     int64_t physical_offset,
     bint verify_body,
     bint with_body,
+    bint leniently=False,
 ):
     cdef Py_buffer log
+    cdef Layout r
+    cdef const uint8_t *p
+    cdef int defect
+    if not issubclass(kind, StoredRecord):
+        raise TypeError(f"{kind} is no StoredRecord")
     PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
     try:
         check_range(position, end, log.len)
         if position == end:
             return (DEFECTS[DEFECT_TRUNCATED], 0)
-        return fields_of(
-            <const uint8_t *> log.buf + position, end - position, physical_offset,
-            verify_body, with_body,
-        )
+        p = <const uint8_t *> log.buf + position
+        defect = inspect(p, end - position, physical_offset, verify_body, &r)
+        if defect != DEFECT_NONE and not (leniently and defect != DEFECT_BLANK and r.size):
+            return defect_of(defect, &r)
+        return record_of(kind, p, &r, with_body)
     finally:
         PyBuffer_Release(&log)
-
-
-cdef tuple fields_of(
-    const uint8_t *p, int64_t available, int64_t expected, bint verify_body, bint with_body
-):
-    cdef Layout r
-    cdef int defect = inspect(p, available, expected, verify_body, &r)
-    if defect != DEFECT_NONE:
-        return defect_of(defect, &r)
-    return (
-        <int64_t> r.size,
-        r.version,
-        <int32_t> get32(p + 8),
-        <int32_t> get32(p + 12),
-        <int32_t> get32(p + 16),
-        <int64_t> get64(p + 20),
-        <int64_t> get64(p + 28),
-        <int32_t> r.sys_flag,
-        <int64_t> get64(p + 40),
-        unpack_host(copy(p + 48, r.born_host_size)),
-        <int64_t> get64(p + r.store_time_at),
-        unpack_host(copy(p + r.store_time_at + 8, r.store_host_size)),
-        <int32_t> get32(p + r.body_at - 16),
-        <int64_t> get64(p + r.body_at - 12),
-        copy(p + r.body_at, r.body_size) if with_body else b"",
-        decoded(r.topic),
-        copy(r.topic.at, r.topic.length),
-        copy(r.properties.at, r.properties.length),
-    )
 
 
 cdef inline str decoded(Text text):
@@ -206,8 +301,9 @@ cdef inline str decoded(Text text):
         return None
 
 
-def split_properties(bytes data not None):
-    cdef Text name, value, text = text_of(data)
+cdef dict split_text(Text text):
+    """None where anything is malformed UTF-8."""
+    cdef Text name, value
     cdef const uint8_t *p = text.at
     cdef const uint8_t *end = p + text.length
     cdef const uint8_t *stop
@@ -234,38 +330,90 @@ def split_properties(bytes data not None):
     return found
 
 
-def copy_record(
-    view not None,
-    int64_t position,
-    int64_t end,
-    int64_t physical_offset,
-    int64_t size,
-    bytes topic not None,
-    int64_t queue_id,
-    int64_t queue_offset,
-):
-    cdef Py_buffer log
-    cdef const uint8_t *p
-    cdef Layout r
-    PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
-    try:
-        check_range(position, end, log.len)
-        p = <const uint8_t *> log.buf + position
-        if inspect(p, end - position, physical_offset, True, &r) != DEFECT_NONE:
-            return None
-        if r.size != size or not same(r.topic, text_of(topic)):
-            return None
-        if <int32_t> get32(p + 12) != queue_id or <int64_t> get64(p + 20) != queue_offset:
-            return None
-        if get64(p + r.body_at - 12) == TOMBSTONE:
-            return None
-        return copy(p, r.size)
-    finally:
-        PyBuffer_Release(&log)
+def split_properties(bytes data not None):
+    return split_text(text_of(data))
 
 
 cdef inline bytes copy(const uint8_t *p, uint32_t size):
     return PyBytes_FromStringAndSize(<const char *> p, size)
+
+
+# Reading what a queue names ---------------------------------------------------------------------
+
+
+cdef struct Wanted:
+    # What a record must say of itself to be the one that entry ``index`` names.
+    Text topic
+    int32_t queue_id
+    int64_t index
+
+
+cdef object named_record(
+    type kind, const uint8_t *p, int64_t available, int64_t physical, int64_t size, Wanted *w
+):
+    """The record of an entry; None where anything is odd about it."""
+    cdef Layout r
+    if inspect(p, available, physical, True, &r) != DEFECT_NONE or r.size != size:
+        return None
+    if not same(r.topic, w.topic) or <int32_t> get32(p + 12) != w.queue_id:
+        return None
+    if <int64_t> get64(p + 20) != w.index or get64(p + r.body_at - 12) == TOMBSTONE:
+        return None
+    return record_of(kind, p, &r, True)
+
+
+def read_entries(
+    type kind not None,
+    entries not None,
+    int64_t position,
+    int64_t count,
+    view not None,
+    int64_t base,
+    int64_t end,
+    bytes topic not None,
+    int64_t queue_id,
+    int64_t index,
+    int64_t taken,
+    int64_t max_bytes,
+):
+    cdef Py_buffer queue, log
+    cdef const uint8_t *entry
+    cdef int64_t physical, size, at
+    cdef Wanted wanted
+    cdef list found = []
+    if not issubclass(kind, StoredRecord):
+        raise TypeError(f"{kind} is no StoredRecord")
+    wanted.topic, wanted.queue_id = text_of(topic), <int32_t> queue_id
+    PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
+        try:
+            check_range(position, position, queue.len)
+            check_range(0, end, log.len)
+            count = min(count, (queue.len - position) // QUEUE_ENTRY)
+            entry = <const uint8_t *> queue.buf + position
+            while count > 0:
+                physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
+                at = <int64_t> (<uint64_t> physical - <uint64_t> base)
+                if size <= 0 or not 0 <= at < end or size > end - at:
+                    break
+                if taken and taken + size > max_bytes:
+                    break
+                wanted.index = index + <int64_t> len(found)
+                record = named_record(
+                    kind, <const uint8_t *> log.buf + at, end - at, physical, size, &wanted
+                )
+                if record is None:
+                    break
+                found.append(record)
+                taken += size
+                entry += QUEUE_ENTRY
+                count -= 1
+        finally:
+            PyBuffer_Release(&log)
+    finally:
+        PyBuffer_Release(&queue)
+    return found, taken
 
 
 # Walking many records -------------------------------------------------------------------------

@@ -43,8 +43,8 @@ class QueueView(Protocol):
     @property
     def max_index(self) -> int: ...
     def entry(self, index: int) -> Entry | None: ...
-    def entries(self, start: int, stop: int) -> Iterator[tuple[int, Entry]]:
-        """From ``start`` to before ``stop`` with their numbers; some may be left out."""
+    def block(self, index: int) -> tuple[memoryview, int] | None:
+        """The whole file that holds entry ``index``, and the position of the entry in it."""
 
 
 class QueuesView(Protocol):

@@ -14,11 +14,10 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from mqstore.storage import key_cursor
-from mqstore.storage._kernel import copy_record
+from mqstore.storage._kernel import read_entries
 from mqstore.storage.codec import message_id, properties, record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
@@ -61,7 +60,6 @@ TIME_MAX: Final = (1 << 63) - 1
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class PullStatus(StrEnum):
@@ -96,19 +94,15 @@ class QueueRange:
 
 
 @dataclass(slots=True)
-class PullOf(Generic[R]):
+class Pull:
     """Records of one queue, ascending; ``next_offset`` is where to go on."""
 
     status: PullStatus
-    records: list[R]
+    records: list[Record]
     unreadable: list[Unreadable]
     next_offset: int
     min_offset: int
     max_offset: int
-
-
-Pull = PullOf[Record]
-RawPull = PullOf[bytes]
 
 
 @dataclass(slots=True)
@@ -339,30 +333,9 @@ class Lookups:
         for a negative offset.
         """
         queue = self._queue(topic, queue_id)
-        take = partial(self._take, queue)
-        return self._settled(lambda: self._pull(queue, offset, count, max_bytes, take))
+        return self._settled(lambda: self._pull(queue, offset, count, max_bytes))
 
-    def raw_records(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        count: int = 32,
-        max_bytes: int = BYTES_MAX_DEFAULT,
-    ) -> RawPull:
-        """As ``records``, each as the bytes that stand in the log, body checked as well."""
-        queue = self._queue(topic, queue_id)
-        take = partial(self._take_raw, queue, topic.encode("utf-8", "surrogateescape"))
-        return self._settled(lambda: self._pull(queue, offset, count, max_bytes, take))
-
-    def _pull(
-        self,
-        queue: QueueView,
-        offset: int,
-        count: int,
-        max_bytes: int,
-        take: Callable[[int, Entry], R],
-    ) -> PullOf[R]:
+    def _pull(self, queue: QueueView, offset: int, count: int, max_bytes: int) -> Pull:
         if offset < 0:
             raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
         bounds = self._range(queue)
@@ -370,49 +343,86 @@ class Lookups:
         if offset >= high:
             at_end = offset == high
             status = PullStatus.OFFSET_OVERFLOW_ONE if at_end else PullStatus.OFFSET_OVERFLOW_BADLY
-            return PullOf(status, [], [], high, low, high)
-        pull: PullOf[R] = PullOf(PullStatus.FOUND, [], [], max(offset, low), low, high)
-        self._fill(queue, pull, max(1, min(count, COUNT_MAX)), max_bytes, take)
+            return Pull(status, [], [], high, low, high)
+        pull = Pull(PullStatus.FOUND, [], [], max(offset, low), low, high)
+        self._fill(queue, pull, max(1, min(count, COUNT_MAX)), max_bytes)
         if not pull.records:
             pull.status = self._why_empty(queue, pull)
         return pull
 
-    def _fill(
-        self,
-        queue: QueueView,
-        pull: PullOf[R],
-        count: int,
-        max_bytes: int,
-        take: Callable[[int, Entry], R],
-    ) -> None:
+    def _fill(self, queue: QueueView, pull: Pull, count: int, max_bytes: int) -> None:
         """Take records into an answer until something ends it; its ``next_offset`` goes along."""
-        size, dispatched = 0, self._bounds.dispatched_offset
-        before, expected = queue.entry(pull.next_offset - 1), pull.next_offset
+        taken, dispatched = 0, self._bounds.dispatched_offset
         stop = min(pull.max_offset, pull.next_offset + ENTRIES_PER_CALL_MAX)
-        for index, entry in queue.entries(pull.next_offset, stop):
-            if len(pull.records) + len(pull.unreadable) == count:
-                break
-            pull.next_offset = index
-            if index != expected:
-                before = None
-            is_filler = repeats(entry, before) and self._is_filler(queue, index, entry)
-            if names_record(entry) and not is_filler:
+        while pull.next_offset < stop:
+            left = count - len(pull.records) - len(pull.unreadable)
+            if left == 0:
+                return
+            most = min(left, stop - pull.next_offset)
+            found, taken = self._plain(queue, pull.next_offset, most, dispatched, taken, max_bytes)
+            if found:
+                pull.records += found
+                pull.next_offset += len(found)
+            else:
+                reached = self._take(queue, pull, dispatched, taken, max_bytes)
+                if reached is None:
+                    return
+                taken = reached
+
+    def _plain(
+        self, queue: QueueView, index: int, count: int, dispatched: int, taken: int, max_bytes: int
+    ) -> tuple[list[Record], int]:
+        """Records of entries from ``index`` that lie in one segment, as far as they are plain."""
+        block = queue.block(index)
+        if block is None:
+            return [], taken
+        entries, position = block
+        offset = int.from_bytes(entries[position : position + 8])
+        place = self._log.view_from(offset) if offset < dispatched else None
+        if place is None:
+            return [], taken
+        view, at, end = place
+        base = offset - at
+        end = min(end, dispatched - base)
+        topic = queue.topic.encode("utf-8", "surrogateescape")
+        return read_entries(
+            Record,
+            entries,
+            position,
+            count,
+            view,
+            base,
+            end,
+            topic,
+            queue.queue_id,
+            index,
+            taken,
+            max_bytes,
+        )
+
+    def _take(
+        self, queue: QueueView, pull: Pull, dispatched: int, taken: int, max_bytes: int
+    ) -> int | None:
+        """Handle the one entry at ``next_offset``; bytes taken by then, None to go no further."""
+        index = pull.next_offset
+        entry = queue.entry(index)
+        if entry is not None and names_record(entry):
+            is_filler = repeats(entry, queue.entry(index - 1))
+            if not (is_filler and self._is_filler(queue, index, entry)):
                 end = entry.physical_offset + entry.size
                 if end > dispatched and self._is_coming(entry):
-                    return
-                if size and size + entry.size > max_bytes:
-                    return
+                    return None
+                if taken and taken + entry.size > max_bytes:
+                    return None
                 try:
-                    pull.records.append(take(index, entry))
-                    size += entry.size
+                    pull.records.append(self._named(queue, index, entry))
+                    taken += entry.size
                 except RecordExpired:
                     pass
                 except StorageError as error:
                     pull.unreadable.append(Unreadable(entry.physical_offset, error, index))
-            before, expected = entry, index + 1
-            pull.next_offset = expected
-        else:
-            pull.next_offset = stop
+        pull.next_offset = index + 1
+        return taken
 
     def _is_filler(self, queue: QueueView, index: int, entry: Entry) -> bool:
         """Whether an entry that repeats the one before fills a hole: no record is its own.
@@ -426,7 +436,7 @@ class Lookups:
         own = (found.topic, found.queue_id, found.queue_offset)
         return own != (queue.topic, queue.queue_id, index)
 
-    def _take(self, queue: QueueView, index: int, entry: Entry) -> Record:
+    def _named(self, queue: QueueView, index: int, entry: Entry) -> Record:
         """An entry's record."""
         found = self._read(entry.physical_offset, entry.size)
         if (
@@ -436,21 +446,6 @@ class Lookups:
         ):
             self._refuse_another(queue, index, found)
         return found
-
-    def _take_raw(self, queue: QueueView, raw_topic: bytes, index: int, entry: Entry) -> bytes:
-        """The bytes of an entry's record; whatever is odd about it is left to ``_take``."""
-        offset, size = entry.physical_offset, entry.size
-        place = self._log.view_from(offset)
-        if place is not None and place[1] < place[2]:
-            view, position, end = place
-            found = copy_record(view, position, end, offset, size, raw_topic, queue.queue_id, index)
-            if found is not None:
-                return found
-        self._take(queue, index, entry)
-        raw = self._bytes_at(offset, size)
-        if raw is None:
-            raise self._absent(offset, f"no record begins at offset {offset}")
-        return raw
 
     def _bytes_at(self, offset: int, size: int) -> bytes | None:
         place = self._log.view_from(offset)
@@ -477,7 +472,7 @@ class Lookups:
                 f"{found.topic}"
             )
 
-    def _why_empty(self, queue: QueueView, pull: PullOf[R]) -> PullStatus:
+    def _why_empty(self, queue: QueueView, pull: Pull) -> PullStatus:
         entry = queue.entry(pull.next_offset)
         at_end = pull.next_offset == pull.max_offset or (
             entry is not None and names_record(entry) and self._is_coming(entry)

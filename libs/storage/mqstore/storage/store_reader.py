@@ -17,7 +17,7 @@ from threading import Lock
 
 from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry, entries_in
+from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import StoreNotOpen
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
@@ -156,9 +156,11 @@ class ReaderQueue:
         mapped = _holding(self._segments.follow(), offset)
         return None if mapped is None else _entry_at(mapped, offset - mapped.base_offset)
 
-    def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
-        """Entries with their numbers, as they stand, also such as were never written."""
-        return entries_in(self._segments.follow(), start, stop)
+    def block(self, index: int) -> tuple[memoryview, int] | None:
+        """The whole file that holds entry ``index``, and the position of the entry in it."""
+        offset = index * QUEUE_ENTRY_SIZE
+        mapped = _holding(self._segments.follow(), offset)
+        return None if mapped is None else (mapped.view, offset - mapped.base_offset)
 
     def _find_minimum(self, min_physical: int) -> int:
         files = self._segments.follow()

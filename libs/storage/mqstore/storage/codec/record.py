@@ -7,13 +7,13 @@ The work per byte is done by ``_kernel``; this module gives it types and names i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from isal import isal_zlib
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect
+from mqstore.storage._kernel import Defect, StoredRecord
 from mqstore.storage.codec import message_id, properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import decode_utf8
@@ -58,13 +58,6 @@ ANY_OFFSET: Final = -1
 """For ``decode``: the physical offset inside the record is not compared with anything."""
 
 
-_Fields = tuple[
-    int, int, int, int, int, int, int, int, int,
-    Host, int, Host, int, int, bytes, str | None, bytes, bytes,
-]  # fmt: skip
-"""What the kernel reads of a record, in the order of Record."""
-
-
 @dataclass(slots=True)
 class Message:
     """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
@@ -90,36 +83,27 @@ class Blank(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class Record:
-    """One record as read: integers signed, text decoded Java's way. Treat it as immutable."""
+class Record(StoredRecord):
+    """One record as read: integers signed, text decoded Java's way. See StoredRecord."""
 
-    size: int
-    version: int
-    body_crc: int
-    queue_id: int
-    flag: int
-    queue_offset: int
-    physical_offset: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: Host
-    store_timestamp_ms: int
-    store_host: Host
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    topic: str
-    raw_topic: bytes
-    raw_properties: bytes
-    _decoded: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        place = f"{self.topic!r} queue {self.queue_id} offset {self.queue_offset}"
+        return f"Record({place}, {self.size} bytes at {self.physical_offset})"
+
+    @property
+    def topic(self) -> str:
+        text = self.utf8_topic()
+        return decode_utf8(self.raw_topic) if text is None else text
 
     @property
     def properties(self) -> dict[str, str] | None:
         """None when their length is 0."""
-        if self._decoded is None and self.raw_properties:
-            self._decoded = properties.decode(self.raw_properties)
-        return self._decoded
+        known = self.decoded_properties
+        if known is None and (raw := self.raw_properties):
+            known = self.decoded_properties = properties.decode(raw)
+        return known
 
     def _property(self, name: str) -> str | None:
         return (self.properties or {}).get(name)
@@ -288,22 +272,28 @@ def decode(
     ``body`` is empty. A blank record is RecordMagicUnknown here. Bytes are copied: the Record
     outlives the view.
     """
-    fields = _kernel.decode_record(view, position, end, physical_offset, verify_body, with_body)
-    if len(fields) == 2:
-        defect, size = fields
-        offset = position if physical_offset == ANY_OFFSET else physical_offset
-        if defect == Defect.BLANK:
-            raise RecordMagicUnknown(offset, "a blank record, not a message", size)
-        raise defect_error(defect, offset, size)
-    return _record(fields)
+    found = _kernel.decode_record(
+        Record, view, position, end, physical_offset, verify_body, with_body
+    )
+    if isinstance(found, Record):
+        return found
+    defect, size = found
+    offset = position if physical_offset == ANY_OFFSET else physical_offset
+    if defect == Defect.BLANK:
+        raise RecordMagicUnknown(offset, "a blank record, not a message", size)
+    raise defect_error(defect, offset, size)
 
 
-def _record(fields: _Fields) -> Record:
-    topic = fields[15]
-    if topic is not None:
-        return Record(*fields[:15], topic, *fields[16:])
-    raw_topic = fields[16]
-    return Record(*fields[:15], decode_utf8(raw_topic), raw_topic, fields[17])
+def decode_leniently(view: Buffer) -> Record:
+    """The record that ``view`` begins with, without its body, whatever else is odd about it.
+
+    Raises the RecordError of a record whose lengths do not add up.
+    """
+    found = _kernel.decode_record(Record, view, 0, len(view), ANY_OFFSET, False, False, True)
+    if isinstance(found, Record):
+        return found
+    defect, size = found
+    raise defect_error(defect, 0, size)
 
 
 def scan(
@@ -315,12 +305,14 @@ def scan(
     up, and ends where they do not. It goes on behind a blank record too, when ``end`` lies there.
     """
     while position < end:
-        fields = _kernel.decode_record(view, position, end, base + position, verify_body, True)
-        if len(fields) != 2:
-            yield _record(fields)
-            position += fields[0]
+        found = _kernel.decode_record(
+            Record, view, position, end, base + position, verify_body, True
+        )
+        if isinstance(found, Record):
+            yield found
+            position += found.size
             continue
-        defect, size = fields
+        defect, size = found
         offset = base + position
         if defect == Defect.BLANK:
             yield Blank(offset, size)

@@ -180,6 +180,13 @@ class ConsumeQueue:
         """Entry ``index``, or None outside of the files."""
         return self._read(index) if 0 <= index < self.max_index else None
 
+    def block(self, index: int) -> tuple[memoryview, int] | None:
+        """The whole file that holds entry ``index``, and the position of the entry in it."""
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        return (
+            None if mapped is None else (mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+        )
+
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
         """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
         out. Reads block by block, for scans."""

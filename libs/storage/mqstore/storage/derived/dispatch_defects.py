@@ -11,22 +11,10 @@ import struct
 from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
-from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.java_text import decode_utf8
-from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.record import Record, decode_leniently
 from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.layout import (
-    MAGIC_V1,
-    RECORD_FIXED_SIZE,
-    RECORD_IPV6_EXTRA_SIZE,
-    SysFlag,
-)
+from mqstore.storage.layout import RECORD_FIXED_SIZE
 
-_HEAD: Final = struct.Struct(">iIiiiqqiq")
-_HEAD_SIZE: Final = _HEAD.size
-_AFTER_HOSTS: Final = struct.Struct(">iqi")
-_LONG: Final = struct.Struct(">q")
-_HOST_SIZE: Final = 8
 _FORGERIES_MAX: Final = 64
 """Records inside a damaged stretch that are tried as the place to go on."""
 
@@ -63,7 +51,7 @@ def placeable_record(stretch: Stretch) -> Record | None:
     """
     view, at = stretch.view, stretch.position
     defect, size = check_record(view, at, stretch.end, stretch.offset, False)
-    return _read_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
+    return decode_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
 
 
 def resume_after(stretch: Stretch, queues: ConsumeQueues) -> Resume:
@@ -110,44 +98,3 @@ def _unlisted_before(stretch: Stretch, named: int) -> int:
             return at
         at += 1
     return named
-
-
-def _read_leniently(data: memoryview) -> Record:
-    size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born_ms = _HEAD.unpack_from(
-        data
-    )
-    at = _HEAD_SIZE
-    born_host, at = _host(data, at, bool(sys_flag & SysFlag.BORN_HOST_V6))
-    (store_ms,) = _LONG.unpack_from(data, at)
-    store_host, at = _host(data, at + _LONG.size, bool(sys_flag & SysFlag.STORE_HOST_V6))
-    reconsume, prepared_offset, body_length = _AFTER_HOSTS.unpack_from(data, at)
-    at += _AFTER_HOSTS.size + body_length
-    width = 1 if magic == MAGIC_V1 else 2
-    topic_length = int.from_bytes(data[at : at + width])
-    at += width
-    raw_topic = bytes(data[at : at + topic_length])
-    return Record(
-        size,
-        width,
-        crc,
-        queue_id,
-        flag,
-        queue_offset,
-        physical,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        store_host,
-        reconsume,
-        prepared_offset,
-        b"",
-        decode_utf8(raw_topic),
-        raw_topic,
-        bytes(data[at + topic_length + 2 :]),
-    )
-
-
-def _host(data: memoryview, at: int, v6: bool) -> tuple[Host, int]:
-    end = at + _HOST_SIZE + (RECORD_IPV6_EXTRA_SIZE if v6 else 0)
-    return Host.unpack(bytes(data[at:end])), end
