@@ -52,6 +52,8 @@ def test_a_whole_store_is_one_summary_line_and_exit_code_0(root: Path) -> None:
         "indexItems": 60,
         "findings": 0,
         "notes": 0,
+        "brokerStarts": True,
+        "brokerMaxOffset": summary["logBytes"],
     }
 
 
@@ -101,7 +103,8 @@ def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
     ]
     assert "body crc mismatch" in what
     assert broker.strip().startswith("a broker: cuts the log")
-    assert summary.endswith("1 findings, 0 notes")
+    assert "1 findings, 0 notes" in summary
+    assert summary.endswith("a broker would start, its log ending at offset 0")
 
 
 def test_what_is_no_store_is_exit_code_2(tmp_path: Path) -> None:

@@ -75,11 +75,13 @@ def _print_columns(finding: Finding) -> None:
 
 
 def _summary_text(summary: Summary) -> str:
+    starts = f"would start, its log ending at offset {summary.broker_max_offset}"
+    broker = starts if summary.broker_starts else "would not start"
     return (
         f"{summary.segments} segments with {summary.records} records "
         f"({summary.log_bytes} bytes), {summary.queues} queues with {summary.entries} entries, "
         f"{summary.index_files} index files with {summary.index_items} items: "
-        f"{summary.findings} findings, {summary.notes} notes"
+        f"{summary.findings} findings, {summary.notes} notes; a broker {broker}"
     )
 
 

@@ -17,7 +17,8 @@ from typing import cast
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import PrivateBase
-from mqstore.storage.verify.finding import Broker, Finding, Kind, Level
+from mqstore.storage.verify.broker import Broker, foresee
+from mqstore.storage.verify.finding import Finding, Kind, Level
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.log_check import LogCheck
 from mqstore.storage.verify.queue_check import QueueCheck
@@ -41,6 +42,10 @@ class Summary:
     index_items: int = 0
     findings: int = 0
     notes: int = 0
+    broker_starts: bool = True
+    """Whether a real broker would start on the store as it is."""
+    broker_max_offset: int = 0
+    """Where its log would end then."""
 
 
 def _no_progress(stage: str, done: int, total: int) -> None:
@@ -71,11 +76,15 @@ class Verification:
                 self.summary.notes += 1
             else:
                 self.summary.findings += 1
+            if finding.stops_a_broker:
+                self.summary.broker_starts = False
             yield finding
 
     def _checks(self) -> Iterator[Finding]:
         store, summary = self.store, self.summary
         queues, index = QueueCheck(store, self._progress), IndexCheck(store)
+        store.broker = foresee(store.view, queues.max_physical_end())
+        summary.broker_max_offset = store.broker.end
         log = LogCheck(store, queues, index, self._progress)
         yield from index.files()
         yield from log.findings()

@@ -62,6 +62,12 @@ class Kind(StrEnum):
     QUARANTINED = "quarantined"
     TOMBSTONE = "tombstone"
     FILLER = "queue-filler"
+    EXPIRED = "expired-entries"
+    """Entries of records below the log's first segment."""
+
+    @property
+    def is_of_a_record(self) -> bool:
+        return self in (Kind.RECORD_BODY, Kind.RECORD_BROKEN, Kind.RECORD_ODD)
 
 
 class Level(StrEnum):
@@ -74,7 +80,7 @@ class Level(StrEnum):
 _NOTES: Final = frozenset(
     {
         *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED),
-        *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER),
+        *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER, Kind.EXPIRED),
     }
 )
 
@@ -100,8 +106,15 @@ class Finding:
     def level(self) -> Level:
         return Level.NOTE if self.kind in _NOTES else Level.FINDING
 
+    @property
+    def stops_a_broker(self) -> bool:
+        """Whether a broker does not start at all."""
+        return REFUSES in self.broker
+
 
 _ALWAYS: Final[dict[Kind, str]] = {
+    Kind.RECORD_BODY: "not noticed at its next start; a read returns the damaged body",
+    Kind.RECORD_BROKEN: "not noticed at its next start; a read of the record fails",
     Kind.RECORD_ODD: "not checked by it: the record is kept and dispatched as it stands",
     Kind.LOG_GAP: "opens; messages behind the gap are read as before, those inside are skipped",
     Kind.LOG_TAIL: "the bytes stay behind its write position until they are overwritten",
@@ -114,7 +127,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
         "kept as an entry: a pull skips it and those behind it in its file whose records lie in "
         "segment 0; as a queue's last entry it stops later puts from getting entries"
     ),
-    Kind.QUEUE_FILE: "refuses to start for a wrong length; reads fail where a file is missing",
+    Kind.QUEUE_FILE: "reads of its entries fail",
     Kind.INDEX_FILE: "not noticed: a short file is extended with zeros, queries miss what is wrong",
     Kind.INDEX_HEADER: "not noticed: queries by time may leave the file out",
     Kind.INDEX_CHAIN: "not noticed: queries miss the older part of the chain",
@@ -129,6 +142,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.NOT_CHECKED: "not known",
     Kind.QUARANTINED: "none: it does not look there",
     Kind.FILLER: "delivers the message that is repeated once more",
+    Kind.EXPIRED: "skips them: its minimum offset is that of the log",
     Kind.TOMBSTONE: "reads it as a message of zeros, or as a rolled back one",
 }
 _CLEAN: Final[dict[Kind, str]] = {
@@ -148,27 +162,12 @@ _CRASHED: Final[dict[Kind, str]] = {
     Kind.INDEX_MISSING: "indexed again as far as recovery's start segment reaches back, else lost",
     Kind.CHECKPOINT: "recovery starts at another segment, and drops or keeps the wrong index files",
 }
-_CUTS: Final = "cuts the log here at its next start: this record and all behind it are lost"
-_UNNOTICED: Final[dict[Kind, str]] = {
-    Kind.RECORD_BODY: "not noticed at its next start; a read returns the damaged body",
-    Kind.RECORD_BROKEN: "not noticed at its next start; a read of the record fails",
-}
+CUTS: Final = "cuts the log here at its next start: this record and all behind it are lost"
+REFUSES: Final = "refuses to start"
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A real broker that would be started on the store as it is."""
-
-    crashed: bool
-    """``abort`` is there: it recovers as after a crash."""
-    start: int
-    """Physical offset from which its recovery reads the log."""
-
-    def does(self, kind: Kind, physical_offset: int | None = None) -> str:
-        """What it would do with a finding of this kind at that place of the log."""
-        if kind in _UNNOTICED:
-            seen = physical_offset is None or physical_offset >= self.start
-            return _CUTS if seen else _UNNOTICED[kind]
-        if kind in _ALWAYS:
-            return _ALWAYS[kind]
-        return (_CRASHED if self.crashed else _CLEAN)[kind]
+def effect(kind: Kind, *, crashed: bool) -> str:
+    """What a broker makes of a kind of finding, wherever it is; ``crashed``: ``abort`` is there."""
+    if kind in _ALWAYS:
+        return _ALWAYS[kind]
+    return (_CRASHED if crashed else _CLEAN)[kind]

@@ -241,7 +241,7 @@ class IndexCheck:
             kind=kind,
             file=self._store.name_of(item.file.path),
             what=why,
-            broker=self._store.broker.does(kind),
+            broker=self._store.broker.does(kind, item.physical_offset),
             offset=item.position,
             physical_offset=item.physical_offset,
             index=item.number,

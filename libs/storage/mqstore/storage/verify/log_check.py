@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -11,7 +12,7 @@ from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record, defect_error
 from mqstore.storage.codec.topic_names import is_safe_path
-from mqstore.storage.layout import BLANK_RECORD_SIZE
+from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.verify.finding import Finding, Kind
@@ -71,6 +72,12 @@ class LogCheck:
         for segment in (*segments.misfits, *odd):
             what = f"{segment.length} bytes where {size} are due"
             yield self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
+        for segment in segments.empty:
+            what = "no bytes: a halt came while it was made"
+            finding = self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
+            if self._store.format is StoreFormat.V5_X and segment is segments.empty[-1]:
+                finding = replace(finding, broker="removes it and starts")
+            yield finding
 
     def _segment(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
         position = 0
@@ -175,7 +182,9 @@ class LogCheck:
         if len(data) - end < BLANK_RECORD_SIZE or (end == 0 and segment.base > self._store.end):
             return "a segment that nothing leads to"
         defect, _ = check_record(data, end, len(data), segment.base + end, True)
-        if defect in (Defect.NONE, Defect.BLANK):
+        if defect == Defect.BLANK:
+            return "a blank record that leads to no segment"
+        if defect == Defect.NONE:
             return "left over from before an earlier cut"
         return defect.name.lower().replace("_", " ")
 

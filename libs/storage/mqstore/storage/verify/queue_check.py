@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mqstore.storage.codec.record import Record
@@ -20,7 +20,8 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
-from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.broker import refuses_queue_file
+from mqstore.storage.verify.finding import REFUSES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
 
 _QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
@@ -44,6 +45,7 @@ class QueueCheck:
 
     def __init__(self, store: StoreAtRest, progress: Progress) -> None:
         self.entries_seen = 0
+        self._expired = 0
         self._store = store
         self._progress = progress
         self._queues = ConsumeQueues(
@@ -56,6 +58,10 @@ class QueueCheck:
     @property
     def count(self) -> int:
         return len(self._queues.all())
+
+    def max_physical_end(self) -> int:
+        """The greatest end of a record that any queue names."""
+        return max((queue.max_physical_end() for queue in self._queues.all()), default=-1)
 
     # each record has its entry ------------------------------------------------------------
 
@@ -113,13 +119,18 @@ class QueueCheck:
             kind=run.kind,
             file=self._store.name_of(directory),
             what=f"{_range(run)} of records in the log, the first at {run.physical}, not there",
-            broker=self._store.broker.does(run.kind),
+            broker=self._without_entries(run.kind),
             offset=run.first * QUEUE_ENTRY_SIZE,
             physical_offset=run.physical,
             topic=topic,
             queue_id=queue_id,
             index=run.first,
         )
+
+    def _without_entries(self, kind: Kind) -> str:
+        if self.count == 0:
+            return "made again in full, since no queue is left at all"
+        return self._store.broker.does(kind)
 
     # each entry names its record ----------------------------------------------------------
 
@@ -131,11 +142,31 @@ class QueueCheck:
             self._progress("queues", number, len(queues))
             yield from self._gaps(queue)
             yield from self._queue(queue)
+        if self._expired:
+            yield self._of_expired()
+
+    def _of_expired(self) -> Finding:
+        """Retention leaves such entries for a while; so does a first segment that was lost."""
+        first = self._store.min_offset
+        what = f"{self._expired} entries name records below offset {first}, where the log begins"
+        name = self._store.name_of(self._store.paths.consume_queue)
+        return Finding(Kind.EXPIRED, name, what, self._store.broker.does(Kind.EXPIRED))
 
     def _stray(self, stray: StrayFile) -> Finding:
-        kind = Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE
-        what = f"{stray.reason.value}, {stray.size} bytes"
-        return Finding(kind, self._store.name_of(stray.path), what, self._store.broker.does(kind))
+        """A file beside the queue's own, or one of theirs of a wrong length."""
+        is_named = stray.reason is not StrayReason.NAME
+        names = self._store.seams.files.list(stray.path.parent)
+        is_last = stray.path.name == max(names)
+        stops = refuses_queue_file(self._store.format, stray.size, is_last=is_last)
+        return Finding(
+            kind=Kind.QUEUE_FILE if is_named else Kind.STRAY_REFUSED,
+            file=self._store.name_of(stray.path),
+            what=f"{stray.reason.value}, {stray.size} bytes",
+            broker=REFUSES if stops else "removes it and starts",
+            offset=0,
+            topic=stray.path.parent.parent.name,
+            queue_id=int(stray.path.parent.name),
+        )
 
     def _gaps(self, queue: ConsumeQueue) -> Iterator[Finding]:
         expected = queue.files.min_offset
@@ -158,7 +189,9 @@ class QueueCheck:
             if kind is not None:
                 run = run or _Run(kind, number, number, entry.physical_offset)
                 run.last = number
-            elif not entry.is_hole and (before >= 0 or not self._has_expired(entry)):
+            elif not entry.is_hole and before < 0 and self._has_expired(entry):
+                self._expired += 1
+            elif not entry.is_hole:
                 yield from self._entry(queue, number, entry, before)
                 before = entry.physical_offset
             begun = begun or not entry.is_hole
@@ -190,7 +223,11 @@ class QueueCheck:
             Kind.FILLER: "filled holes: they repeat the entry before them",
             Kind.ENTRY_BEYOND: f"named offset {run.physical} is beyond the log's end",
         }
-        return self._finding(run.kind, queue, run.first, None, f"{_range(run)}: {whys[run.kind]}")
+        found = self._finding(run.kind, queue, run.first, None, f"{_range(run)}: {whys[run.kind]}")
+        if run.kind is Kind.ENTRY_BEYOND:
+            does = self._store.broker.does(run.kind, run.physical)
+            return replace(found, broker=does, physical_offset=run.physical)
+        return found
 
     def _entry(
         self, queue: ConsumeQueue, number: int, entry: QueueEntry, before: int

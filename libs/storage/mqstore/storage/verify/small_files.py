@@ -73,6 +73,8 @@ class SmallFilesCheck:
                 yield self._of(Kind.CHECKPOINT, path, f"{size}; {CHECKPOINT_SIZE} are due")
             return
         times = self._store.view.checkpoint
+        if newest_ms and not self._store.view.abort and not (times.physic_ms or times.logics_ms):
+            yield self._of(Kind.CHECKPOINT, path, "it holds no times", offset=0)
         named = {"physic": times.physic_ms, "logics": times.logics_ms, "index": times.index_ms}
         for position, (name, value) in enumerate(named.items()):
             if not 0 <= value <= newest_ms and not self._store.is_live:

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from mqstore.storage import opening, sizes
 from mqstore.storage.codec import record
@@ -18,7 +17,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
-from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC, StoreFormat
+from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.own import format_file
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.manifest import Manifest
@@ -28,11 +27,7 @@ from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, plan
 from mqstore.storage.recovery.view import Segment, find_segments, read_checkpoint
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
-from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
-from mqstore.storage.verify.finding import Broker
-
-_CLEAN_SEGMENTS: Final = {StoreFormat.V4_9: 3, StoreFormat.V5_X: 1}
-"""Last segments that a broker looks at after a clean close."""
+from mqstore.storage.verify.broker import Broker
 
 Progress = Callable[[str, int, int], None]
 """Told the stage, how much of it is done, and of how much."""
@@ -68,7 +63,8 @@ class StoreAtRest:
         """Where the log ends, as far as it is looked at."""
         if is_live and state is not None:
             self.end = min(max(state.dispatched_offset, self.min_offset), self.end)
-        self.broker = Broker(crashed=view.abort, start=_broker_start(view))
+        self.broker = Broker(crashed=view.abort)
+        """What a real broker would do; all of it once ``broker.foresee`` was asked."""
         self._delays = DelayLevels(self.config.message_delay_level)
         self._bases = [segment.base for segment in view.segments.usable]
         self._open: tuple[Segment, memoryview] | None = None
@@ -176,18 +172,3 @@ def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, 
     if content is None and not opening.holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
     return content, paths
-
-
-def _broker_start(view: StoreView) -> int:
-    """Where a broker's recovery would begin to read the log."""
-    segments = view.segments.usable
-    if not segments:
-        return 0
-    if not view.abort:
-        return segments[-_CLEAN_SEGMENTS[view.store_format] :][0].base
-    covered = min(view.checkpoint.physic_ms, view.checkpoint.logics_ms) - CLOCK_TOLERANCE_MS
-    for segment in reversed(segments):
-        first = view.first_store_timestamp(segment)
-        if first is not None and first <= covered:
-            return segment.base
-    return segments[0].base

@@ -30,6 +30,7 @@ final class Dump {
     private static final int BLANK_MAGIC = 0xcbd43194;
     private static final int SMALLEST_RECORD = 91;
     private static final int QUERY_LIMIT = 64;
+    private static final int CHECKPOINT_LONGS = 5;
 
     private final Store store;
     private final Output out;
@@ -61,7 +62,7 @@ final class Dump {
     private static void checkpoint(Path dir, Output out) throws Exception {
         JsonObject line = line("checkpoint");
         Path file = dir.resolve("checkpoint");
-        if (Files.exists(file)) {
+        if (Files.exists(file) && Files.size(file) >= CHECKPOINT_LONGS * Long.BYTES) {
             ByteBuffer longs = ByteBuffer.wrap(Files.readAllBytes(file));
             line.addProperty("physicMsgTimestamp", longs.getLong(0));
             line.addProperty("logicsMsgTimestamp", longs.getLong(8));
