@@ -11,11 +11,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.compat.scripts import NOT_IN_QUEUES, TRANSACTION_BITS
+from tests.compat.scripts import (
+    BORN_HOST_V6,
+    NOT_IN_QUEUES,
+    STORE_HOST_V6,
+    TRANSACTION_BITS,
+)
 
 BODY_POSITION = 88
 """Where the body begins in a V1 record with IPv4 hosts."""
+STORE_TIME_POSITION = 56
 V6_EXTRA = 12
+HOUR_MS = 3_600_000
 PAGE = 4096
 QUEUE_FILE_ENTRIES = 16
 
@@ -65,9 +72,6 @@ class Patient:
     def hurt(self, line: Line) -> None:
         self.touched.append((line["off"], line["off"] + line["size"]))
 
-    def with_body(self, lines: Sequence[Line]) -> Line:
-        return next(line for line in lines if line["bodyLen"])
-
     def remove_segment(self, number: int) -> None:
         """One of the segments that hold messages, by number from the first or the last."""
         bases = sorted({line["off"] // self.segment_bytes for line in self.messages})
@@ -92,6 +96,25 @@ def torn(store: Patient) -> None:
     store.hurt(last)
 
 
+def torn_properties(store: Patient) -> None:
+    """Only the last record's properties are zeros: no checksum covers them."""
+    last = store.messages[-1]
+    store.poke(last["off"] + last["size"] - 20, bytes(20))
+    store.hurt(last)
+
+
+def clock_back(store: Patient) -> None:
+    """The writer's clock went an hour back, over a segment's end, and forth again: no damage."""
+    count = len(store.messages)
+    for line in store.messages[count // 4 : count // 2]:
+        at = STORE_TIME_POSITION + V6_EXTRA * bool(line["sysFlag"] & BORN_HOST_V6)
+        store.poke(line["off"] + at, struct.pack(">q", line["storeTs"] - HOUR_MS))
+    store.messages = [
+        {**line, "storeTs": line["storeTs"] - HOUR_MS * (count // 4 <= n < count // 2)}
+        for n, line in enumerate(store.messages)
+    ]
+
+
 def flip_last(store: Patient) -> None:
     _flip_body(store, store.messages[::-1][:1])
 
@@ -105,12 +128,11 @@ def flip_old(store: Patient) -> None:
 
 
 def _flip_body(store: Patient, lines: Sequence[Line]) -> None:
-    line = next((each for each in lines if each["bodyLen"]), None)
-    if line is not None:
-        sys_flag = line["sysFlag"]
-        v6 = bool(sys_flag & 0x10) + bool(sys_flag & 0x20)
-        store.flip(line["off"] + BODY_POSITION + V6_EXTRA * v6 + line["bodyLen"] // 2)
-        store.hurt(line)
+    line = next(each for each in lines if each["bodyLen"])
+    sys_flag = line["sysFlag"]
+    v6 = bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6)
+    store.flip(line["off"] + BODY_POSITION + V6_EXTRA * v6 + line["bodyLen"] // 2)
+    store.hurt(line)
 
 
 def garbage(store: Patient) -> None:
@@ -202,6 +224,18 @@ def short_queue_file(store: Patient) -> None:
         last.write_bytes(last.read_bytes()[: 20 * 2 + 7])
 
 
+def hole_in_queue(store: Patient) -> None:
+    """Three entries that a power cut left unwritten."""
+    for directory in store.some_queue():
+        with sorted(directory.iterdir())[-1].open("r+b") as file:
+            file.write(bytes(3 * 20))
+
+
+def short_index_file(store: Patient) -> None:
+    for path in sorted(store.root.glob("index/*"))[:1]:
+        path.write_bytes(path.read_bytes()[: 40 + 20 * 10])
+
+
 def no_index(store: Patient) -> None:
     shutil.rmtree(store.root / "index", ignore_errors=True)
 
@@ -234,6 +268,17 @@ def short_file(store: Patient) -> None:
     store.touched.append((cut, base + store.segment_bytes))
     for later in store.root.glob("commitlog/0*"):
         if int(later.name) > base:
+            later.unlink()
+
+
+def short_lone_segment(store: Patient) -> None:
+    """Only the first segment is left, and only a part of it."""
+    cut = store.messages[20]["off"] + 50
+    path = store.segment(0)
+    path.write_bytes(path.read_bytes()[:cut])
+    store.touched.append((cut, 1 << 62))
+    for later in store.root.glob("commitlog/0*"):
+        if later != path:
             later.unlink()
 
 
@@ -271,6 +316,7 @@ def no_commit_log(store: Patient) -> None:
 
 VARIANTS: dict[str, Callable[[Patient], None]] = {
     "torn": torn,
+    "tornprops": torn_properties,
     "fliplast": flip_last,
     "flipmid": flip_middle,
     "flipold": flip_old,
@@ -288,23 +334,27 @@ VARIANTS: dict[str, Callable[[Patient], None]] = {
     "nocq": no_queues,
     "emptycq": empty_queue_file,
     "shortcq": short_queue_file,
+    "holecq": hole_in_queue,
     "noindex": no_index,
     "emptyindex": empty_index_file,
+    "shortindex": short_index_file,
     "nocheckpoint": no_checkpoint,
     "zerocheckpoint": zero_checkpoint,
     "emptycheckpoint": empty_checkpoint,
     "shortfile": short_file,
+    "shortlone": short_lone_segment,
     "zerolenlast": empty_last_segment,
     "strangefile": strange_file,
     "nolastseg": no_last_segment,
     "nomidseg": no_middle_segment,
     "nofirstseg": no_first_segment,
     "nocommitlog": no_commit_log,
+    "clockback": clock_back,
 }
 TOGETHER: tuple[str, ...] = tuple(
     name
     for name in VARIANTS
-    if name not in {"nocommitlog", "nofirstseg", "nomidseg", "nolastseg", "shortfile"}
+    if name not in {"nocommitlog", "nofirstseg", "nomidseg", "nolastseg", "shortfile", "shortlone"}
 )
 """Those that can be combined in any order."""
 

@@ -62,19 +62,37 @@ def dump(
     directory: Path, config: Mapping[str, Any], *, queries: bool = True, whole: bool = True
 ) -> list[Line]:
     """`mqstore store dump`, which changes nothing; `whole` says that nothing may be cut."""
-    command = [_command(), "store", "dump", str(directory)]
-    command += ["--hash-slots", str(config["maxHashSlotNum"])]
-    command += ["--index-num", str(config["maxIndexNum"])]
-    if queries:
-        command.append("--queries")
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode not in ((0,) if whole else (0, 1)):
+    code, lines = _looked("dump", directory, config, *(["--queries"] if queries else []))
+    if code not in ((0,) if whole else (0, 1)) or lines[0]["t"] != "recovered":
+        raise OursError(f"exit {code} of a dump of {directory}, which began with {lines[:1]}")
+    return lines
+
+
+def verify(directory: Path, config: Mapping[str, Any]) -> tuple[list[Line], Line]:
+    """`mqstore store verify`, which changes nothing: what it found, and the summary."""
+    code, [*findings, summary] = _looked("verify", directory, config)
+    if code != bool(summary["findings"]):
+        raise OursError(f"exit {code} of a verify of {directory} that ended with {summary}")
+    return findings, summary
+
+
+def _looked(
+    how: str, directory: Path, config: Mapping[str, Any], *options: str
+) -> tuple[int, list[Line]]:
+    """The exit code and lines of a command that only looks; one is always there."""
+    arguments = [command(), "store", how, str(directory), *options]
+    arguments += ["--hash-slots", str(config["maxHashSlotNum"])]
+    arguments += ["--index-num", str(config["maxIndexNum"])]
+    done = subprocess.run(arguments, capture_output=True, timeout=TIMEOUT_S, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode not in (0, 1) or not lines:
         output = done.stdout.decode()[-2000:] + done.stderr.decode()[-4000:]
-        raise OursError(f"exit {done.returncode} of {' '.join(command)}\n{output}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        raise OursError(f"exit {done.returncode} of {' '.join(arguments)}\n{output}")
+    return done.returncode, lines
 
 
-def _command() -> str:
+def command() -> str:
+    """The installed `mqstore`."""
     beside = Path(sys.executable).with_name("mqstore")
     installed = ROOT / ".venv" / "bin" / "mqstore"
     found = shutil.which(str(beside)) or shutil.which(str(installed))

@@ -39,12 +39,16 @@ SHAPE = Shape(
     delay_percent=5,
     large_body_percent=0,
 )
+SEED = 57
+"""Of a store whose last record has a body of more than half its size."""
 APPENDED = Shape(**{**SHAPE.__dict__, "messages": 12})
 End = Literal["clean", "crashed"]
 QUICK = {
     "clean": ("flipmid", "lostpage", "onecqgone", "shortfile"),
-    "crashed": ("torn", "zeroheadmid", "nocq", "emptycq"),
+    "crashed": ("torn", "zeroheadmid", "nocq", "emptycq", "clockback"),
 }
+UNSEEN = {"nofirstseg", "clockback", "zerocheckpoint"}
+"""What may also be a store as it should be: expiry, a clock that steps, an early halt."""
 FOUND = KEPT / "damage"
 THEIR_TIME_S = 30
 """With a segment missing RocketMQ may wait for ever in its start."""
@@ -72,7 +76,7 @@ ENDS: tuple[End, End] = ("clean", "crashed")
 
 
 def _original(referee: Referee, end: End, directory: Path) -> Original:
-    script = expand(7, SHAPE, referee.format)
+    script = expand(SEED, SHAPE, referee.format)
     if end == "crashed":
         script = script.ending("halt", wait_dispatch=True)
     referee.write(script, directory / "written")
@@ -96,6 +100,45 @@ def test_damage(referee: Referee, originals: dict[End, Original], end: End, vari
 def test_a_hole_costs_a_broker_nothing(referee: Referee, originals: dict[End, Original]) -> None:
     """Nothing tells which entry the rotten record was: its queue gets a filler there."""
     _examine(referee, originals["crashed"], "crashed", ["badheadmid", "nocq"], seed=2)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_verify_finds_nothing_in_a_whole_store(
+    referee: Referee, originals: dict[End, Original], end: End
+) -> None:
+    before = fingerprint(originals[end].root)
+
+    findings, summary = ours.verify(originals[end].root, SHAPE.config)
+
+    assert [line for line in findings if line["level"] == "finding"] == []
+    assert summary["brokerStarts"]
+    assert summary["brokerMaxOffset"] == originals[end].dump.recovered["maxPhyOffset"]
+    assert fingerprint(originals[end].root) == before
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_short_segment_inside_the_log_is_only_read(
+    referee: Referee, originals: dict[End, Original], end: End
+) -> None:
+    """What a broker refuses altogether; nothing tells which of the two copies is to be cut."""
+    store = copy_of(originals[end].root)
+    path = store / "commitlog" / f"{SHAPE.segment_bytes:020d}"
+    path.write_bytes(path.read_bytes()[:5000])
+    segment = range(SHAPE.segment_bytes, 2 * SHAPE.segment_bytes)
+
+    with pytest.raises(RefereeError, match="refuses this store"):
+        referee.dump(copy_of(store), SHAPE.config, queries=False)
+    findings, summary = ours.verify(store, SHAPE.config)
+    found = Dump.of(ours.dump(store, SHAPE.config, queries=False, whole=False))
+    with pytest.raises(Exception, match=f"{path.name} has 5000 bytes"):
+        ours.append(expand(1, APPENDED, referee.format), store, referee.format)
+
+    assert not summary["brokerStarts"]
+    assert "segment-length" in {line["kind"] for line in findings}
+    mine = {line["off"]: line for line in found.without_delivery_times().messages}
+    elsewhere = [line for line in originals[end].dump.messages if line["off"] not in segment]
+    assert [line for line in elsewhere if mine.get(line["off"]) != line] == []
+    assert path.stat().st_size == 5000
 
 
 @pytest.mark.slow
@@ -127,6 +170,7 @@ def _examine(referee: Referee, original: Original, end: End, names: list[str], s
             VARIANTS[name](patient)
         theirs = _their_view(referee, patient)
         _note(referee, end, names, patient, theirs)
+        _verify_foretells(patient, names, theirs)
         _we_keep_what_they_keep(patient, theirs)
         _they_read_what_we_recovered(referee, end, patient, seed)
     except BaseException as failure:
@@ -157,6 +201,23 @@ def _we_keep_what_they_keep(patient: Patient, theirs: Dump | None) -> None:
     whole = {line["off"]: line for line in patient.messages}
     kept = [line for line in theirs.messages if line == whole.get(line["off"])]
     assert [line for line in kept if mine.get(line["off"]) != line] == []
+
+
+def _verify_foretells(patient: Patient, names: list[str], theirs: Dump | None) -> None:
+    """``verify`` finds the damage, and says what the real broker just did with it."""
+    before = fingerprint(patient.root)
+    findings, summary = ours.verify(patient.root, SHAPE.config)
+    assert fingerprint(patient.root) == before, "a verify changed the store"
+    assert summary["findings"] or set(names) <= UNSEEN
+    assert summary["brokerStarts"] == (theirs is not None), findings
+    if theirs is not None:
+        assert summary["brokerMaxOffset"] == theirs.recovered["maxPhyOffset"], findings
+    for line in findings:
+        assert line["file"] and line["what"] and line["broker"]
+        if line["kind"].startswith(("record-", "log-", "entry-")):
+            assert {"offset", "phys"} <= line.keys(), line
+        if line["kind"].startswith(("entry-", "queue-")):
+            assert {"offset", "topic", "q"} <= line.keys(), line
 
 
 def _they_read_what_we_recovered(referee: Referee, end: End, patient: Patient, seed: int) -> None:

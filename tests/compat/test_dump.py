@@ -1,0 +1,143 @@
+"""`mqstore store dump` where random stores seldom lead: settings of a broker, limits and damage."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compat import ours
+from tests.compat.compare import QUERY_LIMIT, Dump, differences, fingerprint
+from tests.compat.damage import BODY_POSITION
+from tests.compat.examples import copy_of
+from tests.compat.referee import Referee
+from tests.compat.scripts import Put, Script
+from tests.compat.shapes import EVERYTHING, Shape, expand
+
+pytestmark = pytest.mark.referee
+
+EXT_ADDRESS_MAX = -2147483649
+
+
+def views_of(referee: Referee, store: Path, config: dict[str, Any]) -> tuple[Dump, Dump]:
+    """Ours and RocketMQ's of the same store, which are the same."""
+    found = Dump.of(ours.dump(store, config))
+    theirs = Dump.of(referee.dump(copy_of(store), config))
+    assert differences(found, theirs) == []
+    return found, theirs
+
+
+def test_an_entry_of_the_ext_queue_keeps_its_address(referee: Referee, tmp_path: Path) -> None:
+    """The message's own tagsCode is that of its tag, the entry's is the address of the unit."""
+    store = tmp_path / "store"
+    config = EVERYTHING.config | {"enableConsumeQueueExt": True}
+    script = Script(config, expand(6, EVERYTHING, referee.format).operations)
+    referee.write(script, store)
+
+    found, _ = views_of(referee, store, config)
+
+    codes = [code for queue in found.entries.values() for _, _, code in queue.values()]
+    assert any(code <= EXT_ADDRESS_MAX for code in codes)
+    assert all(line["tagsCode"] > EXT_ADDRESS_MAX for line in found.messages)
+
+
+def test_the_crc_property_is_left_in(referee: Referee, tmp_path: Path) -> None:
+    if referee.format == "4.9":
+        return  # there is none
+    store = tmp_path / "store"
+    config = EVERYTHING.config | {"enabledAppendPropCRC": True}
+    referee.write(Script(config, expand(8, EVERYTHING, referee.format).operations), store)
+
+    found, _ = views_of(referee, store, config)
+
+    assert all("__CRC32#" in line["props"] for line in found.messages)
+
+
+def test_a_query_gives_the_newest_of_all_that_collide(referee: Referee, tmp_path: Path) -> None:
+    """Over several index files, ascending, and none of another topic's."""
+    store = tmp_path / "store"
+    shape = Shape(index_num=90, hash_slots=7)
+    keys = ("AaAa", "BBBB", "AaBB other", "unrelated")
+    puts = [
+        Put("T" if n % 5 else "U", properties=(("KEYS", keys[n % len(keys)]),)) for n in range(200)
+    ]
+    referee.write(Script(shape.config, puts), store)
+
+    found, _ = views_of(referee, store, shape.config)
+
+    colliding = [
+        line["off"]
+        for line in found.messages
+        if line["topic"] == "T" and line["keys"] != "unrelated"
+    ]
+    assert len(list((store / "index").iterdir())) > 1
+    for key in ("AaAa", "BBBB", "AaBB"):
+        assert found.queries["T", key] == colliding[-QUERY_LIMIT:]
+
+
+def test_a_damaged_body_keeps_its_place_everywhere(referee: Referee, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    puts = [Put("T", body=b"body", properties=(("KEYS", f"k{n}"),)) for n in range(9)]
+    referee.write(Script(Shape().config, puts), store)
+    whole = Dump.of(ours.dump(store, Shape().config))
+    line = whole.messages[4]
+    with (store / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(line["off"] + BODY_POSITION)
+        file.write(b"B")
+
+    code, stderr = exit_of(store, "--index-num=64")
+    found = Dump.of(ours.dump(store, Shape().config, whole=False))
+
+    assert code == 1
+    assert "messages with a damaged body: 1" in stderr
+    assert [each["crcOk"] for each in found.messages] == [n != 4 for n in range(9)]
+    assert (found.entries, found.queries) == (whole.entries, whole.queries)
+
+
+def test_a_cut_is_told_in_bytes_and_by_exit_code(referee: Referee, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    script = Script(Shape().config, [Put("T", body=b"body" * 9)] * 9).ending("halt")
+    referee.write(script, store)
+    assert exit_of(store, "--index-num=64")[0] == 0
+    last = Dump.of(ours.dump(store, Shape().config)).messages[-1]
+    with (store / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(last["off"] + 90)
+        file.write(bytes(last["size"] - 90))
+
+    code, stderr = exit_of(store, "--index-num=64")
+    found = Dump.of(ours.dump(store, Shape().config, whole=False))
+
+    assert code == 1
+    assert (found.recovered["path"], found.recovered["maxPhyOffset"]) == ("abnormal", last["off"])
+    assert f"bytes cut from the log: {found.recovered['cutBytes']}" in stderr
+    assert 0 < found.recovered["cutBytes"] <= 90
+
+
+def test_other_index_sizes_than_the_stores_are_refused_only_in_place(
+    referee: Referee, tmp_path: Path
+) -> None:
+    """In memory the index is made again, of any size."""
+    store = tmp_path / "store"
+    referee.write(Script(Shape().config, [Put("T", properties=(("KEYS", "k"),))]), store)
+    other = Shape().config | {"maxIndexNum": 999}
+
+    assert ours.dump(store, other) == ours.dump(store, Shape().config)
+
+    before = fingerprint(store)
+    code, lines = exit_of(store, "--in-place", "--index-num=999")
+    assert code == 2
+    assert lines.startswith('{"t":"refused","why":"index file')
+    assert {name: fingerprint(store).get(name) for name in before} == before
+
+
+def exit_of(store: Path, *options: str) -> tuple[int, str]:
+    """The exit code of a dump, and what it says of it: on stderr, or as its only line."""
+    done = subprocess.run(
+        [ours.command(), "store", "dump", str(store), "--hash-slots=31", *options],
+        capture_output=True,
+        timeout=ours.TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, (done.stdout if done.returncode == 2 else done.stderr).decode()
