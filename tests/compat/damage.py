@@ -225,10 +225,15 @@ def short_queue_file(store: Patient) -> None:
 
 
 def hole_in_queue(store: Patient) -> None:
-    """Three entries that a power cut left unwritten."""
-    for directory in store.some_queue():
-        with sorted(directory.iterdir())[-1].open("r+b") as file:
-            file.write(bytes(3 * 20))
+    """Three entries of a queue that a power cut left unwritten, with more of it behind them."""
+    line = next(line for line in store.messages[-40:] if line["topic"] == "TopicTest")
+    files = store.root / "consumequeue" / "TopicTest" / str(line["q"])
+    number, index = divmod(line["qoff"], QUEUE_FILE_ENTRIES)
+    path = files / f"{number * QUEUE_FILE_ENTRIES * 20:020d}"
+    if path.exists():
+        with path.open("r+b") as file:
+            file.seek(20 * index)
+            file.write(bytes(20 * min(3, QUEUE_FILE_ENTRIES - index)))
 
 
 def short_index_file(store: Patient) -> None:
@@ -361,3 +366,15 @@ TOGETHER: tuple[str, ...] = tuple(
 
 def in_a_queue(line: Line) -> bool:
     return line["sysFlag"] & TRANSACTION_BITS not in NOT_IN_QUEUES
+
+
+def places(line: Line) -> list[tuple[str, int, int]]:
+    """Topic, queue id and queue offset of every entry that a message has."""
+    if not in_a_queue(line):
+        return []
+    props = line["props"] or {}
+    names = props.get("INNER_MULTI_DISPATCH", "").split(",")
+    offsets = props.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+    further = zip(names, offsets, strict=True) if offsets != [""] else ()
+    light = [(name, 0, int(offset)) for name, offset in further]
+    return [(line["topic"], line["q"], line["qoff"]), *light]

@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 
 from tests.compat import ours
 from tests.compat.compare import Dump, fingerprint
-from tests.compat.damage import QUEUE_FILE_ENTRIES, TOGETHER, VARIANTS, Patient, in_a_queue
+from tests.compat.damage import (
+    QUEUE_FILE_ENTRIES,
+    TOGETHER,
+    VARIANTS,
+    Line,
+    Patient,
+    places,
+)
 from tests.compat.examples import KEPT, copy_of, openable_copy_of, random_stores
 from tests.compat.referee import Referee, RefereeError
 from tests.compat.scripts import expected_messages
@@ -235,20 +242,20 @@ def _they_read_what_we_recovered(referee: Referee, end: End, patient: Patient, s
     there = {line["off"]: line for line in theirs.messages}
     for line in patient.untouched():
         assert there.get(line["off"]) == line
-        assert _entry(theirs, line) == (line["off"] if in_a_queue(line) else None), line
+        assert _is_in_its_queues(theirs, line), line
     for record in expected_messages(script, answers, referee.format):
         line = there[record.answers["off"]]
         assert record.props_fit(line["props"])
         assert {**line, **record.fields, **record.answers} == line
-        assert _entry(theirs, line) == (line["off"] if in_a_queue(line) else None), line
+        assert _is_in_its_queues(theirs, line), line
 
 
-def _entry(dump: Dump, line: dict[str, Any] | Any) -> int | None:
-    """The physical offset that a message's queue entry names, where it has one."""
-    if not in_a_queue(line):
-        return None
-    entry = dump.entries.get((line["topic"], line["q"]), {}).get(line["qoff"])
-    return None if entry is None else entry[0]
+def _is_in_its_queues(dump: Dump, line: Line) -> bool:
+    """Whether each entry that a message should have names it."""
+    return all(
+        dump.entries.get((topic, queue_id), {}).get(index, (None,))[0] == line["off"]
+        for topic, queue_id, index in places(line)
+    )
 
 
 # the table ------------------------------------------------------------------------------------
@@ -265,8 +272,7 @@ def _note(
     if theirs is not None:
         there = {line["off"]: line for line in theirs.messages}
         lost = sum(there.get(line["off"]) != line for line in untouched)
-        queued = [line for line in untouched if in_a_queue(line)]
-        unreachable = sum(_entry(theirs, line) != line["off"] for line in queued)
+        unreachable = sum(not _is_in_its_queues(theirs, line) for line in untouched)
     counted = {
         "untouched": len(untouched),
         "lost": lost,
