@@ -350,10 +350,8 @@ class SimulatedDisk:
         self._operation("sync_directory", name)
         self._check_directory(name)
         for _, change in self._pending:
-            below = {p: node for p, node in change.items() if _split(p)[0] == name}
-            _apply(below, self._durable)
-            for synced in below:
-                del change[synced]
+            for synced in [path for path in change if _split(path)[0] == name]:
+                _apply({synced: change.pop(synced)}, self._durable)
         self._pending = [(when, change) for when, change in self._pending if change]
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:

@@ -24,8 +24,8 @@ from tests.simulation.model import QueueKey
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=16 << 10,
     mapped_file_size_consume_queue=20 * 40,
-    max_hash_slot_num=20,
-    max_index_num=120,
+    max_hash_slot_num=40,
+    max_index_num=240,
     max_message_size=4096,
 )
 """Files so small that a store is some tens of KiB, and rolls all the time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import pytest
@@ -209,14 +210,23 @@ class Checker:
         topic = record.queue[0]
         times = sorted(each.store_ms for each in self.rng.choices(records, k=2))
         from_ms, to_ms = times if self.rng.random() < 0.5 else (0, times[-1])
-        answer = self.store.lookups.by_key(topic, key, from_ms=from_ms, to_ms=to_ms, limit=1000)
+        found = list(self._found_by_key(topic, key, from_ms, to_ms))
         scan = [
             each.offset
             for each in reversed(records)
             if each.queue[0] == topic and key in each.keys and from_ms <= each.store_ms <= to_ms
             if each.hashes
         ]
-        assert [found.physical_offset for found in answer.records] == scan, (topic, key)
+        assert found == scan, (topic, key)
+
+    def _found_by_key(self, topic: str, key: str, from_ms: int, to_ms: int) -> Iterator[int]:
+        """Page by page."""
+        by_key = partial(self.store.lookups.by_key, topic, key, from_ms=from_ms, to_ms=to_ms)
+        limit, cursor, is_last = self.rng.choice([2, 1000]), None, False
+        while not is_last:
+            answer = by_key(limit=limit, cursor=cursor)
+            yield from (found.physical_offset for found in answer.records)
+            cursor, is_last = answer.cursor, answer.cursor is None
         assert answer.complete
 
     def _by_time(self, record: Stored) -> None:
