@@ -16,7 +16,7 @@ from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.threads import production_seams
-from tests.simulation.driver import CONFIG, Driver, Player
+from tests.simulation.driver import CONFIG, POOLED, Driver, Player
 from tests.simulation.model import QueueKey
 
 Event = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -68,15 +68,18 @@ class Teller:
         self._tell("consume", key, offset, done=done)
 
 
-def open_real(root: Path, store_format: StoreFormat, seams: Seams) -> MessageStore:
-    return MessageStore.open(root, CONFIG, seams, StoreOptions(format=store_format))
+def open_real(
+    root: Path, store_format: StoreFormat, seams: Seams, *, pooled: bool = False
+) -> MessageStore:
+    config = POOLED if pooled else CONFIG
+    return MessageStore.open(root, config, seams, StoreOptions(format=store_format))
 
 
 def write(root: Path, store_format: StoreFormat, seed: int, first: int, pipe: Connection) -> None:
-    """Runs until it is killed."""
+    """Runs until it is killed; for every other seed through a TransientStorePool."""
     logging.disable(logging.CRITICAL)
     seams = production_seams()
-    store = open_real(root, store_format, seams)
+    store = open_real(root, store_format, seams, pooled=seed % 2 == 1)
     driver = Driver(store, Teller(pipe, store.log, store.log.max_offset), seams)
     player = Player(random.Random(seed))
     player.next_number = first

@@ -137,7 +137,7 @@ def examine(world: World, crash: Crash, seed: int) -> None:
     torn = torn or crash in (Crash.TORN_512, Crash.TORN_4096)
     disk = crashed(world, crash, seed)
     seams = seams_on(disk, seed)
-    store = open_store(seams, world.format)
+    store = open_store(seams, world.format, world.config)
     Checker(store, world.model, seams, random.Random(seed), torn=torn).check(floor)
     if seed % 2:
         _recover_again(world, store, disk, seed)
@@ -149,7 +149,7 @@ def examine(world: World, crash: Crash, seed: int) -> None:
 def _recover_again(world: World, store: MessageStore, disk: SimulatedDisk, seed: int) -> None:
     """A second recovery changes nothing."""
     before = _contents(store)
-    again = open_store(seams_on(disk.kill(), seed), world.format)
+    again = open_store(seams_on(disk.kill(), seed), world.format, world.config)
     assert again.recovery.plan.cut_bytes == 0
     assert _contents(again) == before, "a second recovery changed the store"
 
@@ -160,7 +160,7 @@ def _go_on(world: World, store: MessageStore, disk: SimulatedDisk, seed: int) ->
     new = NewMessage(MARK, 50, 0, None)
     message = message_of(store, ("T", seed % QUEUES), new, disk.clock.now_ms())
     placed = store.put(message, Durability.SYNC)
-    again = open_store(seams_on(disk.power_cut(seed, Loss.DROP), seed), world.format)
+    again = open_store(seams_on(disk.power_cut(seed, Loss.DROP), seed), world.format, world.config)
     assert _log_bytes(again).startswith(before), "what was recovered was not durable"
     assert again.log.record_at(placed.physical_offset).body == new.body
     queue = again.queues.get("T", placed.queue_id)

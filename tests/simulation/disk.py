@@ -73,13 +73,52 @@ class SimulatedMapping:
         if self._inode is not None:
             self._disk.rewrite(self._inode, offset, length)
 
+    def write(self, offset: int, data: memoryview) -> None:
+        if self._inode is not None:
+            self._disk.write_through(self._path, self._inode, offset, data)
+
     def populate(self, offset: int, length: int) -> None:
+        pass
+
+    def lock(self) -> None:
+        pass
+
+    def unlock(self) -> None:
         pass
 
     def unmap(self) -> None:
         inode, self._inode = self._inode, None
         if inode is not None:
             self._disk.unmapped(inode)
+
+
+class SimulatedMemory:
+    """``seams.MappedBytes`` of no file."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.view = memoryview(bytearray(size))
+
+    def sync(self) -> None:
+        pass
+
+    def rewrite(self, offset: int, length: int) -> None:
+        pass
+
+    def write(self, offset: int, data: memoryview) -> None:
+        self.view[offset : offset + len(data)] = data
+
+    def populate(self, offset: int, length: int) -> None:
+        pass
+
+    def lock(self) -> None:
+        pass
+
+    def unlock(self) -> None:
+        pass
+
+    def unmap(self) -> None:
+        pass
 
 
 class SimulatedLock:
@@ -363,6 +402,9 @@ class SimulatedDisk:
             inode.maps += 1
         return SimulatedMapping(self, name, inode, writable=writable)
 
+    def map_memory(self, size: int) -> MappedBytes:
+        return SimulatedMemory(size)
+
     def map_private(self, path: Path) -> memoryview:
         """A copy, for an overlay over this disk."""
         self._operation("map", str(path))
@@ -410,6 +452,11 @@ class SimulatedDisk:
             inode.forget_dirty()
             raise
         inode.write_back()
+
+    def write_through(self, path: str, inode: Inode, offset: int, data: memoryview) -> None:
+        self._operation("write_through", path)
+        inode.map()[offset : offset + len(data)] = data
+        self._look_at(inode)
 
     def rewrite(self, inode: Inode, offset: int, length: int) -> None:
         self._look_at(inode)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
-from mqstore.storage.config import StoreConfig
+from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import PutRefused
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
@@ -29,6 +29,16 @@ CONFIG: Final = StoreConfig(
     max_message_size=4096,
 )
 """Files so small that a store is some tens of KiB, and rolls all the time."""
+POOLED: Final = CONFIG.model_copy(
+    update={"transient_store_pool_enable": True, "transient_store_pool_size": 2}
+)
+WARMED: Final = CONFIG.model_copy(
+    update={
+        "warm_maped_file_enable": True,
+        "flush_least_pages_when_warm_maped_file": 2,
+        "flush_disk_type": FlushDiskType.SYNC,
+    }
+)
 TOPICS: Final = ("T", "%RETRY%g")
 QUEUES: Final = 3
 SEGMENTS_KEPT: Final = 3

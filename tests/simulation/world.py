@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.codec.record import Message
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.driver import CONFIG, Driver, Player
+from tests.simulation.driver import CONFIG, POOLED, WARMED, Driver, Player
 from tests.simulation.inode import Loss
 from tests.simulation.invariants import Checker
 from tests.simulation.model import Model, QueueKey
@@ -23,6 +24,8 @@ from tests.simulation.scheduler import SimulatedScheduler
 
 ROOT: Final = Path("/store")
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
+CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, CONFIG, POOLED, CONFIG, WARMED)
+"""By seed, so that no draw of a world depends on it."""
 FAULT_WITHIN: Final = 60
 """Operations from now within which an armed fault strikes."""
 
@@ -35,6 +38,7 @@ class World:
         self.disk = SimulatedDisk(SimulatedClock())
         self.disk.make_directories(ROOT)
         self.scheduler = SimulatedScheduler(self.rng, self.disk.clock)
+        self.config = CONFIGS[seed % len(CONFIGS)]
         self.format = store_format or self.rng.choice(list(StoreFormat))
         self.model = Model(self.format)
         self.player = Player(self.rng)
@@ -67,7 +71,7 @@ class World:
         """Start a process, and hold what it recovered against the model."""
         self.disk.before_effect = self.crash_point
         self.scheduler = SimulatedScheduler(self.rng, self.clock)
-        store = open_store(self.seams, self.format)
+        store = open_store(self.seams, self.format, self.config)
         checker = Checker(store, self.model, self.seams, random.Random(1), torn=self.torn)
         checker.check(self.floor)
         checker.settle()
@@ -225,9 +229,11 @@ class World:
         self.model.consume(key, offset, done=done)
 
 
-def open_store(seams: Seams, store_format: StoreFormat) -> MessageStore:
+def open_store(
+    seams: Seams, store_format: StoreFormat, config: StoreConfig = CONFIG
+) -> MessageStore:
     options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1)
-    return MessageStore.open(ROOT, CONFIG, seams, options)
+    return MessageStore.open(ROOT, config, seams, options)
 
 
 def seams_on(disk: SimulatedDisk, seed: int) -> Seams:

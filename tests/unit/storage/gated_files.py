@@ -61,8 +61,17 @@ class GatedMapping:
         self._gate.pass_through(self._name)
         self._mapping.sync()
 
+    def write(self, offset: int, data: memoryview) -> None:
+        self._mapping.write(offset, data)
+
     def populate(self, offset: int, length: int) -> None:
         self._mapping.populate(offset, length)
+
+    def lock(self) -> None:
+        self._mapping.lock()
+
+    def unlock(self) -> None:
+        self._mapping.unlock()
 
     def unmap(self) -> None:
         self._mapping.unmap()

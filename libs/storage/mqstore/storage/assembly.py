@@ -25,6 +25,8 @@ from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.mapped.transient_store_pool import TransientStorePool
+from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
 from mqstore.storage.opening import Opened
 from mqstore.storage.options import Progress, StoreOptions
 from mqstore.storage.own.quarantine import Quarantine
@@ -72,6 +74,7 @@ class Assembly:
         self._began = seams.clock.monotonic()
         self._quarantined: list[str] = list(opened.quarantined)
         self._strays: list[str] = []
+        self._locks = MemoryLocks()
         paths = opened.paths
         self._quarantine = Quarantine(seams.files, seams.clock, paths.quarantine, paths.root)
 
@@ -93,7 +96,7 @@ class Assembly:
         queues = self._queues(found, applier)
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
         newest = _newest_store_time(found, files, queues, index, checkpoint)
-        commit_log = self._commit_log(files, newest, offsets, allocation, checkpoint)
+        commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint)
         dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
@@ -154,6 +157,8 @@ class Assembly:
             self._seams,
             staging=paths.staging,
             writable=found.read_only is None,
+            populate_window=0 if config.uses_transient_store_pool else None,
+            warm_up=WarmUp.of(config, self._locks),
         )
         files.load()
         for file in files.files:
@@ -164,6 +169,7 @@ class Assembly:
 
     def _commit_log(
         self,
+        found: RecoveryPlan,
         files: MappedFileQueue,
         newest_ms: int,
         offsets: QueueOffsets,
@@ -181,10 +187,20 @@ class Assembly:
             self._opened.state,
             offsets=offsets,
             allocation=allocation,
+            pool=self._pool(found),
             last_store_timestamp_ms=newest_ms,
             on_flushed=on_flushed,
             on_failure=self._on_failure,
         )
+
+    def _pool(self, found: RecoveryPlan) -> TransientStorePool | None:
+        """Only for a store that takes puts."""
+        config = self._opened.config
+        takes_puts = self._options.services and found.read_only is None
+        if not (takes_puts and config.uses_transient_store_pool):
+            return None
+        size, count = config.mapped_file_size_commit_log, config.transient_store_pool_size
+        return TransientStorePool(self._seams.files, size, count, self._locks)
 
     def _checkpoint(self) -> Checkpoint:
         path = self._opened.paths.checkpoint

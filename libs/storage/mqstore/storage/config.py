@@ -67,7 +67,17 @@ class StoreConfig(BaseModel):
     flush_consume_queue_least_pages: Annotated[int, Field(ge=0)] = 2
     flush_consume_queue_thorough_interval: Annotated[int, Field(ge=1)] = 60_000
     sync_flush_timeout: Annotated[int, Field(ge=1)] = 5_000
+    commit_interval_commit_log: Annotated[int, Field(ge=1)] = 200
+    commit_commit_log_least_pages: Annotated[int, Field(ge=0)] = 4
+    commit_commit_log_thorough_interval: Annotated[int, Field(ge=1)] = 200
     os_page_cache_busy_time_out_mills: Annotated[int, Field(ge=1)] = 1_000
+
+    # memory
+    warm_maped_file_enable: bool = False
+    flush_least_pages_when_warm_maped_file: Annotated[int, Field(ge=1)] = 4_096
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: Annotated[int, Field(ge=1)] = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
 
     # retention
     file_reserved_time: Annotated[int, Field(ge=0, description="hours")] = 72
@@ -95,6 +105,13 @@ class StoreConfig(BaseModel):
 
     # queries
     max_msgs_num_batch: Annotated[int, Field(ge=1)] = 64
+
+    @property
+    def uses_transient_store_pool(self) -> bool:
+        """transientStorePoolEnable, which RocketMQ heeds with ASYNC_FLUSH only (and on no slave,
+        which a store of ours never is)."""
+        is_async = self.flush_disk_type is FlushDiskType.ASYNC
+        return self.transient_store_pool_enable and is_async
 
     @property
     def queue_file_size(self) -> int:

@@ -22,6 +22,7 @@ from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, TopicUnknown
+from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.lookups import Lookups
@@ -153,6 +154,8 @@ class MessageStore:
         self.dispatcher: Dispatcher = self._parts.dispatcher
         self.state: StatePage = opened.state
         self.flush: FlushService = self.log.flush
+        self.commits: CommitService | None = self.log.commits
+        """There with a TransientStorePool: what is put counts once it is committed."""
         self.recovery: RecoveryReport = self._parts.report
         self.lookups = Lookups(self.log, self.queues, self.index, self.state)
         self._running = RunningManifestService(
@@ -182,15 +185,21 @@ class MessageStore:
 
     def append(self, message: Message) -> Placement:
         """Append without waiting for the disk; readable before it returns when dispatch is caught
-        up, else soon after. Raises PutRefused, StoreFailed."""
+        up, else soon after. Raises PutRefused, StoreFailed.
+
+        With a TransientStorePool it is readable, and may be acknowledged, only when ``commits``
+        has it: wait there, or add a callback to its request.
+        """
         placement = self.log.append(message)
-        self._dispatch(placement.end)
+        if self.commits is None:
+            self._dispatch(placement.end)
         return placement
 
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
         """As ``append``, for messages of one topic and queue: contiguous, all or none."""
         placements = self.log.append_batch(messages)
-        self._dispatch(placements[-1].end)
+        if self.commits is None:
+            self._dispatch(placements[-1].end)
         return placements
 
     def _dispatch(self, end: int) -> None:
@@ -198,6 +207,9 @@ class MessageStore:
             self._dispatch_handle.wake()
 
     def _wait(self, end: int, durability: Durability | None) -> None:
+        if self.commits is not None:
+            self.commits.wait(end)
+            self._dispatch(end)
         if durability is None:
             is_sync = self.config.flush_disk_type is FlushDiskType.SYNC
         else:
@@ -345,6 +357,8 @@ class MessageStore:
         self._dispatch_handle = self._start(self.dispatcher)
         self._start(self._parts.queue_flush)
         self._start(self._running)
+        if self.commits is not None:
+            self.commits.start(self._dispatch)
 
     def _start(self, service: BackgroundService) -> ServiceHandle:
         handle = self._seams.scheduler.start(service, self._fail)
@@ -358,7 +372,10 @@ class MessageStore:
         self._failure = error
         log.critical("the store failed: %s", error)
         self.log.refuse_puts("failed", f"the store failed: {error}")
-        self.flush.fail(error if isinstance(error, StoreFailed) else StoreFailed(str(error)))
+        failure = error if isinstance(error, StoreFailed) else StoreFailed(str(error))
+        self.flush.fail(failure)
+        if self.commits is not None:
+            self.commits.fail(failure)
         self.state.set_health(Health.FAILED)
         if self._options.on_failure is not None:
             self._options.on_failure(error)
@@ -388,11 +405,15 @@ class MessageStore:
         for handle in self._services:
             handle.stop()
         self._parts.allocation.close()
-        try:
-            self.flush.stop()
-        except StoreFailed:
-            if not had_failed:
-                raise
+        refused: StoreFailed | None = None
+        for service in (self.commits, self.flush):
+            try:
+                if service is not None:
+                    service.stop()
+            except StoreFailed as error:
+                refused = error
+        if refused is not None and not had_failed:
+            raise refused
 
     def _close_cleanly(self) -> None:
         dispatcher = self.dispatcher
@@ -436,7 +457,7 @@ class MessageStore:
 
     def _release(self) -> None:
         self.dispatcher.close()
-        self.log.files.close()
+        self.log.close()
         self.queues.close()
         self.index.close()
         self._parts.checkpoint.close()

@@ -53,8 +53,20 @@ class MappedBytes(Protocol):
         After a sync that failed the kernel calls pages clean that the disk never got.
         """
 
+    def write(self, offset: int, data: memoryview) -> None:
+        """Copy into the page cache, without the GIL; seen by every map of the file. OSError."""
+
     def populate(self, offset: int, length: int) -> None:
         """Fault pages in for writing, without the GIL. A hint: never raises."""
+
+    def lock(self) -> None:
+        """Keep every page in memory (mlock, and madvise WILLNEED), without the GIL.
+
+        OSError when the system refuses, as it does beyond RLIMIT_MEMLOCK.
+        """
+
+    def unlock(self) -> None:
+        """Undo ``lock``, without the GIL. Never raises."""
 
     def unmap(self) -> None:
         """Drop our own reference and close the descriptor. Idempotent."""
@@ -109,6 +121,9 @@ class FileSystem(Protocol):
     def sync_directory(self, path: Path) -> None: ...
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes: ...
+
+    def map_memory(self, size: int) -> MappedBytes:
+        """Zero-filled memory of no file; only ``view``, locking and ``unmap`` mean anything."""
 
     def lock(self, path: Path) -> FileLock:
         """Hold RocketMQ's ``lock`` (byte 0, F_OFD_SETLK; content ``lock``) or StoreLocked."""

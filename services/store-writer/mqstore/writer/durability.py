@@ -1,28 +1,31 @@
-"""Waiting for the disk on an event loop: many requests, one group commit at a time."""
+"""Waiting for the disk, or the page cache, on an event loop: many requests, one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
-from mqstore.storage.log.flush import FlushRequest, FlushService
+from mqstore.storage.log.requests import OffsetRequest, RequestService
 
 
 class DurabilityWaiter:
-    """Lets coroutines wait until the log is on disk up to an offset.
+    """Lets coroutines wait until the log is on disk (or ``place``) up to an offset.
 
     Used on one event loop only. While one sync runs, those who come wait together for the next.
     """
 
-    def __init__(self, flush: FlushService, timeout_s: float) -> None:
-        self._flush = flush
+    def __init__(
+        self, service: RequestService, timeout_s: float, *, place: str = "on disk"
+    ) -> None:
+        self._service = service
+        self._place = place
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[asyncio.Future[None], int] = {}
         self._asked = False
 
     async def wait(self, end: int) -> None:
-        """Return when every byte below ``end`` is on disk. Raises FlushTimeout, StoreFailed."""
+        """Return when every byte below ``end`` is there. Raises FlushTimeout, StoreFailed."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting[waiter] = end
         if not self._asked:
@@ -32,18 +35,19 @@ class DurabilityWaiter:
                 await waiter
         except TimeoutError:
             raise FlushTimeout(
-                f"not known to be on disk after {self._timeout_s:g} s; the messages are stored"
+                f"not known to be {self._place} after {self._timeout_s:g} s; "
+                "the messages are stored"
             ) from None
         finally:
             self._waiting.pop(waiter, None)
 
     def _ask(self) -> None:
         self._asked = True
-        request = self._flush.request(max(self._waiting.values()))
+        request = self._service.request(max(self._waiting.values()))
         request.add_done_callback(self._wake)
 
-    def _wake(self, request: FlushRequest) -> None:
-        """Called from the thread that synced."""
+    def _wake(self, request: OffsetRequest) -> None:
+        """Called from the service's thread."""
         self._loop.call_soon_threadsafe(self._finish, request.offset, request.error)
 
     def _finish(self, reached: int, error: StoreFailed | None) -> None:

@@ -93,6 +93,8 @@ class Producer:
         else:
             placements = store.append_batch(messages)
         self._count(placements)
+        if service.commits is not None:
+            await service.commits.wait(placements[-1].end)
         if sync:
             started = time.perf_counter()
             await service.durability.wait(placements[-1].end)

@@ -54,6 +54,8 @@ class WriterService:
         self._recovery: Progress | None = None
         self._store: MessageStore | None = None
         self._durability: DurabilityWaiter | None = None
+        self.commits: DurabilityWaiter | None = None
+        """With a TransientStorePool: what is put counts once the page cache has it."""
         self.api = Api(
             settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
         )
@@ -93,6 +95,8 @@ class WriterService:
         store = await asyncio.to_thread(_open, root, settings, self.seams, options)
         timeout_s = store.config.sync_flush_timeout / 1000
         self._durability = DurabilityWaiter(store.flush, timeout_s)
+        if store.commits is not None:
+            self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store = store
         status = store.status()
         log.info(

@@ -415,6 +415,8 @@ class HeldUpSegments:
 
     def populate(self, queue: MappedFileQueue) -> None: ...
 
+    def unlock(self, file: MappedFile) -> None: ...
+
 
 def test_puts_are_refused_while_one_waits_too_long_for_a_segment(
     make: Callable[..., Opened],

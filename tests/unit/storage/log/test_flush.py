@@ -16,7 +16,8 @@ from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.layout import PAGE_SIZE
 from mqstore.storage.log import flush
-from mqstore.storage.log.flush import FlushRequest, FlushService
+from mqstore.storage.log.flush import FlushService
+from mqstore.storage.log.requests import OffsetRequest
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from tests.unit.storage.gated_files import WAIT_S, Marks, gated_seams
 
@@ -82,7 +83,9 @@ def log(make: Callable[..., Log]) -> Log:
     return make()
 
 
-def in_thread(pool: ThreadPoolExecutor, log: Log, offset: int) -> tuple[FlushRequest, Future[None]]:
+def in_thread(
+    pool: ThreadPoolExecutor, log: Log, offset: int
+) -> tuple[OffsetRequest, Future[None]]:
     request = log.flush.request(offset)
     return request, pool.submit(log.flush.wait, request, WAIT_S)
 
@@ -146,7 +149,7 @@ def test_a_record_written_during_a_sync_is_not_counted_by_it(log: Log) -> None:
 def test_callbacks_are_served_by_the_background_service(log: Log) -> None:
     log.flush.start()
     done = threading.Event()
-    seen: list[FlushRequest] = []
+    seen: list[OffsetRequest] = []
     request = log.flush.request(log.write(10))
     request.add_done_callback(seen.append)
     request.add_done_callback(lambda _: done.set())
@@ -156,23 +159,23 @@ def test_callbacks_are_served_by_the_background_service(log: Log) -> None:
 
 
 def test_a_callback_on_a_done_request_comes_at_once(log: Log) -> None:
-    seen: list[FlushRequest] = []
+    seen: list[OffsetRequest] = []
     request = log.flush.request(0)
     request.add_done_callback(seen.append)
     assert seen == [request]
 
 
 def test_a_callback_that_raises_stops_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_: FlushRequest) -> None:
+    def broken(_: OffsetRequest) -> None:
         raise RuntimeError("broken")
 
-    seen: list[FlushRequest] = []
+    seen: list[OffsetRequest] = []
     request = log.flush.request(log.write(10))
     request.add_done_callback(broken)
     request.add_done_callback(seen.append)
     log.flush.wait(request)
     assert seen == [request]
-    assert "flush callback failed" in caplog.text
+    assert "callback failed" in caplog.text
 
 
 def test_an_offset_beyond_the_log_is_refused(log: Log) -> None:

@@ -48,6 +48,7 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
+from mqstore.storage.log.commit import CommitService, WrittenSegment
 from mqstore.storage.log.flush import FlushService, Watermarks
 from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
 from mqstore.storage.log.put_checks import (
@@ -61,6 +62,7 @@ from mqstore.storage.log.put_checks import (
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.seams import Seams
 
 SEGMENT_WAIT_S: Final = 5.0
@@ -104,6 +106,8 @@ class SegmentSource(Protocol):
 
     def populate(self, queue: MappedFileQueue) -> None: ...
 
+    def unlock(self, file: MappedFile) -> None: ...
+
 
 class CommitLog:
     """Appends to, and reads from, a recovered run of segments. Every method is thread-safe."""
@@ -118,6 +122,7 @@ class CommitLog:
         *,
         offsets: QueueOffsets | None = None,
         allocation: SegmentSource | None = None,
+        pool: TransientStorePool | None = None,
         last_store_timestamp_ms: int = 0,
         on_flushed: Callable[[int], None] = lambda _: None,
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
@@ -126,7 +131,8 @@ class CommitLog:
 
         ``last_store_timestamp_ms`` is the newest record's; no later one gets an earlier time.
         ``on_flushed`` and ``on_failure`` are as in FlushService. Without ``allocation`` segments
-        are made when needed, by the thread that puts.
+        are made when needed, by the thread that puts. With ``pool``, what is put can be read, and
+        counts, only once ``commits`` has it in the page cache.
         """
         self.files = files
         self.offsets = offsets if offsets is not None else QueueOffsets()
@@ -145,6 +151,10 @@ class CommitLog:
         self._position = 0
         self._room_end = 0
         self._max_offset = files.max_offset
+        """Where the next record goes."""
+        self.commits = None if pool is None else self._commit_service(pool, seams)
+        self._written: WrittenSegment | None = None
+        """With ``commits``: the segment as far as it is encoded."""
         if files.last is not None:
             self._write_to(files.last)
         self._report_failure = on_failure
@@ -153,8 +163,19 @@ class CommitLog:
             config,
             seams,
             watermarks,
-            last_store_timestamp=lambda: self._last_store_timestamp_ms,
+            last_store_timestamp=self._readable_store_timestamp,
             on_flushed=on_flushed,
+            on_failure=self._fail,
+        )
+
+    def _commit_service(self, pool: TransientStorePool, seams: Seams) -> CommitService:
+        return CommitService(
+            self.files,
+            pool,
+            self._config,
+            seams,
+            self._watermarks,
+            last_store_timestamp_ms=self._last_store_timestamp_ms,
             on_failure=self._fail,
         )
 
@@ -167,8 +188,8 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """The end of the last record (or blank record): where the next one begins."""
-        return self._max_offset
+        """The end of the last record (or blank record) that may be read."""
+        return self._max_offset if self.commits is None else self.commits.committed_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -199,7 +220,8 @@ class CommitLog:
     # putting
 
     def append(self, message: Message) -> Placement:
-        """Place one message at the log's end; it is readable when this returns, not yet durable.
+        """Place one message at the log's end; it is readable when this returns (with ``commits``:
+        when those have it), not yet durable.
 
         Raises PutRefused (one class per reason; nothing was written) or StoreFailed.
         """
@@ -242,6 +264,12 @@ class CommitLog:
                 raise self._refused()
             return self._place_run(messages, versions)
 
+    def close(self) -> None:
+        """Unmap everything. Stop ``commits`` and ``flush`` before."""
+        if self.commits is not None:
+            self.commits.close()
+        self.files.close()
+
     # retention
 
     def remove_first(self, count: int) -> int:
@@ -280,9 +308,10 @@ class CommitLog:
         """
         if offset < self.min_offset:
             raise RecordExpired(f"offset {offset} is below the log's minimum {self.min_offset}")
-        place = self.view_from(offset) if offset < self._max_offset else None
+        log_end = self.max_offset
+        place = self.view_from(offset) if offset < log_end else None
         if place is None:
-            raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {self._max_offset}")
+            raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {log_end}")
         view, position, end = place
         return message_of(decode(view, position, end, physical_offset=offset))
 
@@ -409,6 +438,9 @@ class CommitLog:
 
     def _publish(self, position: int, timestamp: int) -> None:
         """Let readers see what was written, then say so outside this process."""
+        if self._written is not None:
+            self._leave_to_commit(self._written, position, timestamp)
+            return
         segment = self._segment
         assert segment is not None
         self._position = segment.wrote_position = position
@@ -417,6 +449,11 @@ class CommitLog:
         self._watermarks.set_max(end)
         if position > segment.populate_at and self._allocation is not None:
             self._allocation.populate(self.files)
+
+    def _leave_to_commit(self, written: WrittenSegment, position: int, timestamp: int) -> None:
+        self._position = written.wrote_position = position
+        self._last_store_timestamp_ms = written.store_timestamp_ms = timestamp
+        self._max_offset = written.end
 
     # room
 
@@ -451,22 +488,32 @@ class CommitLog:
     def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
         """Close one segment and begin the next, which is made first: when it cannot be, nothing
         was written. It joins the log last, so that a flush never counts it before the old one."""
+        if self.commits is not None:
+            self.commits.check_buffers()
         segment = self._new_segment(offset)
-        if full is not None and not full.is_full:
+        if full is not None and self._position < full.size:
             self._close_with_blank(full)
-        self.files.append(segment)
+        if full is not None and self._allocation is not None:
+            self._allocation.unlock(full)
+        if self.commits is None:
+            self.files.append(segment)
+        else:
+            self.commits.begin(segment)
         self._write_to(segment)
         return segment
 
     def _close_with_blank(self, segment: MappedFile) -> None:
         left = segment.size - self._position
+        if self._written is not None:
+            self._written.clear_from(self._position)
         if left >= BLANK_RECORD_SIZE:  # always, unless somebody forged the last record
-            write_blank(segment.view, self._position, left)
+            write_blank(self._view, self._position, left)
         self._publish(segment.size, self._last_store_timestamp_ms)
 
     def _write_to(self, segment: MappedFile) -> None:
         self._segment = segment
-        self._view = segment.view
+        self._written = None if self.commits is None else self.commits.current
+        self._view = segment.view if self._written is None else self._written.view
         self._position = segment.wrote_position
         self._room_end = 0
         self._max_offset = segment.base_offset + self._position
@@ -499,6 +546,11 @@ class CommitLog:
             return self._refusal()
         # The lock is held by this very thread: a simulated one, in whose wait a service puts.
         return PageCacheBusy("a put of this thread is waiting for a segment; try later")
+
+    def _readable_store_timestamp(self) -> int:
+        if self.commits is None:
+            return self._last_store_timestamp_ms
+        return self.commits.last_store_timestamp_ms
 
     def _fail(self, failure: StoreFailed) -> None:
         self._refusal = lambda: StoreFailed(str(failure))

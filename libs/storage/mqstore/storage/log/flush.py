@@ -1,7 +1,7 @@
 """Making the log durable: periodic flush, and group commit for whoever waits.
 
-Called from ``commit_log`` and ``message_store``; a service awaits a ``FlushRequest``. One sync runs
-at a time and serves every request at or below the offset it reached. A thread that blocks in
+Called from ``commit_log`` and ``message_store``; a service awaits an ``OffsetRequest``. One sync
+runs at a time and serves every request at or below the offset it reached. A thread that blocks in
 ``wait`` does the sync itself when nobody else is at it (measured against handing it to the flush
 thread in tests/bench/bench_sync.py); requests with callbacks are served by the flush thread.
 
@@ -10,21 +10,19 @@ Lock order: sync lock, then mutex. Callbacks run with neither held.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import FlushTimeout, StoreFailed
+from mqstore.storage.log.requests import OffsetRequest
 from mqstore.storage.seams import Seams, ServiceHandle
 
 GATHER_S: Final = 100e-6
 """Longest that a sync is put off for others to join it: a fraction of what a sync takes."""
 BUSY_S: Final = 1e-3
 """When the background service comes back that found a caller at the sync."""
-
-log = logging.getLogger(__name__)
 
 
 class Watermarks(Protocol):
@@ -47,57 +45,6 @@ class FlushTarget(Protocol):
     def max_offset(self) -> int: ...
 
     def flush(self, least_pages: int = 0) -> bool: ...
-
-
-class FlushRequest:
-    """Somebody's wish that the log be on disk up to ``offset``.
-
-    Any thread may look at it. Once ``done``, ``failed`` tells whether the disk has it.
-    """
-
-    __slots__ = ("_callbacks", "_service", "done", "error", "offset")
-
-    def __init__(self, service: FlushService, offset: int) -> None:
-        self._service = service
-        self._callbacks: list[Callable[[FlushRequest], None]] = []
-        self.offset = offset
-        self.done = False
-        self.error: StoreFailed | None = None
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None
-
-    def result(self) -> None:
-        """Return when the disk has it; raises StoreFailed when it never will."""
-        if self.error is not None:
-            raise StoreFailed(str(self.error)) from self.error
-        if not self.done:
-            raise RuntimeError("flush request is not done; wait for it first")
-
-    def add_done_callback(self, callback: Callable[[FlushRequest], None]) -> None:
-        """Call back once the request is done, from the thread that synced, or at once.
-
-        Asks the flush thread for a sync. A callback must not block; what it raises is logged.
-        """
-        self._service.when_done(self, callback)
-
-    def complete(self, error: StoreFailed | None) -> None:
-        """Called by the service, once, with its mutex held."""
-        self.error = error
-        self.done = True
-
-    def call_back(self) -> None:
-        """Called by the service, once, with no lock held."""
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            _call(callback, self)
-
-    def add_callback(self, callback: Callable[[FlushRequest], None]) -> bool:
-        """Keep a callback for later; False when it is already too late to."""
-        if not self.done:
-            self._callbacks.append(callback)
-        return not self.done
 
 
 class FlushService:
@@ -140,7 +87,7 @@ class FlushService:
         self._arrived = seams.scheduler.signal()
         self._expected = 0
         """Requests that the next sync may serve, if those who were just served come back."""
-        self._pending: list[FlushRequest] = []
+        self._pending: list[OffsetRequest] = []
         self._failure: StoreFailed | None = None
         self._handle: ServiceHandle | None = None
         self._flushed = target.flushed_where
@@ -184,13 +131,13 @@ class FlushService:
             self._sync(0)
         self._signal.notify()
 
-    def request(self, offset: int) -> FlushRequest:
+    def request(self, offset: int) -> OffsetRequest:
         """Ask that the log be on disk up to ``offset``: an end of a record that was appended.
 
         Starts no sync by itself: ``wait`` for it, or add a callback. Already done when the disk
         has it, already failed after a failed sync. ValueError beyond the log's end.
         """
-        request = FlushRequest(self, offset)
+        request = OffsetRequest(self, offset)
         with self._mutex:
             if self._failure is not None or offset <= self._flushed:
                 request.complete(self._failure)
@@ -201,7 +148,7 @@ class FlushService:
         self._arrived.notify()
         return request
 
-    def wait(self, request: FlushRequest, timeout_s: float | None = None) -> None:
+    def wait(self, request: OffsetRequest, timeout_s: float | None = None) -> None:
         """Block until the disk has it; default timeout is syncFlushTimeout.
 
         Raises FlushTimeout, StoreFailed. The caller's own sync, once begun, is waited for.
@@ -215,12 +162,12 @@ class FlushService:
                 self._follow(request, deadline)
         request.result()
 
-    def when_done(self, request: FlushRequest, callback: Callable[[FlushRequest], None]) -> None:
-        """As ``FlushRequest.add_done_callback``."""
+    def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
+        """As ``OffsetRequest.add_done_callback``."""
         with self._mutex:
             waits = request.add_callback(callback)
         if not waits:
-            _call(callback, request)
+            request.tell(callback)
         elif self._handle is not None:
             self._handle.wake()
 
@@ -267,7 +214,7 @@ class FlushService:
         if 0 < len(self._pending) < expected:
             self._arrived.wait_for(lambda: len(self._pending) >= expected, GATHER_S)
 
-    def _follow(self, request: FlushRequest, deadline: float) -> None:
+    def _follow(self, request: OffsetRequest, deadline: float) -> None:
         """Wait until the request is done, or the sync under way has ended without it."""
         remaining = deadline - self._seams.clock.monotonic()
         if remaining <= 0 or not self._signal.wait_for(
@@ -316,10 +263,3 @@ class FlushService:
         """The scheduler's report that ``step`` raised; a failed sync was reported already."""
         if not isinstance(error, StoreFailed):
             self._fail(StoreFailed(f"flush service ended: {error!r}"))
-
-
-def _call(callback: Callable[[FlushRequest], None], request: FlushRequest) -> None:
-    try:
-        callback(request)
-    except Exception:
-        log.exception("flush callback failed", extra={"offset": request.offset})

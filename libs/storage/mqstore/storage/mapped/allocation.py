@@ -44,7 +44,8 @@ class _Request:
 
 
 class AllocationService:
-    """Makes requested files, lowest offset first, one a step; also populates pages ahead."""
+    """Makes requested files, lowest offset first, one a step; also populates pages ahead, and
+    unlocks files that are full."""
 
     name = "allocation"
 
@@ -54,6 +55,7 @@ class AllocationService:
         self._requests: dict[Path, _Request] = {}
         self._lock = Lock()
         self._populating: MappedFileQueue | None = None
+        self._filled: list[MappedFile] = []
         self._handle: ServiceHandle | None = None
 
     def start(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -95,14 +97,24 @@ class AllocationService:
             self._populating = queue
             self._wake()
 
+    def unlock(self, file: MappedFile) -> None:
+        """Let a filled file's pages go, if they were locked: in the background, when nothing else
+        is due, as it takes a while."""
+        if file.is_locked:
+            self._filled.append(file)
+            self._wake()
+
     def step(self, now: float) -> float:
         queue, self._populating = self._populating, None
         if queue is not None:
             queue.populate()
         request = self._next()
-        if request is None:
+        if request is not None:
+            self._make(request)
+        elif self._filled:
+            self._filled.pop().unlock()
+        else:
             return math.inf
-        self._make(request)
         return now
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
 """One mapped file with its positions and its holders.
 
 Positions are relative to the file's first byte. ``wrote_position`` is moved by the one thread that
-appends, after the bytes are in place; everybody may read it. ``flushed_position`` is moved only by
-``flush``, only after a sync that succeeded. Holders delay removal (RocketMQ's ReferenceResource);
-memory is safe without them, as a slice keeps its mapping alive.
+appends, after the bytes are in the page cache; everybody may read up to it (with a buffer of the
+TransientStorePool it is RocketMQ's committedPosition: ``log.commit``). ``flushed_position`` is
+moved only by ``flush``, only after a sync that succeeded. Holders delay removal (RocketMQ's
+ReferenceResource); memory is safe without them, as a slice keeps its mapping alive.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from threading import Lock
 from typing import Final
 
 from mqstore.storage.errors import RecordExpired, StoreFailed
+from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.seams import FileSystem, MappedBytes
 
 RESERVE_CHUNK_SIZE: Final = 256 << 10
@@ -47,6 +49,7 @@ class MappedFile:
         self._files = files
         self._reserved = reserved
         self._populated = 0
+        self._locked = False
         self._holders = 0
         self._holders_lock = Lock()
         self._removal_began: float | None = None
@@ -111,6 +114,11 @@ class MappedFile:
     def reserved(self) -> int:
         """Bytes from the start that are known to have disk blocks."""
         return self._reserved
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether it was warmed up, so that its pages stay in memory until ``unlock``."""
+        return self._locked
 
     @property
     def is_removed(self) -> bool:
@@ -185,6 +193,23 @@ class MappedFile:
             self._populated = end
         self.populate_at = self.size if end == self._reserved else end - window // 2
 
+    def warm_up(self, how: WarmUp) -> None:
+        """Bring every page of a new file into memory, to stay there. OSError from a sync."""
+        self._locked = True
+        how.run(self._mapping)
+        self._populated = self.size
+
+    def unlock(self) -> None:
+        """Let the pages of a file that was warmed up go again. Idempotent."""
+        if self._locked:
+            self._locked = False
+            self._mapping.unlock()
+
+    def append(self, data: memoryview) -> None:
+        """Copy into the page cache at ``wrote_position``, which then moves behind. OSError."""
+        self._mapping.write(self.wrote_position, data)
+        self.wrote_position += len(data)
+
     def set_end(self, position: int) -> None:
         """Say where the written bytes end, as recovery found out; never moves ``flushed`` up."""
         if not 0 <= position <= self.size:
@@ -254,9 +279,11 @@ class MappedFile:
         if self._files.stat(self.path) is not None:
             self._files.unlink(self.path)
         self._removed = True
+        self.unlock()
         self._mapping.unmap()
 
     def close(self) -> None:
         """Give the descriptor back; the file stays. Idempotent; flush before."""
         self._closed = True
+        self.unlock()
         self._mapping.unmap()

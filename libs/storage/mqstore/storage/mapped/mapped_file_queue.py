@@ -17,6 +17,7 @@ from typing import Final
 
 from mqstore.storage.layout import PAGE_SIZE
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
+from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import Seams
 
@@ -58,12 +59,14 @@ class MappedFileQueue:
         writable: bool = True,
         reserve: bool = True,
         populate_window: int | None = None,
+        warm_up: WarmUp | None = None,
     ) -> None:
         """``staging``: where new files are made, on the same file system.
 
         ``reserve``: new files get all their disk blocks at once (a commit log); otherwise the
         appender calls ``MappedFile.ensure_reserved`` before it writes. ``populate_window``: see
-        ``POPULATE_WINDOW``; 0 by default when not reserved whole.
+        ``POPULATE_WINDOW``; 0 by default when not reserved whole. ``warm_up``: new files are in
+        memory as a whole instead.
         """
         self.directory = directory
         self.file_size = file_size
@@ -73,6 +76,7 @@ class MappedFileQueue:
         self.populate_window = POPULATE_WINDOW if reserve else 0
         if populate_window is not None:
             self.populate_window = populate_window
+        self._warm_up = warm_up
         self._seams = seams
         self._staging = staging
         self._writable = writable
@@ -203,8 +207,18 @@ class MappedFileQueue:
             base_offset=offset,
             reserve=self._reserve,
         )
-        self._populate(file)
+        self._bring_in(file)
         return file
+
+    def _bring_in(self, file: MappedFile) -> None:
+        if self._warm_up is None:
+            self._populate(file)
+            return
+        try:
+            file.warm_up(self._warm_up)
+        except OSError:
+            file.destroy(self._seams.clock.monotonic(), force_after_s=0)
+            raise
 
     def append(self, file: MappedFile) -> None:
         """Put a file that ``create`` made at the end of the run."""

@@ -1,7 +1,7 @@
 """The few calls of the C library that Python's own modules lack or make while holding the GIL.
 
 ``mmap.mmap`` keeps a duplicate of the descriptor for every mapping and unmaps with the GIL held;
-here a mapping costs no descriptor, and mapping, populating and unmapping release the GIL.
+here a mapping costs no descriptor, and mapping, populating, locking and unmapping release the GIL.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _libc.mmap.argtypes = (
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.munlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 def map_shared(descriptor: int, size: int, *, writable: bool) -> memoryview:
@@ -56,6 +58,20 @@ def populate(view: memoryview, offset: int, length: int) -> None:
     end = min(offset + length, len(view))
     if start < end:
         _libc.madvise(_address(view) + start, end - start, MADV_POPULATE_WRITE)
+
+
+def lock(view: memoryview) -> None:
+    """Keep a whole mapping in memory, and ask for what is not there yet. OSError if refused."""
+    address, size = _address(view), len(view)
+    refused = ctypes.get_errno() if _libc.mlock(address, size) else 0
+    _libc.madvise(address, size, mmap.MADV_WILLNEED)
+    if refused:
+        raise OSError(refused, f"{size} bytes cannot be locked: {os.strerror(refused)}")
+
+
+def unlock(view: memoryview) -> None:
+    """Undo ``lock``."""
+    _libc.munlock(_address(view), len(view))
 
 
 def _map(descriptor: int, size: int, protection: int, flags: int) -> memoryview:

@@ -56,7 +56,16 @@ class OverlayMapping:
     def rewrite(self, offset: int, length: int) -> None:
         pass
 
+    def write(self, offset: int, data: memoryview) -> None:
+        self.view[offset : offset + len(data)] = data
+
     def populate(self, offset: int, length: int) -> None:
+        pass
+
+    def lock(self) -> None:
+        pass
+
+    def unlock(self) -> None:
         pass
 
     def unmap(self) -> None:
@@ -166,6 +175,9 @@ class OverlayFileSystem:
         content = self._content(path)
         content.may_differ = content.may_differ or writable
         return OverlayMapping(content.view if writable else content.view.toreadonly())
+
+    def map_memory(self, size: int) -> MappedBytes:
+        return OverlayMapping(native.map_anonymous(size))
 
     def map_private(self, path: Path) -> memoryview:
         """As the base does, so that overlays can be laid over each other."""

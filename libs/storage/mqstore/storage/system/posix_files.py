@@ -65,10 +65,26 @@ class PosixMapping:
             end = min(start + COPY_CHUNK_SIZE, offset + length)
             view[start:end] = bytes(view[start:end])
 
+    def write(self, offset: int, data: memoryview) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise ValueError("the file is not mapped for writing; map it so")
+        while data:
+            written = os.pwrite(descriptor.number, data, offset)
+            offset, data = offset + written, data[written:]
+
     def populate(self, offset: int, length: int) -> None:
         view = self._view
         if view is not None and not view.readonly:
             native.populate(view, offset, length)
+
+    def lock(self) -> None:
+        native.lock(self.view)
+
+    def unlock(self) -> None:
+        view = self._view
+        if view is not None:
+            native.unlock(view)
 
     def unmap(self) -> None:
         self._view = None
@@ -169,6 +185,9 @@ class PosixFileSystem:
         size = os.fstat(descriptor.number).st_size
         view = native.map_shared(descriptor.number, size, writable=writable)
         return PosixMapping(view, descriptor if writable else None)
+
+    def map_memory(self, size: int) -> MappedBytes:
+        return PosixMapping(native.map_anonymous(size), None)
 
     def map_private(self, path: Path) -> memoryview:
         """The whole file, writable, with what is written kept in this process's memory only."""

@@ -1,0 +1,297 @@
+"""From buffers into the page cache, where a TransientStorePool stands before the log.
+
+Called from ``commit_log`` (new segments), ``message_store`` (puts that wait) and store-writer
+(requests with callbacks). Records are encoded into a buffer under the put lock; a commit copies
+what all puts have written since the last one, segment by segment, and only then moves the end that
+readers, the dispatch, a flush and a recovery go by. A segment joins the log's files when everything
+before it is committed. Who waits in ``wait`` commits for everybody.
+
+RocketMQ's positions (CommitRealTimeService and MappedFile.commit of 4.9.7 and 5.4.0) are here:
+wrotePosition ``WrittenSegment.wrote_position``, committedPosition ``MappedFile.wrote_position``.
+
+Lock order: put lock, commit lock, mutex. Callbacks run with none of the last two held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import SegmentCreationFailed, StoreFailed
+from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.log.flush import Watermarks
+from mqstore.storage.log.requests import OffsetRequest
+from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.mapped.transient_store_pool import TransientStorePool
+from mqstore.storage.seams import Seams, ServiceHandle
+
+
+class WrittenSegment:
+    """A segment that is being written: its file, and where its records are encoded."""
+
+    __slots__ = ("buffer", "file", "store_timestamp_ms", "view", "wrote_position")
+
+    def __init__(self, file: MappedFile, buffer: memoryview | None) -> None:
+        self.file = file
+        self.buffer = buffer
+        """Of the pool, until all of it is committed; None for the segment that was there when the
+        store was opened, which is written in place."""
+        self.view = file.view if buffer is None else buffer
+        self.wrote_position = file.wrote_position
+        """Records end here, committed or not. Moved by the appender, when they are whole."""
+        self.store_timestamp_ms = 0
+        """Of the newest of them; set after ``wrote_position``."""
+
+    @property
+    def end(self) -> int:
+        return self.file.base_offset + self.wrote_position
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the page cache has all of a full segment."""
+        return self.file.is_full
+
+    def clear_from(self, position: int) -> None:
+        """Zero the rest of a buffer, which holds what an earlier segment left in it."""
+        if self.buffer is not None:
+            self.buffer[position:] = bytes(len(self.buffer) - position)
+
+
+class CommitService:
+    """Commits in the background, and for whoever waits.
+
+    Every commitIntervalCommitLog when commitCommitLogLeastPages wait, whatever waits every
+    commitCommitLogThoroughInterval. When the page cache refuses bytes the store has failed: every
+    request fails with StoreFailed, now and later, and ``on_failure`` is called once. ``begin`` and
+    ``check_buffers`` are the appender's; everything else may be called from any thread.
+    """
+
+    name = "commit-commit-log"
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        pool: TransientStorePool,
+        config: StoreConfig,
+        seams: Seams,
+        watermarks: Watermarks,
+        *,
+        last_store_timestamp_ms: int = 0,
+        on_failure: Callable[[StoreFailed], None] = lambda _: None,
+    ) -> None:
+        self.committed_offset = files.max_offset
+        """Where readable bytes end."""
+        self.last_store_timestamp_ms = last_store_timestamp_ms
+        """STORETIMESTAMP of the newest committed record."""
+        self._files = files
+        self._pool = pool
+        self._config = config
+        self._seams = seams
+        self._watermarks = watermarks
+        self._on_failure = on_failure
+        self._on_committed: Callable[[int], None] = lambda _: None
+        self._segments: deque[WrittenSegment] = deque()
+        """Oldest first; only that one is among ``files``, and all but the last are full."""
+        if files.last is not None:
+            self._segments.append(WrittenSegment(files.last, None))
+        self._next_thorough = 0.0
+        self._lock = threading.Lock()
+        self._mutex = threading.Lock()
+        self._pending: list[OffsetRequest] = []
+        self._failure: StoreFailed | None = None
+        self._handle: ServiceHandle | None = None
+
+    # the appender
+
+    @property
+    def current(self) -> WrittenSegment | None:
+        """The newest segment; None in an empty log."""
+        return self._segments[-1] if self._segments else None
+
+    def check_buffers(self) -> None:
+        """Before a new segment is made: SegmentCreationFailed, with fastFailIfNoBufferInStorePool,
+        when none of the pool's buffers is left and commits are segments behind."""
+        lagging = len(self._segments) > 1 and self._pool.available == 0
+        if lagging and self._config.fast_fail_if_no_buffer_in_store_pool:
+            raise SegmentCreationFailed(
+                f"all {self._config.transient_store_pool_size} buffers wait for the page cache; "
+                "put again later, or raise transientStorePoolSize"
+            )
+
+    def begin(self, file: MappedFile) -> None:
+        """Write to a new segment from now on. Without a free buffer, commit what is full first.
+
+        RocketMQ would write it in place, before what precedes it: a process killed then would
+        leave a gap in the log. Raises StoreFailed.
+        """
+        buffer = self._pool.borrow()
+        if buffer is None:
+            self.commit()
+            buffer = self._pool.borrow()
+        if not self._segments:
+            self._files.append(file)
+        self._segments.append(WrittenSegment(file, buffer))
+
+    # committing
+
+    def commit(self, least_pages: int = 0) -> None:
+        """Copy what was written before the call, in the caller's thread. Raises StoreFailed.
+
+        A segment that is not full is left for later while fewer than ``least_pages`` pages wait.
+        """
+        failed = None
+        with self._lock:
+            if self._failure is None:
+                try:
+                    self._commit(least_pages)
+                except OSError as error:
+                    self._failure = failed = _failure(error)
+        if failed is not None:
+            self.fail(failed)
+            self._on_failure(failed)
+        self._check()
+
+    def wait(self, end: int) -> None:
+        """Return when everything below ``end`` is committed. Raises StoreFailed."""
+        if self.committed_offset < end:
+            self.commit()
+
+    def request(self, offset: int) -> OffsetRequest:
+        """Ask that the log be committed up to ``offset``: an end of a record that was appended.
+
+        Commits nothing by itself: add a callback. ValueError beyond what was written.
+        """
+        request = OffsetRequest(self, offset)
+        current = self.current
+        written = self.committed_offset if current is None else current.end
+        with self._mutex:
+            if self._failure is not None or offset <= self.committed_offset:
+                request.complete(self._failure)
+            elif offset > written:
+                raise ValueError(f"offset {offset} is beyond the log's end {written}")
+            else:
+                self._pending.append(request)
+        return request
+
+    def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
+        """As ``OffsetRequest.add_done_callback``."""
+        with self._mutex:
+            waits = request.add_callback(callback)
+        if not waits:
+            request.tell(callback)
+        elif self._handle is not None:
+            self._handle.wake()
+
+    def fail(self, failure: StoreFailed) -> None:
+        """The store failed: fail every request, now and later. Idempotent."""
+        with self._mutex:
+            if self._failure is None:
+                self._failure = failure
+            self._complete(self._pending, self._failure)
+            served, self._pending = self._pending, []
+        for request in served:
+            request.call_back()
+
+    # life
+
+    def start(self, on_committed: Callable[[int], None]) -> None:
+        """Commit in the background; ``on_committed`` is told the readable end, before those are
+        called back who waited for it."""
+        self._on_committed = on_committed
+        self._handle = self._seams.scheduler.start(self, self._on_crash)
+
+    def step(self, now: float) -> float:
+        """One turn of the background service. Raises StoreFailed."""
+        before = self.committed_offset
+        is_thorough = bool(self._pending) or now >= self._next_thorough
+        self.commit(0 if is_thorough else self._config.commit_commit_log_least_pages)
+        if is_thorough or self.committed_offset > before:
+            self._next_thorough = now + self._config.commit_commit_log_thorough_interval / 1000
+        self._serve()
+        return now if self._pending else now + self._config.commit_interval_commit_log / 1000
+
+    def stop(self) -> None:
+        """End the background service, then commit everything. Raises StoreFailed."""
+        if self._handle is not None:
+            self._handle.stop()
+            self._handle = None
+        self.commit()
+        self._serve()
+
+    def close(self) -> None:
+        """Give the pool's memory back, and unmap segments that never joined the log."""
+        with self._lock:
+            segments, self._segments = list(self._segments), deque()
+        for segment in segments:
+            segment.file.close()
+        self._pool.close()
+
+    # under the commit lock
+
+    def _commit(self, least_pages: int) -> None:
+        while self._segments:
+            segment = self._segments[0]
+            self._copy(segment, least_pages)
+            if not segment.is_committed:
+                return
+            if segment.buffer is not None:
+                self._pool.give_back(segment.buffer)
+                segment.buffer = None
+            if len(self._segments) == 1:
+                return
+            self._segments.popleft()
+            self._files.append(self._segments[0].file)
+
+    def _copy(self, segment: WrittenSegment, least_pages: int) -> None:
+        file = segment.file
+        timestamp = segment.store_timestamp_ms  # first: its record ends at or below the end
+        start, end = file.wrote_position, segment.wrote_position
+        if start == end or (
+            end < file.size and end // PAGE_SIZE - start // PAGE_SIZE < least_pages
+        ):
+            return
+        if segment.buffer is None:
+            file.wrote_position = end
+        else:
+            file.append(segment.buffer[start:end])
+        self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, timestamp)
+        self.committed_offset = file.base_offset + end
+        self._watermarks.set_max(self.committed_offset)
+
+    # telling
+
+    def _serve(self) -> None:
+        committed = self.committed_offset
+        self._on_committed(committed)
+        with self._mutex:
+            served = [request for request in self._pending if request.offset <= committed]
+            self._pending = [request for request in self._pending if request.offset > committed]
+            self._complete(served, None)
+        for request in served:
+            request.call_back()
+
+    @staticmethod
+    def _complete(requests: list[OffsetRequest], error: StoreFailed | None) -> None:
+        for request in requests:
+            request.complete(error)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure)) from self._failure
+
+    def _on_crash(self, error: BaseException) -> None:
+        """The scheduler's report that ``step`` raised; a failed commit was reported already."""
+        if not isinstance(error, StoreFailed):
+            failure = StoreFailed(f"commit service ended: {error!r}")
+            self.fail(failure)
+            self._on_failure(failure)
+
+
+def _failure(error: OSError) -> StoreFailed:
+    return StoreFailed(
+        f"the page cache took no more of the log ({error.strerror or error}); what is not "
+        "committed is lost: replace or repair the disk, or make room on it"
+    )
