@@ -191,15 +191,16 @@ class MessageStore:
         has it: wait there, or add a callback to its request.
         """
         placement = self.log.append(message)
-        if self.commits is None:
+        if self.commits is None or self.commits.committed_offset >= placement.end:
             self._dispatch(placement.end)
         return placement
 
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
         """As ``append``, for messages of one topic and queue: contiguous, all or none."""
         placements = self.log.append_batch(messages)
-        if self.commits is None:
-            self._dispatch(placements[-1].end)
+        end = placements[-1].end
+        if self.commits is None or self.commits.committed_offset >= end:
+            self._dispatch(end)
         return placements
 
     def _dispatch(self, end: int) -> None:

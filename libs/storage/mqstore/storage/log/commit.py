@@ -32,14 +32,13 @@ from mqstore.storage.seams import Seams, ServiceHandle
 class WrittenSegment:
     """A segment that is being written: its file, and where its records are encoded."""
 
-    __slots__ = ("buffer", "file", "store_timestamp_ms", "view", "wrote_position")
+    __slots__ = ("buffer", "file", "store_timestamp_ms", "wrote_position")
 
     def __init__(self, file: MappedFile, buffer: memoryview | None) -> None:
         self.file = file
         self.buffer = buffer
         """Of the pool, until all of it is committed; None for the segment that was there when the
-        store was opened, which is written in place."""
-        self.view = file.view if buffer is None else buffer
+        store was opened, which is written in place and needs no commit."""
         self.wrote_position = file.wrote_position
         """Records end here, committed or not. Moved by the appender, when they are whole."""
         self.store_timestamp_ms = 0
@@ -49,24 +48,14 @@ class WrittenSegment:
     def end(self) -> int:
         return self.file.base_offset + self.wrote_position
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the page cache has all of a full segment."""
-        return self.file.is_full
-
-    def clear_from(self, position: int) -> None:
-        """Zero the rest of a buffer, which holds what an earlier segment left in it."""
-        if self.buffer is not None:
-            self.buffer[position:] = bytes(len(self.buffer) - position)
-
 
 class CommitService:
     """Commits in the background, and for whoever waits.
 
     Every commitIntervalCommitLog when commitCommitLogLeastPages wait, whatever waits every
     commitCommitLogThoroughInterval. When the page cache refuses bytes the store has failed: every
-    request fails with StoreFailed, now and later, and ``on_failure`` is called once. ``begin`` and
-    ``check_buffers`` are the appender's; everything else may be called from any thread.
+    request fails with StoreFailed, now and later, and ``on_failure`` is called once. The first five
+    methods are the appender's; everything else may be called from any thread.
     """
 
     name = "commit-commit-log"
@@ -107,9 +96,27 @@ class CommitService:
     # the appender
 
     @property
-    def current(self) -> WrittenSegment | None:
-        """The newest segment; None in an empty log."""
-        return self._segments[-1] if self._segments else None
+    def view(self) -> memoryview:
+        """Where records of the newest segment are encoded."""
+        newest = self._segments[-1]
+        return newest.file.view if newest.buffer is None else newest.buffer
+
+    def publish(self, position: int, timestamp: int) -> None:
+        """Whole records end at ``position`` of the newest segment, the last with this
+        STORETIMESTAMP; in milliseconds."""
+        newest = self._segments[-1]
+        is_in_place = newest.buffer is None  # so all that precedes it is committed
+        newest.wrote_position = position
+        newest.store_timestamp_ms = timestamp
+        if is_in_place:
+            newest.file.wrote_position = position
+            self._show(newest.file, timestamp)
+
+    def clear_from(self, position: int) -> None:
+        """Zero the rest of the newest segment's buffer, of what an earlier one left in it."""
+        buffer = self._segments[-1].buffer
+        if buffer is not None:
+            buffer[position:] = bytes(len(buffer) - position)
 
     def check_buffers(self) -> None:
         """Before a new segment is made: SegmentCreationFailed, with fastFailIfNoBufferInStorePool,
@@ -165,8 +172,7 @@ class CommitService:
         Commits nothing by itself: add a callback. ValueError beyond what was written.
         """
         request = OffsetRequest(self, offset)
-        current = self.current
-        written = self.committed_offset if current is None else current.end
+        written = self._segments[-1].end if self._segments else self.committed_offset
         with self._mutex:
             if self._failure is not None or offset <= self.committed_offset:
                 request.complete(self._failure)
@@ -235,7 +241,7 @@ class CommitService:
         while self._segments:
             segment = self._segments[0]
             self._copy(segment, least_pages)
-            if not segment.is_committed:
+            if not segment.file.is_full:
                 return
             if segment.buffer is not None:
                 self._pool.give_back(segment.buffer)
@@ -253,12 +259,14 @@ class CommitService:
             end < file.size and end // PAGE_SIZE - start // PAGE_SIZE < least_pages
         ):
             return
-        if segment.buffer is None:
-            file.wrote_position = end
-        else:
-            file.append(segment.buffer[start:end])
+        assert segment.buffer is not None, "a segment in place is always committed"
+        file.append(segment.buffer[start:end])
+        self._show(file, timestamp)
+
+    def _show(self, file: MappedFile, timestamp: int) -> None:
+        """Let readers see what the page cache has, then say so outside this process."""
         self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, timestamp)
-        self.committed_offset = file.base_offset + end
+        self.committed_offset = file.base_offset + file.wrote_position
         self._watermarks.set_max(self.committed_offset)
 
     # telling

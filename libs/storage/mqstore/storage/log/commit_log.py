@@ -48,7 +48,7 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
-from mqstore.storage.log.commit import CommitService, WrittenSegment
+from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
 from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
 from mqstore.storage.log.put_checks import (
@@ -153,8 +153,6 @@ class CommitLog:
         self._max_offset = files.max_offset
         """Where the next record goes."""
         self.commits = None if pool is None else self._commit_service(pool, seams)
-        self._written: WrittenSegment | None = None
-        """With ``commits``: the segment as far as it is encoded."""
         if files.last is not None:
             self._write_to(files.last)
         self._report_failure = on_failure
@@ -437,23 +435,21 @@ class CommitLog:
         return now if now > last else last
 
     def _publish(self, position: int, timestamp: int) -> None:
-        """Let readers see what was written, then say so outside this process."""
-        if self._written is not None:
-            self._leave_to_commit(self._written, position, timestamp)
-            return
+        """Let readers see what was written (or the commit), then say so outside this process."""
         segment = self._segment
         assert segment is not None
+        if self.commits is not None:
+            self._position = position
+            self._last_store_timestamp_ms = timestamp
+            self._max_offset = segment.base_offset + position
+            self.commits.publish(position, timestamp)
+            return
         self._position = segment.wrote_position = position
         self._last_store_timestamp_ms = timestamp
         self._max_offset = end = segment.base_offset + position
         self._watermarks.set_max(end)
         if position > segment.populate_at and self._allocation is not None:
             self._allocation.populate(self.files)
-
-    def _leave_to_commit(self, written: WrittenSegment, position: int, timestamp: int) -> None:
-        self._position = written.wrote_position = position
-        self._last_store_timestamp_ms = written.store_timestamp_ms = timestamp
-        self._max_offset = written.end
 
     # room
 
@@ -504,16 +500,15 @@ class CommitLog:
 
     def _close_with_blank(self, segment: MappedFile) -> None:
         left = segment.size - self._position
-        if self._written is not None:
-            self._written.clear_from(self._position)
+        if self.commits is not None:
+            self.commits.clear_from(self._position)
         if left >= BLANK_RECORD_SIZE:  # always, unless somebody forged the last record
             write_blank(self._view, self._position, left)
         self._publish(segment.size, self._last_store_timestamp_ms)
 
     def _write_to(self, segment: MappedFile) -> None:
         self._segment = segment
-        self._written = None if self.commits is None else self.commits.current
-        self._view = segment.view if self._written is None else self._written.view
+        self._view = segment.view if self.commits is None else self.commits.view
         self._position = segment.wrote_position
         self._room_end = 0
         self._max_offset = segment.base_offset + self._position
