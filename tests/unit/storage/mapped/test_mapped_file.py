@@ -12,6 +12,7 @@ from mqstore.storage.errors import RecordExpired, StoreFailed
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.system.posix_files import PosixFileSystem
 from tests.simulation import Loss, SimulatedMachine
+from tests.unit.storage.memory import resident_kib
 from tests.unit.storage.small_disk import small_disk
 
 FILES = PosixFileSystem()
@@ -275,11 +276,3 @@ def test_pages_are_populated_only_within_the_window(tmp_path: Path) -> None:
     mapped.wrote_position = 900 << 10
     mapped.populate_ahead(256 << 10)
     assert mapped.populate_at == mapped.size
-
-
-def resident_kib(path: Path) -> int:
-    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-    for line in lines:
-        if line.endswith(str(path)):
-            return next(int(entry.split()[1]) for entry in lines if entry.startswith("Rss:"))
-    raise AssertionError(f"{path} is not mapped")
