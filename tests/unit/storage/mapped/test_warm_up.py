@@ -46,6 +46,7 @@ from tests.unit.storage.stores import all_bodies, bodies, open_store, put_some
 pooled = {"transient_store_pool_enable": True, "transient_store_pool_size": 3}
 with open_store(Path(sys.argv[1]), WARM.model_copy(update=pooled)) as store:
     put_some(store, 2000)
+    store.wait_for_index()
     assert bodies(store) == all_bodies(2000)
     assert len(store.log.files.files) > 3
     assert locked_kib() <= 4, locked_kib()

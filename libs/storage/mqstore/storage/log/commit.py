@@ -120,12 +120,17 @@ class CommitService:
 
     def check_buffers(self) -> None:
         """Before a new segment is made: SegmentCreationFailed, with fastFailIfNoBufferInStorePool,
-        when none of the pool's buffers is left and commits are segments behind."""
-        lagging = len(self._segments) > 1 and self._pool.available == 0
-        if lagging and self._config.fast_fail_if_no_buffer_in_store_pool:
+        when all of the pool's buffers wait for a commit. (Of a single one, the segment that the new
+        one follows has it: ``begin`` gets it back.)"""
+        size = self._config.transient_store_pool_size
+        if not self._config.fast_fail_if_no_buffer_in_store_pool or size == 1:
+            return
+        if self._pool.available == 0:
+            if self._handle is not None:
+                self._handle.wake()
             raise SegmentCreationFailed(
-                f"all {self._config.transient_store_pool_size} buffers wait for the page cache; "
-                "put again later, or raise transientStorePoolSize"
+                f"all {size} buffers wait for the page cache; put again later, or raise "
+                "transientStorePoolSize"
             )
 
     def begin(self, file: MappedFile) -> None:
@@ -138,6 +143,7 @@ class CommitService:
         if buffer is None:
             self.commit()
             buffer = self._pool.borrow()
+        assert buffer is not None, "a commit gives the buffers of full segments back"
         if not self._segments:
             self._files.append(file)
         self._segments.append(WrittenSegment(file, buffer))
@@ -214,8 +220,11 @@ class CommitService:
         before = self.committed_offset
         is_thorough = bool(self._pending) or now >= self._next_thorough
         self.commit(0 if is_thorough else self._config.commit_commit_log_least_pages)
-        if is_thorough or self.committed_offset > before:
+        has_moved = self.committed_offset > before
+        if is_thorough or has_moved:
             self._next_thorough = now + self._config.commit_commit_log_thorough_interval / 1000
+        if has_moved:
+            self._on_committed(self.committed_offset)
         self._serve()
         return now if self._pending else now + self._config.commit_interval_commit_log / 1000
 
@@ -273,7 +282,6 @@ class CommitService:
 
     def _serve(self) -> None:
         committed = self.committed_offset
-        self._on_committed(committed)
         with self._mutex:
             served = [request for request in self._pending if request.offset <= committed]
             self._pending = [request for request in self._pending if request.offset > committed]

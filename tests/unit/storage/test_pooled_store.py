@@ -1,0 +1,141 @@
+"""A whole store through a TransientStorePool."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.config import FlushDiskType
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.system.threads import production_seams
+from tests.simulation import SimulatedMachine
+from tests.unit.storage.stores import (
+    CONFIG,
+    all_bodies,
+    bodies,
+    message,
+    open_store,
+    put_some,
+)
+
+POOLED = CONFIG.model_copy(
+    update={"transient_store_pool_enable": True, "transient_store_pool_size": 3}
+)
+SLOW = POOLED.model_copy(
+    update={"commit_interval_commit_log": 10**9, "commit_commit_log_thorough_interval": 10**9}
+)
+"""Nothing is committed but for those who wait."""
+
+PUT_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from tests.unit.storage.stores import message, open_store, put_some
+from tests.unit.storage.test_pooled_store import SLOW
+store = open_store(Path(sys.argv[1]), SLOW)
+put_some(store, 500)
+appended = [store.append(message(store, 1000 + n)) for n in range(400)]
+assert appended[-1].physical_offset // (64 << 10) > store.log.max_offset // (64 << 10)
+print(store.log.max_offset, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def test_what_was_put_is_there_at_once_and_after_a_close(root: Path) -> None:
+    with open_store(root, POOLED) as store:
+        put_some(store, 1500)
+        assert store.commits is not None
+        assert store.log.max_offset == store.state.max_offset == store.commits.committed_offset
+        store.wait_for_index()
+        assert bodies(store) == all_bodies(1500)
+        assert len(store.log.files.files) > 3
+    with open_store(root) as plain:
+        assert plain.recovery.plan.scanned_bytes == 0
+        assert bodies(plain) == all_bodies(1500)
+
+
+def test_it_writes_the_same_bytes_as_a_store_without_one() -> None:
+    found = []
+    for config in (CONFIG, POOLED):
+        machine = SimulatedMachine(1)
+        root = Path("/store")
+        machine.disk.make_directories(root)
+        options = StoreOptions(format=StoreFormat.V5_X, boot_id="0" * 32, pid=1)
+        for start in (0, 700):
+            with MessageStore.open(root, config, machine.seams, options) as store:
+                put_some(store, 700, start=start)
+                batch = [message(store, n) for n in range(40)]
+                store.put_batch(batch, Durability.SYNC)
+        parts = ("/store/commitlog/", "/store/consumequeue/", "/store/index/")
+        paths = [path for path in machine.disk.paths() if str(path).startswith(parts)]
+        found.append({str(path): machine.disk.read(path) for path in paths})
+    plain, pooled = found
+    assert len(plain) > 5
+    assert plain == pooled
+
+
+def test_the_segment_of_an_earlier_process_is_written_in_place(root: Path) -> None:
+    with open_store(root, SLOW) as store:
+        put_some(store, 10)
+    with open_store(root, SLOW) as store:
+        assert store.commits is not None
+        in_place = store.append(message(store, 10))
+        assert store.commits.request(in_place.end).done
+        store.wait_for_index()
+        assert len(bodies(store)) == 11
+        put_some(store, 600, start=11)
+        buffered = store.append(message(store, 611))
+        assert not store.commits.request(buffered.end).done
+    with open_store(root) as plain:
+        assert bodies(plain) == all_bodies(612)
+
+
+def test_readers_of_other_processes_see_only_what_is_committed(root: Path) -> None:
+    with open_store(root, SLOW) as store, StoreReader.open(root, production_seams()) as reader:
+        first = store.put(message(store, 0))
+        later = store.append(message(store, 1))
+        assert reader.lookups.queue_range("T", 0).max_offset == 1
+        assert store.commits is not None
+        store.commits.wait(later.end)
+        store.put(message(store, 2))
+        assert reader.lookups.queue_range("T", 0).max_offset == 3
+        assert reader.lookups.by_physical_offset(first.physical_offset).body == b"body 0 " * 10
+
+
+def test_a_killed_process_leaves_exactly_what_was_committed(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PUT_AND_DIE, str(root)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    committed = int(done.stdout)
+    with open_store(root) as store:
+        assert store.log.max_offset == committed
+        assert bodies(store) == all_bodies(500)
+        assert store.put(message(store, 500), Durability.SYNC).physical_offset >= committed
+        assert bodies(store) == all_bodies(501)
+
+
+def test_a_sync_put_is_on_disk_when_it_returns(root: Path) -> None:
+    with open_store(root, SLOW) as store:
+        placement = store.put(message(store, 0), Durability.SYNC)
+        assert store.log.flushed_offset >= placement.end
+
+
+def test_nothing_of_it_is_there_where_it_means_nothing(root: Path) -> None:
+    sync = POOLED.model_copy(update={"flush_disk_type": FlushDiskType.SYNC})
+    with open_store(root, sync) as store:
+        assert store.commits is None
+        put_some(store, 1)
+    with open_store(root, POOLED, services=False, in_place=False) as looked_at:
+        assert looked_at.commits is None
+        assert len(bodies(looked_at)) == 1
