@@ -147,7 +147,8 @@ def test_a_flush_never_counts_what_is_not_committed(pooled: Pooled) -> None:
     assert pooled.log.flushed_offset == 2 * SEGMENT - 200
 
 
-def test_a_used_buffer_leaves_nothing_in_the_next_segment(pooled: Pooled) -> None:
+def test_a_used_buffer_leaves_nothing_in_the_next_segment(make: Callable[..., Pooled]) -> None:
+    pooled = make(POOLED.model_copy(update={"transient_store_pool_size": 1}))
     for size in (SEGMENT - 8, SEGMENT - 1000) * 3:
         pooled.log.append(of_size(size))
         pooled.commits.commit()
