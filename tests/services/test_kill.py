@@ -81,7 +81,8 @@ def test_everything_acknowledged_survives_kills_at_random_moments(tmp_path: Path
     ):
         client.create_topic(TOPIC, queues=QUEUES)
     for round_number in range(ROUNDS):
-        with writer(store) as process:
+        pooled = round_number % 2 == 1
+        with writer(store, transient_store_pool_enable=pooled) as process:
             threads = producers.start(process.url, round_number)
             producers.await_count(len(producers.acknowledged) + random_.randrange(1, 800))
             process.kill()
