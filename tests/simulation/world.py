@@ -24,7 +24,7 @@ from tests.simulation.scheduler import SimulatedScheduler
 
 ROOT: Final = Path("/store")
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
-CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, CONFIG, POOLED, CONFIG, WARMED)
+CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, CONFIG, WARMED)
 """By seed, so that no draw of a world depends on it."""
 FAULT_WITHIN: Final = 60
 """Operations from now within which an armed fault strikes."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mqstore.storage.config import FlushDiskType
+from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.errors import StoreFailed, StoreNotWritable
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from tests.simulation import SimulatedMachine
+from tests.simulation import Loss, PowerCut, SimulatedDisk, SimulatedMachine
 from tests.unit.storage.stores import (
     CONFIG,
     all_bodies,
@@ -68,11 +71,9 @@ def test_it_writes_the_same_bytes_as_a_store_without_one() -> None:
     found = []
     for config in (CONFIG, POOLED):
         machine = SimulatedMachine(1)
-        root = Path("/store")
-        machine.disk.make_directories(root)
-        options = StoreOptions(format=StoreFormat.V5_X, boot_id="0" * 32, pid=1)
+        machine.disk.make_directories(SIMULATED)
         for start in (0, 700):
-            with MessageStore.open(root, config, machine.seams, options) as store:
+            with open_simulated(machine, config) as store:
                 put_some(store, 700, start=start)
                 batch = [message(store, n) for n in range(40)]
                 store.put_batch(batch, Durability.SYNC)
@@ -123,6 +124,91 @@ def test_a_killed_process_leaves_exactly_what_was_committed(root: Path) -> None:
         assert bodies(store) == all_bodies(500)
         assert store.put(message(store, 500), Durability.SYNC).physical_offset >= committed
         assert bodies(store) == all_bodies(501)
+
+
+def test_many_threads_share_the_commits(root: Path) -> None:
+    with open_store(root, POOLED) as store:
+
+        def put(first: int) -> list[int]:
+            numbers = range(first, first + 400)
+            return [store.put(message(store, n, queue_id=n % 3)).physical_offset for n in numbers]
+
+        with ThreadPoolExecutor(4) as threads:
+            placed = list(threads.map(put, range(0, 1600, 400)))
+        assert all(offsets == sorted(offsets) for offsets in placed)
+        store.wait_for_index()
+        assert bodies(store) == all_bodies(1600)
+    with open_store(root) as plain:
+        assert bodies(plain) == all_bodies(1600)
+
+
+class Ahead:
+    """A store on a simulated machine whose puts are segments ahead of the commit."""
+
+    def __init__(self) -> None:
+        self.machine = SimulatedMachine(1)
+        self.machine.disk.make_directories(SIMULATED)
+        self.store = open_simulated(self.machine, SLOW)
+        self.acknowledged = self.store.put(message(self.store, 0)).end
+        later = [self.store.append(message(self.store, number)) for number in range(1, 700)]
+        self.ends = [self.acknowledged, *(placement.end for placement in later)]
+        self.effects = len(self.machine.disk.effects)
+
+    def commit_and_flush(self) -> None:
+        assert self.store.commits is not None
+        self.store.commits.commit()
+        self.store.flush.flush_all()
+
+    def check(self, disk: SimulatedDisk, floor: int) -> None:
+        """A crash leaves what was promised, and of the rest what came first."""
+        with open_simulated(self.machine.restart(disk), CONFIG) as found:
+            assert floor <= found.log.max_offset
+            count = sum(end <= found.log.max_offset for end in self.ends)
+            assert bodies(found) == all_bodies(count)
+            put_some(found, 3, start=count)
+            assert bodies(found) == all_bodies(count + 3)
+
+
+SIMULATED = Path("/store")
+
+
+def open_simulated(machine: SimulatedMachine, config: StoreConfig) -> MessageStore:
+    options = StoreOptions(format=StoreFormat.V5_X, boot_id="0" * 32, pid=1)
+    return MessageStore.open(SIMULATED, config, machine.seams, options)
+
+
+def commit_effects() -> list[int]:
+    """Numbers, in the disk's trace, of what a commit of several segments and its flush do."""
+    ahead = Ahead()
+    ahead.commit_and_flush()
+    effects = ahead.machine.disk.effects[ahead.effects :]
+    writes = [number for number in effects if "write_through" in ahead.machine.disk.trace[number]]
+    assert len(writes) == 3
+    return effects
+
+
+def test_a_crash_within_a_commit_of_several_segments_leaves_no_gap() -> None:
+    for number in commit_effects():
+        ahead = Ahead()
+        ahead.machine.disk.cut_at(number)
+        with pytest.raises(PowerCut):
+            ahead.commit_and_flush()
+        committed = ahead.store.log.max_offset
+        ahead.check(ahead.machine.disk.kill(), max(committed, ahead.acknowledged))
+        for loss in (Loss.DROP, Loss.PREFIX):
+            ahead.check(ahead.machine.disk.power_cut(number, loss), ahead.store.log.flushed_offset)
+
+
+def test_a_disk_that_fails_within_a_commit_loses_nothing_acknowledged() -> None:
+    for number in commit_effects():
+        ahead = Ahead()
+        ahead.machine.disk.fail_at(number, errno.EIO)
+        with pytest.raises(StoreFailed):
+            ahead.commit_and_flush()
+        assert ahead.store.failure is not None
+        with pytest.raises((StoreFailed, StoreNotWritable)):
+            ahead.store.put(message(ahead.store, 9999))
+        ahead.check(ahead.machine.disk.kill(), ahead.store.log.max_offset)
 
 
 def test_a_sync_put_is_on_disk_when_it_returns(root: Path) -> None:
