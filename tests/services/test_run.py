@@ -224,6 +224,24 @@ def test_clean_close_is_what_the_next_start_finds(tmp_path: Path) -> None:
         assert client.recovery().plan["startReason"] == "clean close of ours, unchanged since"
 
 
+def test_what_went_through_a_pool_is_answered_and_found(tmp_path: Path) -> None:
+    pool: dict[str, Any] = {
+        "transient_store_pool_enable": True,
+        "transient_store_pool_size": 2,
+    }
+    bodies = [f"{number} ".ljust(30_000, ".") for number in range(60)]
+    with running(tmp_path / "store", mapped_file_size_commit_log=256 << 10, **pool) as run:
+        with run.client() as client:
+            client.create_topic("T", queues=1)
+            for body in bodies:
+                (placed,) = client.produce(
+                    "T", [NewMessage(body=body)], durability="async"
+                ).messages
+                pulled = client.pull("T", 0, offset=placed.queue_offset, wait_s=30)
+                assert [message.body for message in pulled.messages] == [body]
+        assert run.stop() == (0, "")
+
+
 def test_existing_store_keeps_its_sizes(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with writer(store, mapped_file_size_commit_log=1 << 20) as found, Client(found.url) as client:

@@ -35,8 +35,8 @@ class _Flush:
         return self.requests[-1]
 
 
-def _waiter(flush: _Flush, timeout_s: float = 60) -> DurabilityWaiter:
-    return DurabilityWaiter(flush, timeout_s)  # type: ignore[arg-type]  # only what it uses
+def _waiter(flush: _Flush, timeout_s: float = 60, **options: str) -> DurabilityWaiter:
+    return DurabilityWaiter(flush, timeout_s, **options)  # type: ignore[arg-type]  # what it uses
 
 
 async def _turn() -> None:
@@ -81,6 +81,15 @@ def test_late_sync_is_a_flush_timeout() -> None:
     async def scenario() -> None:
         with pytest.raises(FlushTimeout):
             await _waiter(_Flush(), timeout_s=0.001).wait(10)
+
+    asyncio.run(scenario())
+
+
+def test_a_late_commit_is_a_timeout_that_names_the_page_cache() -> None:
+    async def scenario() -> None:
+        waiter = _waiter(_Flush(), timeout_s=0.001, place="in the page cache")
+        with pytest.raises(FlushTimeout, match="not known to be in the page cache after"):
+            await waiter.wait(10)
 
     asyncio.run(scenario())
 

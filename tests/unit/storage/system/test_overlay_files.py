@@ -45,6 +45,12 @@ def test_nothing_is_ever_written(base: Path, files: OverlayFileSystem) -> None:
     assert sorted(path.name for path in base.rglob("*")) == ["log", "old", "other"]
 
 
+def test_memory_of_no_file_is_empty_and_writable(files: OverlayFileSystem) -> None:
+    memory = files.map_memory(10)
+    memory.view[3:5] = b"xy"
+    assert bytes(memory.view) == b"\0\0\0xy\0\0\0\0\0"
+
+
 def test_maps_of_one_path_share_what_is_written(base: Path, files: OverlayFileSystem) -> None:
     path = base / "log" / "old"
     reader = files.map(path, writable=False)
@@ -53,8 +59,11 @@ def test_maps_of_one_path_share_what_is_written(base: Path, files: OverlayFileSy
     writer.view[3:5] = b"xy"
     writer.sync()
     writer.populate(0, 10)
+    writer.write(6, memoryview(b"zz"))
+    writer.lock()
+    writer.unlock()
     writer.unmap()
-    assert bytes(reader.view) == bytes(again.view) == files.read(path) == b"012xy56789"
+    assert bytes(reader.view) == bytes(again.view) == files.read(path) == b"012xy5zz89"
     assert reader.view.readonly
 
 

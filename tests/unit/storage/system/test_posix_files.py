@@ -12,6 +12,7 @@ import pytest
 
 from mqstore.storage.errors import StoreLocked
 from mqstore.storage.system.posix_files import PosixFileSystem
+from tests.unit.storage.memory import locked_kib
 from tests.unit.storage.small_disk import small_disk
 
 FILES = PosixFileSystem()
@@ -294,3 +295,31 @@ def test_usage_is_of_the_volume_also_before_the_directory_is_made(full_disk: Pat
     assert usage.total == usage.used + usage.free == 256 << 10
     FILES.create(full_disk / "file", 64 << 10)
     assert FILES.usage(full_disk).free == usage.free - (64 << 10)
+
+
+def test_what_is_written_through_the_page_cache_is_seen_by_every_map(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    FILES.create(path, 8192)
+    writer, reader = (FILES.map(path, writable=writable) for writable in (True, False))
+    writer.write(4094, memoryview(b"over"))
+    assert bytes(writer.view[4094:4098]) == bytes(reader.view[4094:4098]) == b"over"
+    with pytest.raises(ValueError, match="not mapped for writing"):
+        reader.write(0, memoryview(b"x"))
+    writer.unmap()
+    with pytest.raises(ValueError, match="not mapped for writing"):
+        writer.write(0, memoryview(b"x"))
+
+
+def test_a_locked_mapping_is_in_memory_until_it_is_unlocked(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    FILES.create(path, 16384)
+    before = locked_kib()
+    for mapping in (FILES.map(path, writable=True), FILES.map_memory(16384)):
+        mapping.lock()
+        assert locked_kib() == before + 16
+        mapping.unlock()
+        assert locked_kib() == before
+        mapping.unmap()
+        mapping.unlock()
+        with pytest.raises(ValueError, match="unmapped"):
+            mapping.lock()
