@@ -158,8 +158,11 @@ class StoreMachine(RuleBasedStateMachine):
         checker.check(world.model.end)
 
     @invariant()
-    def count(self) -> None:
+    def bounds_are_in_order(self) -> None:
         StoreMachine.steps += 1
+        log = self.world.store.log
+        assert log.min_offset <= log.flushed_offset <= log.max_offset
+        assert self.world.store.dispatcher.position <= log.max_offset
 
     def recover(self) -> None:
         """Held against the model by the world itself."""

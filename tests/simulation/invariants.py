@@ -153,6 +153,7 @@ class Checker:
         for index in range(queue.first_index, queue.max_index):
             entry, record = queue.entry(index), places.get(index)
             assert entry is not None
+            assert any(entry), f"{key} has zeros at {index}, where a broker would end it"
             if record is None or not self.readable(record):
                 if not (entry.is_hole or self._is_filler(queue, index, records)):
                     torn = {r.offset for r in records if not self.readable(r)}

@@ -119,6 +119,18 @@ def test_no_filler_is_left_as_the_last_entry(tmp_path: Path) -> None:
     assert queue.max_index == 3
 
 
+def test_a_filler_behind_others_that_were_lost_is_no_last_entry_either(tmp_path: Path) -> None:
+    """A power cut may take some fillers of a hole: what is left of it is still a hole."""
+    queue = filled(tmp_path, 3)
+    queue.put(8, 800, 100, 0)
+    for lost in (3, 4):
+        queue._overwrite(lost, QueueEntry(0, 0, 0))
+
+    queue.truncate_after(800)
+
+    assert queue.max_index == 3
+
+
 def test_entries_lost_from_the_middle_are_filled_when_the_log_has_nothing_for_them(
     tmp_path: Path,
 ) -> None:

@@ -444,12 +444,15 @@ class ConsumeQueue:
     def _end_below(self, physical_offset: int) -> int:
         """Behind the last entry below an offset that names a record. No filler is ever the last,
         and no pre-blank entry: behind one a broker gives no entries any more."""
+        end, last = self.first_index, None
         for index, entry in self.last_entries():
             if entry.is_hole or entry.physical_offset >= physical_offset:
                 continue
-            if not self.is_filler(index):
-                return index + 1
-        return self.first_index
+            # Of those that name one record, all but the first are fillers: zeros may lie between.
+            if last is not None and entry[:2] != last[:2]:
+                break
+            end, last = index + 1, entry
+        return end
 
     def _begin(self, index: int) -> None:
         """The first file of an empty queue, pre-blank up to ``index``."""
