@@ -41,7 +41,7 @@ class Patient:
     rng: random.Random
     touched: list[tuple[int, int]] = field(default_factory=list)
     """Physical ranges that the damage destroyed."""
-    strays: list[Path] = field(default_factory=list)
+    strays: dict[Path, bytes] = field(default_factory=dict)
 
     def untouched(self) -> list[Line]:
         """The messages that no damage reached."""
@@ -71,6 +71,19 @@ class Patient:
 
     def hurt(self, line: Line) -> None:
         self.touched.append((line["off"], line["off"] + line["size"]))
+
+    def add_stray(self, path: Path, content: bytes = b"mine") -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        self.strays[path] = content
+
+    def take_strays_away(self) -> None:
+        """They must be as they were."""
+        for path, content in self.strays.items():
+            assert path.read_bytes() == content
+            path.unlink()
+            if path.parent.name == "notes":
+                path.parent.rmdir()
 
     def remove_segment(self, number: int) -> None:
         """One of the segments that hold messages, by number from the first or the last."""
@@ -293,9 +306,29 @@ def empty_last_segment(store: Patient) -> None:
 
 
 def strange_file(store: Patient) -> None:
-    stray = store.root / "commitlog" / "notes.txt"
-    stray.write_text("mine")
-    store.strays.append(stray)
+    store.add_stray(store.root / "commitlog" / "notes.txt")
+
+
+def empty_strange_file(store: Patient) -> None:
+    """5.x removes it, since it is empty and the last."""
+    store.add_stray(store.root / "commitlog" / "notes.txt", b"")
+
+
+def strange_directory(store: Patient) -> None:
+    """5.x passes over it."""
+    store.add_stray(store.root / "commitlog" / "notes" / "notes.txt")
+
+
+def strange_queue_file(store: Patient) -> None:
+    for directory in store.some_queue():
+        store.add_stray(directory / "notes.txt")
+
+
+def strange_topic_file(store: Patient) -> None:
+    """Beside the topics and beside the queues, where brokers do not look."""
+    topics = store.root / "consumequeue"
+    for beside in (topics, topics / "notes", topics / "TopicTest", topics / "TopicTest" / "notes"):
+        store.add_stray(beside / "notes.txt")
 
 
 def no_last_segment(store: Patient) -> None:
@@ -350,17 +383,23 @@ VARIANTS: dict[str, Callable[[Patient], None]] = {
     "shortlone": short_lone_segment,
     "zerolenlast": empty_last_segment,
     "strangefile": strange_file,
+    "strangeempty": empty_strange_file,
+    "strangedir": strange_directory,
+    "strangecq": strange_queue_file,
+    "strangetopic": strange_topic_file,
     "nolastseg": no_last_segment,
     "nomidseg": no_middle_segment,
     "nofirstseg": no_first_segment,
     "nocommitlog": no_commit_log,
     "clockback": clock_back,
 }
-TOGETHER: tuple[str, ...] = tuple(
-    name
-    for name in VARIANTS
-    if name not in {"nocommitlog", "nofirstseg", "nomidseg", "nolastseg", "shortfile", "shortlone"}
+ALONE = frozenset(
+    {
+        *("nocommitlog", "nofirstseg", "nomidseg", "nolastseg", "shortfile", "shortlone"),
+        *("strangeempty", "strangedir", "strangecq", "strangetopic"),
+    }
 )
+TOGETHER: tuple[str, ...] = tuple(name for name in VARIANTS if name not in ALONE)
 """Those that can be combined in any order."""
 
 

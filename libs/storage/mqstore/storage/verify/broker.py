@@ -91,8 +91,8 @@ def foresee(view: StoreView, queues_end: int) -> Broker:
     return Broker(view.abort, start, end, allocates)
 
 
-def refuses_queue_file(store_format: StoreFormat, size: int, *, is_last: bool) -> bool:
-    """Of a wrong length; 5.x removes a last file of no bytes."""
+def refuses_file(store_format: StoreFormat, size: int, *, is_last: bool) -> bool:
+    """A file of a wrong length in ``commitlog/`` or a queue; 5.x removes a last one of no bytes."""
     return not (store_format is StoreFormat.V5_X and size == 0 and is_last)
 
 

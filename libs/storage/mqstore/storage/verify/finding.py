@@ -164,6 +164,7 @@ _CRASHED: Final[dict[Kind, str]] = {
 }
 CUTS: Final = "cuts the log here at its next start: this record and all behind it are lost"
 REFUSES: Final = "refuses to start"
+REMOVES: Final = "removes it and starts"
 
 
 def effect(kind: Kind, *, crashed: bool) -> str:

@@ -12,10 +12,11 @@ from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record, defect_error
 from mqstore.storage.codec.topic_names import is_safe_path
-from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
+from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.system.sparse import last_nonzero
-from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.broker import refuses_file
+from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
@@ -74,10 +75,10 @@ class LogCheck:
             yield self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
         for segment in segments.empty:
             what = "no bytes: a halt came while it was made"
+            is_last = segment is segments.empty[-1]
+            stops = refuses_file(self._store.format, 0, is_last=is_last)
             finding = self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
-            if self._store.format is StoreFormat.V5_X and segment is segments.empty[-1]:
-                finding = replace(finding, broker="removes it and starts")
-            yield finding
+            yield finding if stops else replace(finding, broker=REMOVES)
 
     def _segment(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
         position = 0

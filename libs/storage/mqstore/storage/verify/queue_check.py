@@ -20,8 +20,8 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
-from mqstore.storage.verify.broker import refuses_queue_file
-from mqstore.storage.verify.finding import REFUSES, Finding, Kind
+from mqstore.storage.verify.broker import refuses_file
+from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
 
 _QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
@@ -153,19 +153,23 @@ class QueueCheck:
         return Finding(Kind.EXPIRED, name, what, self._store.broker.does(Kind.EXPIRED))
 
     def _stray(self, stray: StrayFile) -> Finding:
-        """A file beside the queue's own, or one of theirs of a wrong length."""
-        is_named = stray.reason is not StrayReason.NAME
-        names = self._store.seams.files.list(stray.path.parent)
-        is_last = stray.path.name == max(names)
-        stops = refuses_queue_file(self._store.format, stray.size, is_last=is_last)
+        """A file of a queue of a wrong length, or something beside the queues' own."""
+        store = self._store
+        name = store.name_of(stray.path)
+        what = f"{stray.reason.value}, {stray.size} bytes"
+        topic, *queue = stray.path.parent.relative_to(store.paths.consume_queue).parts or ("",)
+        if not queue:
+            return Finding(Kind.STRAY, name, what, store.broker.does(Kind.STRAY))
+        is_last = stray.path.name == max(store.seams.files.list(stray.path.parent))
+        stops = refuses_file(store.format, stray.size, is_last=is_last)
         return Finding(
-            kind=Kind.QUEUE_FILE if is_named else Kind.STRAY_REFUSED,
-            file=self._store.name_of(stray.path),
-            what=f"{stray.reason.value}, {stray.size} bytes",
-            broker=REFUSES if stops else "removes it and starts",
+            kind=Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE,
+            file=name,
+            what=what,
+            broker=REFUSES if stops else REMOVES,
             offset=0,
-            topic=stray.path.parent.parent.name,
-            queue_id=int(stray.path.parent.name),
+            topic=topic,
+            queue_id=int(queue[0]),
         )
 
     def _gaps(self, queue: ConsumeQueue) -> Iterator[Finding]:

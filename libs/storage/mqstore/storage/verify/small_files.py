@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from mqstore.storage.layout import CHECKPOINT_SIZE
+from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.own import manifest
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables import java_json
-from mqstore.storage.verify.finding import Finding, Kind
+from mqstore.storage.verify.broker import refuses_file
+from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 _BACKUP_SUFFIX: Final = ".bak"
@@ -177,11 +179,21 @@ class SmallFilesCheck:
     # beside -------------------------------------------------------------------------------
 
     def _strays(self) -> Iterator[Finding]:
-        for name in self._store.view.segments.strays:
-            yield self._of(Kind.STRAY_REFUSED, Path(name), "no segment of the log")
+        for path in map(Path, self._store.view.segments.strays):
+            yield self._of_log_stray(path)
         for name in self._files.list(self._paths.root):
             if name not in _KNOWN:
                 yield self._of(Kind.STRAY, self._paths.root / name, "no file of a store")
+
+    def _of_log_stray(self, path: Path) -> Finding:
+        found = self._of(Kind.STRAY_REFUSED, path, "no segment of the log")
+        stat, is_5 = self._files.stat(path), self._store.format is StoreFormat.V5_X
+        if stat is not None and stat.is_directory and is_5:
+            return self._of(Kind.STRAY, path, "a directory beside the segments")
+        is_last = path.name == max(self._files.list(path.parent))
+        size = 0 if stat is None else stat.size
+        stops = refuses_file(self._store.format, size, is_last=is_last)
+        return found if stops else replace(found, broker=REMOVES)
 
     def _of(self, kind: Kind, path: Path, what: str, *, offset: int | None = None) -> Finding:
         does = self._store.broker.does(kind)
