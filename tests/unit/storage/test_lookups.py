@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookups import Lookups, PullStatus
+from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.system.posix_files import PosixFileSystem
 
 HOST = Host.parse("10.1.2.3", 10911)
 HOST_V6 = Host.parse("fe80::1", 10911)
@@ -92,6 +96,11 @@ class Bounds:
     index_complete: bool = True
 
 
+def no_blocks() -> BlockGuard:
+    """Of a store without block checksums."""
+    return BlockGuard(BlockFiles(PosixFileSystem(), Path("/nowhere"), 1 << 20, "0" * 32))
+
+
 class Store:
     """A store in memory; ``put`` appends, queues and indexes."""
 
@@ -100,7 +109,7 @@ class Store:
         self.queues: dict[tuple[str, int], MemoryQueue] = {}
         self.index = MemoryIndex()
         self.bounds = Bounds()
-        self.lookups = Lookups(self.log, self, self.index, self.bounds)
+        self.lookups = Lookups(self.log, self, self.index, self.bounds, no_blocks())
 
     def get(self, topic: str, queue_id: int) -> MemoryQueue | None:
         return self.queues.get((topic, queue_id))

@@ -1,4 +1,4 @@
-/* The kernel's plain C: big-endian fields, CRC-32, String.hashCode, words shared by processes.
+/* The kernel's plain C: big-endian fields, checksums, String.hashCode, words shared by processes.
 
    Included once, by _kernel.pyx. */
 
@@ -41,31 +41,39 @@ static inline void put64(uint8_t *p, uint64_t v) {
 static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
 
-/* CRC-32 ------------------------------------------------------------------------------
+/* CRC-32 and CRC-32C -------------------------------------------------------------------
    Bits are reflected: bit 31 of a state is x^0. mq_power(n) is x^n mod P in that form.
    Table k of eight advances a byte that is followed by k more bytes. */
 
-#define MQ_POLYNOMIAL 0xEDB88320u
-static uint32_t mq_table[8][256];
+typedef struct {
+    uint32_t polynomial;
+    uint32_t table[8][256];
+    uint64_t fold_512[2], fold_128[2];
+} mq_crc_kind;
+static mq_crc_kind mq_ieee = {.polynomial = 0xEDB88320u};
+static mq_crc_kind mq_castagnoli = {.polynomial = 0x82F63B78u};
 
-static uint32_t mq_power(unsigned n) {
+static uint32_t mq_power(const mq_crc_kind *kind, unsigned n) {
     uint32_t v = 0x80000000u;
-    while (n--) v = (v >> 1) ^ ((v & 1) ? MQ_POLYNOMIAL : 0);
+    while (n--) v = (v >> 1) ^ ((v & 1) ? kind->polynomial : 0);
     return v;
 }
 
-static uint32_t mq_crc_by_table(uint32_t state, const uint8_t *p, size_t n) {
+static uint32_t mq_crc_by_table(
+    const mq_crc_kind *kind, uint32_t state, const uint8_t *p, size_t n
+) {
+    const uint32_t (*table)[256] = kind->table;
     for (; MQ_LITTLE && n >= 8; p += 8, n -= 8) {
         uint32_t a, b;
         memcpy(&a, p, 4);
         memcpy(&b, p + 4, 4);
         a ^= state;
-        state = mq_table[7][a & 255] ^ mq_table[6][a >> 8 & 255]
-              ^ mq_table[5][a >> 16 & 255] ^ mq_table[4][a >> 24]
-              ^ mq_table[3][b & 255] ^ mq_table[2][b >> 8 & 255]
-              ^ mq_table[1][b >> 16 & 255] ^ mq_table[0][b >> 24];
+        state = table[7][a & 255] ^ table[6][a >> 8 & 255]
+              ^ table[5][a >> 16 & 255] ^ table[4][a >> 24]
+              ^ table[3][b & 255] ^ table[2][b >> 8 & 255]
+              ^ table[1][b >> 16 & 255] ^ table[0][b >> 24];
     }
-    while (n--) state = state >> 8 ^ mq_table[0][(state ^ *p++) & 255];
+    while (n--) state = state >> 8 ^ table[0][(state ^ *p++) & 255];
     return state;
 }
 
@@ -74,14 +82,13 @@ static uint32_t mq_crc_by_table(uint32_t state, const uint8_t *p, size_t n) {
 #include <immintrin.h>
 #define MQ_CLMUL __attribute__((target("pclmul,sse4.1")))
 static int mq_has_clmul;
-static uint64_t mq_fold_512[2], mq_fold_128[2];
 
 /* Moving a 16-byte block D bits towards the end multiplies its first half by x^(D+64) and its
    second by x^D. A carry-less product of reflected halves comes out multiplied by x, hence
    the powers one less; 32-bit residues sit in the upper half of a reflected 64-bit word. */
-static void mq_fold_constants(uint64_t fold[2], unsigned distance) {
-    fold[0] = (uint64_t)mq_power(distance + 63) << 32;
-    fold[1] = (uint64_t)mq_power(distance - 1) << 32;
+static void mq_fold_constants(const mq_crc_kind *kind, uint64_t fold[2], unsigned distance) {
+    fold[0] = (uint64_t)mq_power(kind, distance + 63) << 32;
+    fold[1] = (uint64_t)mq_power(kind, distance - 1) << 32;
 }
 
 MQ_CLMUL static inline __m128i mq_fold(__m128i block, __m128i k, __m128i next) {
@@ -90,9 +97,11 @@ MQ_CLMUL static inline __m128i mq_fold(__m128i block, __m128i k, __m128i next) {
 }
 
 #define MQ_LOAD(i) _mm_loadu_si128((const __m128i *)(p) + (i))
-MQ_CLMUL static uint32_t mq_crc_by_clmul(uint32_t state, const uint8_t *p, size_t n) {
-    __m128i far = _mm_loadu_si128((const __m128i *)mq_fold_512);
-    __m128i near = _mm_loadu_si128((const __m128i *)mq_fold_128);
+MQ_CLMUL static uint32_t mq_crc_by_clmul(
+    const mq_crc_kind *kind, uint32_t state, const uint8_t *p, size_t n
+) {
+    __m128i far = _mm_loadu_si128((const __m128i *)kind->fold_512);
+    __m128i near = _mm_loadu_si128((const __m128i *)kind->fold_128);
     __m128i a = _mm_xor_si128(MQ_LOAD(0), _mm_cvtsi32_si128((int)state));
     __m128i b = MQ_LOAD(1), c = MQ_LOAD(2), d = MQ_LOAD(3);
     uint8_t rest[16];
@@ -105,33 +114,88 @@ MQ_CLMUL static uint32_t mq_crc_by_clmul(uint32_t state, const uint8_t *p, size_
     a = mq_fold(mq_fold(mq_fold(a, near, b), near, c), near, d);
     for (; n >= 16; p += 16, n -= 16) a = mq_fold(a, near, MQ_LOAD(0));
     _mm_storeu_si128((__m128i *)rest, a);
-    return mq_crc_by_table(mq_crc_by_table(0, rest, 16), p, n);
+    return mq_crc_by_table(kind, mq_crc_by_table(kind, 0, rest, 16), p, n);
 }
 #endif
 
-static void mq_crc_prepare(void) {
+static void mq_prepare_kind(mq_crc_kind *kind) {
     for (unsigned byte = 0; byte < 256; byte++) {
         uint32_t v = byte;
-        for (int bit = 0; bit < 8; bit++) v = (v >> 1) ^ ((v & 1) ? MQ_POLYNOMIAL : 0);
-        mq_table[0][byte] = v;
+        for (int bit = 0; bit < 8; bit++) v = (v >> 1) ^ ((v & 1) ? kind->polynomial : 0);
+        kind->table[0][byte] = v;
     }
     for (unsigned k = 1; k < 8; k++)
         for (unsigned byte = 0; byte < 256; byte++)
-            mq_table[k][byte] =
-                mq_table[k - 1][byte] >> 8 ^ mq_table[0][mq_table[k - 1][byte] & 255];
+            kind->table[k][byte] = kind->table[k - 1][byte] >> 8
+                                 ^ kind->table[0][kind->table[k - 1][byte] & 255];
 #if defined(__x86_64__)
-    unsigned a, b, c, d;
-    mq_has_clmul = __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 1) && (c & 1u << 19);
-    mq_fold_constants(mq_fold_512, 512);
-    mq_fold_constants(mq_fold_128, 128);
+    mq_fold_constants(kind, kind->fold_512, 512);
+    mq_fold_constants(kind, kind->fold_128, 128);
 #endif
 }
 
-static uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
+static void mq_crc_prepare(void) {
 #if defined(__x86_64__)
-    if (hardware && mq_has_clmul && n >= 64) return ~mq_crc_by_clmul(~crc, p, n);
+    unsigned a, b, c, d;
+    mq_has_clmul = __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 1) && (c & 1u << 19);
 #endif
-    return ~mq_crc_by_table(~crc, p, n);
+    mq_prepare_kind(&mq_ieee);
+    mq_prepare_kind(&mq_castagnoli);
+}
+
+static uint32_t mq_crc_of(
+    const mq_crc_kind *kind, uint32_t crc, const uint8_t *p, size_t n, int hardware
+) {
+#if defined(__x86_64__)
+    if (hardware && mq_has_clmul && n >= 64) return ~mq_crc_by_clmul(kind, ~crc, p, n);
+#endif
+    return ~mq_crc_by_table(kind, ~crc, p, n);
+}
+
+static uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
+    return mq_crc_of(&mq_ieee, crc, p, n, hardware);
+}
+
+static uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
+    return mq_crc_of(&mq_castagnoli, crc, p, n, hardware);
+}
+
+/* The exclusive or of all 4-byte words of a block, of which p is byte number `at` -------------- */
+
+static uint32_t mq_parity(uint32_t parity, const uint8_t *p, size_t n, size_t at) {
+    uint64_t word, wide = 0;
+    for (; n && at & 3; n--, at++) parity ^= (uint32_t)*p++ << (24 - 8 * (at & 3));
+    for (; n >= 8; p += 8, n -= 8, at += 8) {
+        memcpy(&word, p, 8);
+        wide ^= word;
+    }
+    wide = mq_swap64(wide);
+    parity ^= (uint32_t)(wide >> 32) ^ (uint32_t)wide;
+    for (; n; n--, at++) parity ^= (uint32_t)*p++ << (24 - 8 * (at & 3));
+    return parity;
+}
+
+/* Where in n bytes the one aligned word stands whose change alone changes their CRC-32C and parity
+   by these values, or -1. The change is tried with more and more bytes behind it. */
+
+static int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) {
+    uint8_t change[4];
+    uint32_t state;
+    size_t first = n - 1 & ~(size_t)3, cut = n - first;
+    put32(change, parity);
+    if (!parity) return -1;
+    if (!(cut < 4 && parity & (0xFFFFFFFFu >> 8 * cut))) {
+        if (mq_crc_by_table(&mq_castagnoli, 0, change, cut) == crc) return (int64_t)first;
+    }
+    state = mq_crc_by_table(&mq_castagnoli, 0, change, 4);
+    for (size_t i = 0; i < cut; i++)
+        state = state >> 8 ^ mq_castagnoli.table[0][state & 255];
+    while (first) {
+        first -= 4;
+        if (state == crc) return (int64_t)first;
+        for (int i = 0; i < 4; i++) state = state >> 8 ^ mq_castagnoli.table[0][state & 255];
+    }
+    return -1;
 }
 
 /* String.hashCode over the UTF-16 units of well-formed UTF-8; 0 when it is malformed -------- */

@@ -303,6 +303,12 @@ def crc32(data: bytes | bytearray | memoryview, value: int = 0) -> int:
 def crc32_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
     """As ``crc32`` on a machine without carry-less multiplication."""
 
+def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """CRC-32C (Castagnoli), as of the crc32c package."""
+
+def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """As ``crc32c`` on a machine without carry-less multiplication."""
+
 def utf16_hash(units: bytes) -> int:
     """String.hashCode over UTF-16 units in the machine's byte order, as a signed 32-bit number."""
 
@@ -362,3 +368,23 @@ def futex_wait(view: memoryview, offset: int, expected: int, timeout_s: float | 
 
 def futex_wake(view: memoryview, offset: int) -> int:
     """Wake everyone who waits on the word, in any process; how many were woken."""
+
+# Checksums of the log's blocks ---------------------------------------------------------------
+# ``log`` is one segment that begins at physical offset ``base``, ``entries`` its whole side file
+# (own/block_files.py); positions are the segment's, blocks are counted from its begin.
+
+def cover_blocks(log: memoryview, entries: memoryview, base: int, start: int, end: int) -> int:
+    """Have the entries of every block from that of ``start`` on cover the log up to ``end``.
+
+    Only for bytes that were synced. An entry is carried on from what it says of the bytes before,
+    so that it goes on telling when these have changed. How many bytes were not covered before.
+    Releases the GIL from 64 KiB on. ValueError when a view is too short.
+    """
+
+def check_block(log: memoryview, entries: memoryview, base: int, number: int, known: int) -> int:
+    """How many bytes of a block its entry covers (0: there is none), or -1 when they are not those
+    that it was made over. Not compared when at most ``known`` bytes are covered."""
+
+def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) -> tuple[int, int]:
+    """Positions in ``log`` between which lies all that is not as covered: the changed bytes of one
+    4-byte word when nothing else changed, else all that is covered; equal when nothing changed."""

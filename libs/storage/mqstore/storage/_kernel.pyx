@@ -34,6 +34,9 @@ cdef extern from "_kernel.h":
     void release_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
     uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
+    uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
+    uint32_t mq_parity(uint32_t parity, const uint8_t *p, size_t n, size_t at) noexcept nogil
+    int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) noexcept nogil
     int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) noexcept nogil
     uint64_t atomic_load64(const void *p) noexcept nogil
     void atomic_store64(void *p, uint64_t v) noexcept nogil
@@ -168,6 +171,7 @@ include "_kernel_read.pxi"
 include "_kernel_write.pxi"
 include "_kernel_index.pxi"
 include "_kernel_dispatch.pxi"
+include "_kernel_blocks.pxi"
 
 
 # Checksums and hashes for Python -------------------------------------------------------------
@@ -179,6 +183,14 @@ def crc32(const uint8_t[::1] data not None, uint32_t value=0):
 
 def crc32_by_table(const uint8_t[::1] data not None, uint32_t value=0):
     return mq_crc(value, &data[0], data.shape[0], 0) if data.shape[0] else value
+
+
+def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
+    return mq_crc32c(value, &data[0], data.shape[0], 1) if data.shape[0] else value
+
+
+def crc32c_by_table(const uint8_t[::1] data not None, uint32_t value=0):
+    return mq_crc32c(value, &data[0], data.shape[0], 0) if data.shape[0] else value
 
 
 def utf16_hash(bytes units not None):

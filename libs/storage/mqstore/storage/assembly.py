@@ -21,6 +21,7 @@ from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.derived.queue_flush import QueueFlushService
 from mqstore.storage.errors import CheckpointError, StorageError
 from mqstore.storage.layout import CHECKPOINT_SIZE
+from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.allocation import AllocationService
@@ -55,6 +56,8 @@ class Parts:
     queue_flush: QueueFlushService
     allocation: AllocationService
     quarantine: Quarantine
+    block_cover: BlockCover | None
+    """None where nothing may be written."""
 
 
 class Assembly:
@@ -87,16 +90,20 @@ class Assembly:
             self._opened.config,
             self._opened.format.rocketmq_format,
             self._quarantine,
+            self._opened.blocks,
             durable=self._options.in_place,
         )
         self._apply_to_log(found, applier)
         files = self._log_files(found)
+        cover = None if found.read_only else BlockCover(files, self._opened.blocks)
         checkpoint = self._checkpoint()
         index, dropped = self._index(found, checkpoint)
         queues = self._queues(found, applier)
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
         newest = _newest_store_time(found, files, queues, index, checkpoint)
-        commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint)
+        commit_log = self._commit_log(
+            found, files, newest, offsets, allocation, checkpoint, cover
+        )
         dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
@@ -113,6 +120,7 @@ class Assembly:
             flush,
             allocation,
             self._quarantine,
+            cover,
         )
 
     # the log ------------------------------------------------------------------------------
@@ -130,6 +138,11 @@ class Assembly:
         log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
         if found.read_only is not None:
             log.error("opening read-only: %s", found.read_only)
+        if found.damaged_block_count:
+            log.error(
+                "%d blocks of the log have changed on the disk; their damaged records are refused",
+                found.damaged_block_count,
+            )
         return found
 
     def _apply_to_log(self, found: RecoveryPlan, applier: Applier) -> None:
@@ -175,6 +188,7 @@ class Assembly:
         offsets: QueueOffsets,
         allocation: AllocationService,
         checkpoint: Checkpoint,
+        cover: BlockCover | None,
     ) -> CommitLog:
         def on_flushed(store_timestamp_ms: int) -> None:
             checkpoint.physic_ms = max(checkpoint.physic_ms, store_timestamp_ms)
@@ -190,6 +204,7 @@ class Assembly:
             pool=self._pool(found),
             last_store_timestamp_ms=newest_ms,
             on_flushed=on_flushed,
+            on_synced=(lambda _: None) if cover is None else cover.synced,
             on_failure=self._on_failure,
         )
 

@@ -14,6 +14,7 @@
     │   ├── RecordPropertiesMalformed
     │   ├── RecordBodyCorrupt
     │   ├── RecordCrcMismatch      5.x ``__CRC32#``
+    │   ├── RecordBlockCorrupt     our block checksum: bytes of it are not those that were written
     │   └── RecordTombstone        stands where an unreadable record was
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
@@ -105,6 +106,25 @@ class RecordCrcMismatch(RecordError):
     """The 5.x whole-record CRC (property ``__CRC32#``) does not fit."""
 
     defect = "record crc mismatch"
+
+
+class RecordBlockCorrupt(RecordError):
+    """A record that lies, wholly or in part, where the log is not what was written.
+
+    Its own parts add up, but nothing in it covers its header and properties, so it is not served.
+    ``start`` and ``stop`` are physical offsets between which all of the damage lies.
+    """
+
+    defect = "block checksum mismatch"
+
+    def __init__(self, offset: int, start: int, stop: int) -> None:
+        super().__init__(
+            offset,
+            f"the log has changed on the disk between offsets {start} and {stop}, so the record "
+            "may be another than was written; see `mqstore store verify`",
+        )
+        self.start = start
+        self.stop = stop
 
 
 class RecordTombstone(RecordError):

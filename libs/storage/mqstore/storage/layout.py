@@ -70,6 +70,13 @@ PAGE_SIZE: Final = 4096
 SECTOR_SIZE: Final = 512
 """The least that a disk writes at once: of what straddles two, a power cut may leave one half."""
 
+# Files of ours ------------------------------------------------------------------------
+
+BLOCK_SIZE: Final = 64 << 10
+"""Bytes of the log under one checksum, counted from their segment's begin."""
+BLOCK_HEADER_SIZE: Final = 64
+BLOCK_ENTRY_SIZE: Final = 16
+
 
 class StoreFormat(StrEnum):
     """Which RocketMQ generation a store directory follows where the two differ."""

@@ -18,12 +18,13 @@ from typing import Final, TypeVar
 
 from mqstore.storage import key_cursor
 from mqstore.storage._kernel import read_entries
-from mqstore.storage.codec import message_id, properties, record
+from mqstore.storage.codec import message_id, record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     KeyUnknown,
     OffsetOutOfRange,
     QueueUnknown,
+    RecordBlockCorrupt,
     RecordBodyCorrupt,
     RecordError,
     RecordExpired,
@@ -32,6 +33,7 @@ from mqstore.storage.errors import (
     StoreNotOpen,
     TopicUnknown,
 )
+from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.lookup_views import (
@@ -44,6 +46,7 @@ from mqstore.storage.lookup_views import (
     names_record,
     repeats,
 )
+from mqstore.storage.own.block_guard import BlockGuard
 
 COUNT_MAX: Final = 1_000
 """Most records in one answer."""
@@ -135,32 +138,22 @@ class KeyAnswer:
     scanned: Scanned
 
 
-@dataclass(slots=True)
-class _KeyQuery:
-    topic: str
-    key: str
-    from_ms: int
-    to_ms: int
-    uniq_key_only: bool = False
-
-    def accepts(self, found: Record) -> bool:
-        if found.topic != self.topic:
-            return False
-        if not self.from_ms <= found.store_timestamp_ms <= self.to_ms:
-            return False
-        if found.uniq_key == self.key:
-            return True
-        return not self.uniq_key_only and self.key in properties.index_keys(None, found.keys)
-
-
 class Lookups:
     """The read paths over a log, its queues and its index."""
 
-    def __init__(self, log: LogView, queues: QueuesView, index: IndexView, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        log: LogView,
+        queues: QueuesView,
+        index: IndexView,
+        bounds: Bounds,
+        blocks: BlockGuard,
+    ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._bounds = bounds
+        self._blocks = blocks
 
     # one record ---------------------------------------------------------------------------
 
@@ -189,7 +182,7 @@ class Lookups:
 
         Raises KeyUnknown, whose ``complete`` says whether the whole log could be looked at.
         """
-        query = _KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
+        query = KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
         answer = self._settled(lambda: self._by_key(query, 1, None))
         if answer.unreadable and not answer.records:
             raise answer.unreadable[0].error
@@ -215,12 +208,12 @@ class Lookups:
         Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
         earlier answer to the same query gave. Hash collisions are left out. Raises CursorError.
         """
-        query = _KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
+        query = KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
         below = None if cursor is None else key_cursor.decode(cursor, repr(query))
         count = max(1, min(limit, COUNT_MAX))
         return self._settled(lambda: self._by_key(query, count, below))
 
-    def _by_key(self, query: _KeyQuery, limit: int, below: int | None) -> KeyAnswer:
+    def _by_key(self, query: KeyQuery, limit: int, below: int | None) -> KeyAnswer:
         complete = self._bounds.index_complete
         # The end is taken before the dispatched offset: what lies between is the tail.
         end = self._log.max_offset
@@ -243,7 +236,7 @@ class Lookups:
         return KeyAnswer(records, unreadable, cursor, whole, scanned)
 
     def _judge(
-        self, query: _KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
+        self, query: KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
     ) -> None:
         """Read a candidate; it joins the answer when it is what was asked for."""
         try:
@@ -253,10 +246,12 @@ class Lookups:
         except (RecordBodyCorrupt, RecordTombstone) as error:
             if self._accepts_head(query, offset):
                 unreadable.append(Unreadable(offset, error))
+        except RecordBlockCorrupt as error:
+            unreadable.append(Unreadable(offset, error))  # its topic and keys are as doubtful
         except StorageError:
             return  # expired meanwhile, or an entry from before a cut
 
-    def _accepts_head(self, query: _KeyQuery, offset: int) -> bool:
+    def _accepts_head(self, query: KeyQuery, offset: int) -> bool:
         """Whether a record is what was asked for, whatever its body."""
         try:
             return query.accepts(self._read(offset, with_body=False))
@@ -264,7 +259,7 @@ class Lookups:
             return False
 
     def _newest_first(
-        self, query: _KeyQuery, tail: list[int], dispatched: int, below: int | None
+        self, query: KeyQuery, tail: list[int], dispatched: int, below: int | None
     ) -> Iterator[int]:
         """Candidates, each once: the undispatched tail, then the index."""
         bound = self._log.max_offset if below is None else below
@@ -385,7 +380,7 @@ class Lookups:
         base = offset - at
         end = min(end, dispatched - base)
         topic = queue.topic.encode("utf-8", "surrogateescape")
-        return read_entries(
+        found, reached = read_entries(
             Record,
             entries,
             position,
@@ -399,6 +394,11 @@ class Lookups:
             taken,
             max_bytes,
         )
+        whole = self._blocks.count_whole(view, base, found)
+        if whole < len(found):
+            found = found[:whole]
+            reached = taken + sum(each.size for each in found)
+        return found, reached
 
     def _take(
         self, queue: QueueView, pull: Pull, dispatched: int, taken: int, max_bytes: int
@@ -529,6 +529,7 @@ class Lookups:
         """What ``read`` answers or raises, once no recovery changed anything under it."""
         for _ in range(_TRIES):
             epoch = self._bounds.epoch
+            self._blocks.renew(epoch)
             failure: StorageError | None = None
             try:
                 answer = read()
@@ -559,6 +560,7 @@ class Lookups:
             )
         except RecordError as error:
             raise self._unreadable(offset, error) from None
+        self._blocks.check(view, position, offset, found.size)
         if expected_size is not None and found.size != expected_size:
             raise OffsetOutOfRange(
                 f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"

@@ -29,6 +29,7 @@ from mqstore.storage.lookups import Lookups
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import manifest
+from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.manifest import LogState, Manifest
 from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
 from mqstore.storage.own.state_page import Health, StatePage
@@ -157,7 +158,8 @@ class MessageStore:
         self.commits: CommitService | None = self.log.commits
         """There with a TransientStorePool: what is put counts once it is committed."""
         self.recovery: RecoveryReport = self._parts.report
-        self.lookups = Lookups(self.log, self.queues, self.index, self.state)
+        guard = BlockGuard(opened.blocks)
+        self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -332,6 +334,7 @@ class MessageStore:
         removed = self.log.remove_first(len(ready))
         self.queues.delete_before(self.log.min_offset)
         self.index.delete_before(self.log.min_offset)
+        self._opened.blocks.drop(0, self.log.min_offset)
         return removed
 
     def wait_for_index(self) -> None:
@@ -360,6 +363,8 @@ class MessageStore:
         self._start(self._running)
         if self.commits is not None:
             self.commits.start(self._dispatch)
+        if self._parts.block_cover is not None:
+            self._start(self._parts.block_cover)
 
     def _start(self, service: BackgroundService) -> ServiceHandle:
         handle = self._seams.scheduler.start(service, self._fail)
@@ -429,6 +434,8 @@ class MessageStore:
         if newest:
             self._parts.checkpoint.physic_ms = max(self._parts.checkpoint.physic_ms, newest)
         self._parts.queue_flush.flush_all(closing=True)
+        if self._parts.block_cover is not None:
+            self._parts.block_cover.close()
         if dispatcher.behind:
             return  # as in RocketMQ, `abort` stays
         manifest.save(self._seams.files, self.paths.manifest, self._clean_manifest())

@@ -21,6 +21,7 @@ from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupp
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.own import format_file, manifest, store_lock
+from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.quarantine import Quarantine
@@ -55,6 +56,7 @@ class Opened:
     lock: StoreLock
     state: StatePage
     view: StoreView
+    blocks: BlockFiles
     clean: Manifest | None
     """The clean close of ours that the files still match."""
     existed: bool
@@ -126,16 +128,21 @@ def _identify(
     segments = find_segments(files, paths, config.mapped_file_size_commit_log)
     content = _next_format(found, left, segments, paths, config, seams, options, lock)
     format_file.refuse_another(content, options.store_id, options.shard)
-    view = _view(paths, config, content, segments, files)
+    size = config.mapped_file_size_commit_log
+    blocks = BlockFiles(files, paths.blocks, size, content.store_id)
+    view = _view(paths, config, content, segments, files, blocks)
     if trusted and left is not None and found is not None:
         view = with_what_is_known(view, found, left)
     clean = clean_close(view, found) if trusted else None
     state = _begin(paths, content, seams, trusted=trusted, options=options)
+    if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
+        blocks.drop(0)
     format_file.save(files, paths, content)
     conf = format_file.broker_conf(content, config, paths)
     replace_file(files, paths.broker_conf, conf.encode())
     remove_file(files, paths.manifest)
-    return Opened(paths, config, content, lock, state, view, clean, existed, aside.odd, aside.names)
+    odd, names = aside.odd, aside.names
+    return Opened(paths, config, content, lock, state, view, blocks, clean, existed, odd, names)
 
 
 def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:
@@ -175,6 +182,7 @@ def _view(
     content: FormatFile,
     segments: Segments,
     files: FileSystem,
+    blocks: BlockFiles,
 ) -> StoreView:
     return StoreView(
         files=files,
@@ -184,6 +192,7 @@ def _view(
         segments=segments,
         abort=files.stat(paths.abort) is not None,
         checkpoint=read_checkpoint(files, paths.checkpoint),
+        blocks=blocks,
     )
 
 
@@ -232,6 +241,7 @@ def _next_format(
     return found.model_copy(
         update={
             "epoch": found.epoch + 1,
+            "block_epoch": found.epoch + 1,
             "store_path_commit_log": str(paths.commit_log_dir) if paths.commit_log_dir else None,
             "store_hosts": (options.store_host, *hosts),
             "lock_modified_ms": lock.modified_ms,
@@ -298,7 +308,8 @@ def _begin(
 ) -> StatePage:
     """Tell readers that the store is recovering; forget a watermark that proves nothing."""
     files = seams.files
-    for directory in (paths.ours, paths.quarantine, paths.staging, paths.queue_staging):
+    made = (paths.ours, paths.blocks, paths.quarantine, paths.staging, paths.queue_staging)
+    for directory in made:
         files.make_directories(directory)
     _clear_staging(files, paths)
     boot_id = options.boot_id or _read_boot_id(seams)

@@ -89,6 +89,11 @@ class StorePaths:
         return self.ours / "running.json"
 
     @property
+    def blocks(self) -> Path:
+        """Checksums of the log by block, one file per segment."""
+        return self.ours / "blocks"
+
+    @property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

@@ -19,12 +19,14 @@ from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry
 from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.errors import StoreNotOpen
+from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.own import format_file
+from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
@@ -283,7 +285,11 @@ class StoreReader:
         )
         index = IndexService(self._paths, config, content.rocketmq_format, seams, writable=False)
         self.index = ReaderIndex(index, state)
-        self.lookups = Lookups(self.log, self.queues, self.index, state)
+        blocks = BlockFiles(
+            seams.files, self._paths.blocks, sizes.mapped_file_size_commit_log, content.store_id
+        )
+        guard = BlockGuard(blocks, self._has_block_checksums)
+        self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
 
     @classmethod
     def open(cls, root: Path, seams: Seams) -> StoreReader:
@@ -304,6 +310,17 @@ class StoreReader:
     def writer_is_alive(self) -> bool:
         """Whether some process holds the store's lock; without one nothing new arrives."""
         return self._files.is_locked(self._paths.lock)
+
+    def _has_block_checksums(self) -> bool:
+        """Asked when one does not fit: a broker may have changed the log since."""
+        lock = self._files.stat(self._paths.lock)
+        try:
+            content = format_file.load(self._files, self._paths)
+        except (StoreDamaged, StoreUnsupported):
+            return False
+        if content is None or lock is None:
+            return False
+        return format_file.has_block_checksums(content, lock.modified_ms)
 
     def snapshot(self) -> StateSnapshot:
         """Bounds and health, as the last writer said. Raises StoreNotOpen while they change."""

@@ -125,14 +125,15 @@ class CommitLog:
         pool: TransientStorePool | None = None,
         last_store_timestamp_ms: int = 0,
         on_flushed: Callable[[int], None] = lambda _: None,
+        on_synced: Callable[[int], None] = lambda _: None,
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
     ) -> None:
         """``files`` are recovered: their wrote and flushed positions are right.
 
         ``last_store_timestamp_ms`` is the newest record's; no later one gets an earlier time.
-        ``on_flushed`` and ``on_failure`` are as in FlushService. Without ``allocation`` segments
-        are made when needed, by the thread that puts. With ``pool``, what is put can be read, and
-        counts, only once ``commits`` has it in the page cache.
+        ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService. Without
+        ``allocation`` segments are made when needed, by the thread that puts. With ``pool``, what
+        is put can be read, and counts, only once ``commits`` has it in the page cache.
         """
         self.files = files
         self.offsets = offsets if offsets is not None else QueueOffsets()
@@ -163,6 +164,7 @@ class CommitLog:
             watermarks,
             last_store_timestamp=self._readable_store_timestamp,
             on_flushed=on_flushed,
+            on_synced=on_synced,
             on_failure=self._fail,
         )
 

@@ -67,17 +67,20 @@ class FlushService:
         *,
         last_store_timestamp: Callable[[], int] = lambda: 0,
         on_flushed: Callable[[int], None] = lambda _: None,
+        on_synced: Callable[[int], None] = lambda _: None,
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
     ) -> None:
         """``last_store_timestamp`` tells the newest record's STORETIMESTAMP (0: none);
         ``on_flushed`` gets it after each sync that left nothing of that time dirty
-        (physicMsgTimestamp of the checkpoint)."""
+        (physicMsgTimestamp of the checkpoint); ``on_synced`` gets what is on disk after each sync,
+        when those who waited for it were answered."""
         self._target = target
         self._config = config
         self._seams = seams
         self._watermarks = watermarks
         self._last_store_timestamp = last_store_timestamp
         self._on_flushed = on_flushed
+        self._on_synced = on_synced
         self._on_failure = on_failure
         self._least_pages = self._periodic_least_pages()
         self._next_thorough = 0.0
@@ -236,6 +239,7 @@ class FlushService:
         except Exception as error:
             raise self._fail(error) from error
         self._publish(self._target.flushed_where)
+        self._on_synced(self._flushed)
         if least_pages == 0 and newest > 0:
             self._on_flushed(newest)
 

@@ -249,7 +249,7 @@ class MappedFileQueue:
         """
         with self._flush_lock:
             before = self.flushed_where
-            for file in self._files_from(before):
+            for file in self.files_from(before):
                 if not file.is_full and _pages_waiting(file) < least_pages:
                     break
                 self.flushed_where = max(self.flushed_where, file.base_offset + file.flush())
@@ -262,7 +262,8 @@ class MappedFileQueue:
                 file.mark_flushed(max(0, offset - file.base_offset))
             self.flushed_where = min(offset, self.max_offset)
 
-    def _files_from(self, offset: int) -> tuple[MappedFile, ...]:
+    def files_from(self, offset: int) -> tuple[MappedFile, ...]:
+        """From the file that holds an offset on, or else from the one before."""
         files = self.files
         start = bisect_right(files, offset, key=_BASE_OFFSET) - 1
         return files[max(start, 0) :]

@@ -77,6 +77,8 @@ class FormatFile(BaseModel):
     """Every STOREHOST that records of this store were written with."""
     lock_modified_ms: int | None = None
     """When ``lock`` was last modified as we took it: a broker writes it at each of its starts."""
+    block_epoch: int | None = None
+    """The last epoch in which the block checksums were kept up with the log."""
     owner: Owner | None = None
 
 
@@ -103,6 +105,16 @@ def _refuse_newer(content: object, paths: StorePaths) -> None:
             f"{paths.format} needs version {least} of mqstore and this is version {VERSION}; "
             "use a newer mqstore"
         )
+
+
+def has_block_checksums(content: FormatFile, lock_modified_ms: int | None) -> bool:
+    """Whether the block checksums are of the log as it is: nobody else may have changed it, not
+    even a version of ours that does not know them."""
+    return (
+        content.block_epoch == content.epoch
+        and lock_modified_ms is not None
+        and lock_modified_ms == content.lock_modified_ms
+    )
 
 
 def save(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:

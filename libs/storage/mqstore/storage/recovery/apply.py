@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.quarantine import TOMBSTONE_REASON, Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.report import (
@@ -56,6 +57,7 @@ class Applier:
     config: StoreConfig
     store_format: StoreFormat
     quarantine: Quarantine
+    blocks: BlockFiles
     durable: bool = True
     """False on an overlay: there is no disk that the rewritten bytes could reach."""
 
@@ -67,6 +69,7 @@ class Applier:
         """
         if plan.read_only is not None:
             return []
+        self._drop_block_checksums(plan)
         kept = [name for action in plan.actions for name in self._log_action(action)]
         self._sync_directories(plan)
         return kept
@@ -89,6 +92,13 @@ class Applier:
             elif isinstance(action, SetQueuesAside):
                 kept += self._set_queues_aside(action.reason, queues)
         return kept
+
+    def _drop_block_checksums(self, plan: RecoveryPlan) -> None:
+        """Of all that is about to change, and of what is no part of the log any more."""
+        self.blocks.drop(plan.max_offset)
+        for action in plan.actions:
+            if isinstance(action, PlaceTombstone | CloseSegment):
+                self.blocks.drop(action.offset, action.offset + action.length)
 
     def _log_action(self, action: object) -> Iterator[str]:
         match action:

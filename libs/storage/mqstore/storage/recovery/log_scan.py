@@ -19,6 +19,7 @@ from mqstore.storage.codec.record import defect_error
 from mqstore.storage.derived.consume_queue import GAP_MAX
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
+    BLOCK_SIZE,
     MAGIC_V2,
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
@@ -26,8 +27,9 @@ from mqstore.storage.layout import (
     TRANSACTION_NONE,
     SysFlag,
 )
+from mqstore.storage.own.block_files import damage_in
 from mqstore.storage.recovery.repairs import RepairPlanner
-from mqstore.storage.recovery.report import LISTED_MAX, DamagedRange, Repair
+from mqstore.storage.recovery.report import LISTED_MAX, DamagedBlock, DamagedRange, Repair
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
 from mqstore.storage.system.sparse import find_whole
@@ -61,6 +63,8 @@ class ScanResult:
     repeated: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
     damaged_count: int = 0
+    damaged_blocks: list[DamagedBlock] = field(default_factory=list)
+    damaged_block_count: int = 0
     repairs: list[Repair] = field(default_factory=list)
     """What would take the place of the damage."""
     end_reason: str = "nothing follows"
@@ -151,21 +155,48 @@ class LogScan:
 
     def _segment(self, segment: Segment, start: int, *, last: bool) -> bool:
         """Read one segment from physical offset ``start``; whether the log goes on behind it."""
-        result = self._result
         with self._view.mapped(segment) as view:
-            position, result.end = start - segment.base, start
-            while True:
-                position, defect, size = self._run(segment, view, position)
-                result.end = segment.base + position
-                if defect == Defect.BLANK or len(view) - position < BLANK_RECORD_SIZE:
-                    result.end_reason = "a blank record and no segment behind it"
-                    return not last
-                resume = self._step_over(segment, view, position, defect, size)
-                if resume is None:
-                    return False
-                if resume >= segment.end:
-                    return True
-                position = resume - segment.base
+            goes_on = self._walk(segment, view, start, last=last)
+            end = segment.length if goes_on else self._result.end - segment.base
+            self._check_blocks(segment, view, start - segment.base, end)
+            return goes_on
+
+    def _walk(self, segment: Segment, view: memoryview, start: int, *, last: bool) -> bool:
+        result = self._result
+        position, result.end = start - segment.base, start
+        while True:
+            position, defect, size = self._run(segment, view, position)
+            result.end = segment.base + position
+            if defect == Defect.BLANK or len(view) - position < BLANK_RECORD_SIZE:
+                result.end_reason = "a blank record and no segment behind it"
+                return not last
+            resume = self._step_over(segment, view, position, defect, size)
+            if resume is None:
+                return False
+            if resume >= segment.end:
+                return True
+            position = resume - segment.base
+
+    def _check_blocks(self, segment: Segment, view: memoryview, start: int, end: int) -> None:
+        """Note the blocks that have changed where every record is whole all the same. Elsewhere
+        what is not whole explains it, and is replaced."""
+        blocks, result = self._view.blocks, self._result
+        entries = None if blocks is None else blocks.entries(segment.base)
+        if entries is None:
+            return
+        for low, high in damage_in(view, entries, segment.base, start, end):
+            first = segment.base + low - low % BLOCK_SIZE
+            if low >= end or self._is_explained(first, first + BLOCK_SIZE):
+                continue
+            result.damaged_block_count += 1
+            if len(result.damaged_blocks) < LISTED_MAX:
+                result.damaged_blocks.append(
+                    DamagedBlock(offset=segment.base + low, length=high - low)
+                )
+
+    def _is_explained(self, start: int, stop: int) -> bool:
+        damaged = self._result.damaged
+        return any(each.offset < stop and start < each.offset + each.length for each in damaged)
 
     def _run(self, segment: Segment, view: memoryview, position: int) -> tuple[int, Defect, int]:
         """Walk whole, newer records; (position, defect, size) of the first that is not."""

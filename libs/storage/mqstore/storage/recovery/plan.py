@@ -58,6 +58,8 @@ def plan(
         repeated_queue_offsets=scan.repeated,
         damaged=tuple(scan.damaged),
         damaged_count=scan.damaged_count,
+        damaged_blocks=tuple(scan.damaged_blocks),
+        damaged_block_count=scan.damaged_block_count,
         strays=view.segments.strays[:LISTED_MAX],
         dispatch_from=dispatch_from,
         dispatch_reason=dispatch_reason,

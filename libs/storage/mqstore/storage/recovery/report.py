@@ -38,6 +38,15 @@ class DamagedRange(_Value):
     defect: str
 
 
+class DamagedBlock(_Value):
+    """Bytes of log that are not those that were written, though all records there are whole: those
+    that the damage may touch cannot be read; nothing is changed."""
+
+    offset: int
+    length: int
+    """All of the damage lies within."""
+
+
 class ExtendSegment(_Value):
     """A last segment that is too short: a copy is kept, then it gets its full length."""
 
@@ -169,6 +178,8 @@ class RecoveryPlan(_Value):
     """Whole records whose queue offset an earlier one has, with newer ones behind."""
     damaged: tuple[DamagedRange, ...] = ()
     damaged_count: int = 0
+    damaged_blocks: tuple[DamagedBlock, ...] = ()
+    damaged_block_count: int = 0
     strays: tuple[str, ...] = ()
     """Files that are no part of the store; left alone."""
     dispatch_from: int

@@ -24,6 +24,7 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
+from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
@@ -97,6 +98,8 @@ class StoreView:
     """Trusted entries per queue, and ..."""
     derived_offset: int = 0
     """... the offset below which all of them are in place."""
+    blocks: BlockFiles | None = None
+    """Checksums of the log, where they are of the log as it is."""
 
     @property
     def min_offset(self) -> int:

@@ -1,0 +1,143 @@
+"""``store/mqstore/blocks/``: checksums of the log, by block of 64 KiB, one file per segment.
+
+A file is a header of 64 bytes (what it belongs to: store, segment and their sizes) and one entry of
+16 bytes a block: CRC-32C, parity (exclusive or of its 4-byte words) and length of what is covered
+from the block's first byte on, and a CRC-32C over these and the block's physical offset. Integers
+are big-endian; an entry of zeros, or one whose own checksum does not fit, covers nothing.
+
+An entry is made, and carried on, only over bytes that were synced before, so whatever value of it
+reaches the disk is true. Bytes that it covers are changed only after it was dropped and that was
+synced. Nothing here counts once somebody else has opened the store (``opening``): it is then made
+again.
+
+Called from ``block_guard``, ``log.block_cover``, ``recovery`` and ``verify``. Thread-safe for
+different segments.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from mqstore.storage._kernel import check_block, locate_damage
+from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE, BLOCK_SIZE
+from mqstore.storage.paths import segment_name, segment_offset
+from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.system.atomic_file import replace_file
+
+MAGIC: Final = b"MQBLOCKS"
+VERSION: Final = 1
+_HEADER: Final = struct.Struct(">8sIIqq16s16x")
+"""Magic, version, block size, segment size, physical offset of the segment, store id."""
+_ENTRY: Final = struct.Struct(">IIII")
+"""CRC-32C, parity, covered length, checksum of the entry."""
+_NO_ENTRY: Final = bytes(BLOCK_ENTRY_SIZE)
+
+log = logging.getLogger(__name__)
+
+
+def blocks_of(segment_size: int) -> int:
+    """How many blocks a segment has; the last one may be shorter."""
+    return -(-segment_size // BLOCK_SIZE)
+
+
+class BlockFiles:
+    """The checksum files of one store's segments."""
+
+    def __init__(
+        self, files: FileSystem, directory: Path, segment_size: int, store_id: str
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._segment_size = segment_size
+        self._store_id = UUID(store_id).bytes
+        self.file_size = BLOCK_HEADER_SIZE + BLOCK_ENTRY_SIZE * blocks_of(segment_size)
+
+    def path_of(self, base: int) -> Path:
+        return self._directory / segment_name(base)
+
+    def bases(self) -> list[int]:
+        """First offsets of the segments that have a file here, ascending."""
+        names = map(segment_offset, self._files.list(self._directory))
+        return [base for base in names if base is not None]
+
+    def entries(self, base: int) -> memoryview | None:
+        """A segment's file, read-only; None when there is none that belongs to it."""
+        mapped = self._map(base, writable=False)
+        return None if mapped is None else mapped.view
+
+    def writable(self, base: int) -> MappedBytes:
+        """A segment's file, made when there is none that belongs to it. Raises OSError."""
+        mapped = self._map(base, writable=True)
+        if mapped is None:
+            if self._files.stat(self.path_of(base)) is not None:
+                log.warning("%s cannot be used and is made again", self.path_of(base))
+            empty = bytes(self.file_size - BLOCK_HEADER_SIZE)
+            replace_file(self._files, self.path_of(base), self._header(base) + empty)
+            mapped = self._files.map(self.path_of(base), writable=True)
+        return mapped
+
+    def drop(self, start: int, stop: int | None = None) -> None:
+        """Cover nothing of the physical offsets from ``start`` to before ``stop`` any more.
+
+        Durable at return: only now may these bytes change. Raises OSError.
+        """
+        removed = False
+        for base in self.bases():
+            end = base + self._segment_size
+            if end <= start or (stop is not None and base >= stop):
+                continue
+            if start <= base and (stop is None or end <= stop):
+                self._files.unlink(self.path_of(base))
+                removed = True
+            else:
+                self._drop_entries(base, start, end if stop is None else min(stop, end))
+        if removed:
+            self._files.sync_directory(self._directory)
+
+    def _drop_entries(self, base: int, start: int, stop: int) -> None:
+        mapped = self._map(base, writable=True)
+        if mapped is None:
+            return
+        changed = False
+        first = max(0, start - base) // BLOCK_SIZE
+        for number in range(first, blocks_of(stop - base)):
+            at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
+            covered: int = _ENTRY.unpack_from(mapped.view, at)[2]
+            if base + number * BLOCK_SIZE + covered > start and covered:
+                mapped.view[at : at + BLOCK_ENTRY_SIZE] = _NO_ENTRY
+                changed = True
+        if changed:
+            mapped.sync()
+        mapped.unmap()
+
+    def _map(self, base: int, *, writable: bool) -> MappedBytes | None:
+        path = self.path_of(base)
+        stat = self._files.stat(path)
+        if stat is None or stat.size != self.file_size:
+            return None
+        try:
+            mapped = self._files.map(path, writable=writable)
+        except FileNotFoundError:  # expired since
+            return None
+        if bytes(mapped.view[:BLOCK_HEADER_SIZE]) != self._header(base):
+            mapped.unmap()
+            return None
+        return mapped
+
+    def _header(self, base: int) -> bytes:
+        return _HEADER.pack(MAGIC, VERSION, BLOCK_SIZE, self._segment_size, base, self._store_id)
+
+
+def damage_in(
+    segment: memoryview, entries: memoryview, base: int, start: int, stop: int
+) -> Iterator[tuple[int, int]]:
+    """Between which positions each block is not as covered, for all blocks that hold positions
+    from ``start`` to before ``stop``; see ``locate_damage``."""
+    for number in range(start // BLOCK_SIZE, blocks_of(min(stop, len(segment)))):
+        if check_block(segment, entries, base, number, 0) < 0:
+            yield locate_damage(segment, entries, base, number)
