@@ -13,12 +13,14 @@ from typing import Final
 
 import pytest
 
+from mqstore.storage._kernel import check_block
 from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
 from mqstore.storage.derived.index_file import IndexItem
 from mqstore.storage.errors import StorageError
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import PullStatus
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.own.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
@@ -52,6 +54,7 @@ class Checker:
         self.store.wait_for_index()
         self._bounds(floor)
         self._log(floor)
+        self._blocks()
         self._queues()
         self._index()
         self._lookups()
@@ -109,6 +112,20 @@ class Checker:
 
     def readable(self, record: Stored) -> bool:
         return not record.rotten and record.offset not in self.rotten
+
+    def _blocks(self) -> None:
+        """Every checksum of a block is of the log as it is, and of nothing behind its end."""
+        plan, blocks = self.store.recovery.plan, self.store._opened.blocks
+        assert plan.damaged_block_count == 0, plan.damaged_blocks
+        segments = {file.base_offset: file for file in self.store.log.files.files}
+        for base in blocks.bases():
+            entries = blocks.entries(base)
+            assert entries is not None, f"the checksums of segment {base} cannot be read"
+            assert base in segments, f"checksums of segment {base}, which is not there"
+            for number in range(blocks_of(segments[base].size)):
+                covered = check_block(segments[base].view, entries, base, number, 0)
+                assert covered >= 0, f"block {number} of segment {base} is not as covered"
+                assert not covered or base + number * BLOCK_SIZE + covered <= self.end
 
     # the queues
 

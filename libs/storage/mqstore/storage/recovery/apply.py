@@ -95,6 +95,7 @@ class Applier:
 
     def _drop_block_checksums(self, plan: RecoveryPlan) -> None:
         """Of all that is about to change, and of what is no part of the log any more."""
+        self.blocks.drop(0, plan.min_offset)
         self.blocks.drop(plan.max_offset)
         for action in plan.actions:
             if isinstance(action, PlaceTombstone | CloseSegment):
