@@ -8,24 +8,6 @@ from typing import NamedTuple
 
 from mqstore.storage.layout import MAGIC_V1, SysFlag
 
-UNPROTECTED = {
-    "queue_id": {"queue_id"},
-    "flag": {"flag"},
-    "queue_offset": {"queue_offset"},
-    "sys_flag": {"sys_flag"},
-    "born_timestamp": {"born_timestamp_ms"},
-    "born_host": {"born_host"},
-    "store_timestamp": {"store_timestamp_ms"},
-    "store_host": {"store_host"},
-    "reconsume_times": {"reconsume_times"},
-    "prepared_transaction_offset": {"prepared_transaction_offset"},
-    "topic": {"topic", "raw_topic"},
-    "properties": {"raw_properties"},
-    "body_crc_of_no_body": {"body_crc"},
-}
-"""Fields of a V1 or V2 record that nothing in RocketMQ's format guards, and what of the decoded
-record each may change. A flip in any other field must be an error."""
-
 
 class Field(NamedTuple):
     """Bytes ``start`` to before ``end`` of a record."""
@@ -66,13 +48,6 @@ def fields_of(record: bytes) -> list[Field]:
 def _body_at(sys_flag: int) -> int:
     hosts_v6 = (sys_flag & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)).bit_count()
     return 88 + 12 * hosts_v6
-
-
-def is_guarded(field: Field, byte: int, mask: int) -> bool:
-    """Whether flipping this bit of a record's byte must be an error."""
-    if field.name == "sys_flag" and byte == field.end - 1:
-        return mask in (SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6)  # they move all that follows
-    return field.name not in UNPROTECTED
 
 
 @contextmanager

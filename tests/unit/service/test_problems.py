@@ -50,6 +50,7 @@ def test_what_may_succeed_later_says_when_to_retry() -> None:
         (errors.TopicUnknown("x"), 404),
         (errors.RecordExpired("x"), 410),
         (errors.RecordBodyCorrupt(7, "x"), 500),
+        (errors.RecordBlockCorrupt(7, 0, 65536), 500),
         (errors.RecordTombstone(7, 100, "t", 0, 3), 410),
         (errors.MessageIdError("x"), 400),
     ],

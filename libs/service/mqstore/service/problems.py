@@ -122,6 +122,12 @@ INTERNAL = _register("internal", 500, "A defect of ours", "The logs hold it unde
 MESSAGE_DAMAGED = _register(
     "message-damaged", 500, "The stored message is damaged", "`detail` names the defect and place."
 )
+MESSAGE_SUSPECT = _register(
+    "message-suspect",
+    500,
+    "The stored message may be another than was written",
+    "`detail` names the bytes of the log that changed on the disk.",
+)
 OVERLOADED = _register(
     "overloaded", 503, "Too much at one time", "Try again a little later.", retry_after_s=1
 )
@@ -217,6 +223,7 @@ _RULES: Final = (
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
     _Rule(errors.QueryError, BAD_PARAMETER),
     _Rule(errors.RecordTombstone, MESSAGE_LOST),
+    _Rule(errors.RecordBlockCorrupt, MESSAGE_SUSPECT),
     _Rule(errors.RecordError, MESSAGE_DAMAGED),
 )
 DISK_FULL_REASONS: Final = frozenset({"disk-full", "disk full", "disk_full"})

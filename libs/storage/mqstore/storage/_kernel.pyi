@@ -385,6 +385,9 @@ def check_block(log: memoryview, entries: memoryview, base: int, number: int, kn
     """How many bytes of a block its entry covers (0: there is none), or -1 when they are not those
     that it was made over. Not compared when at most ``known`` bytes are covered."""
 
+def touched_blocks(records: list[R], base: int) -> list[int]:
+    """The blocks of a segment that its records, in their order, stand in; each once, ascending."""
+
 def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) -> tuple[int, int]:
     """Positions in ``log`` between which lies all that is not as covered: the changed bytes of one
     4-byte word when nothing else changed, else all that is covered; equal when nothing changed."""

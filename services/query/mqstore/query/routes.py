@@ -40,6 +40,7 @@ _ONE_MESSAGE = (
     problems.MESSAGE_EXPIRED,
     problems.MESSAGE_LOST,
     problems.MESSAGE_DAMAGED,
+    problems.MESSAGE_SUSPECT,
 )
 
 

@@ -8,8 +8,8 @@ Called from ``lookups``. Every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from mqstore.storage._kernel import (
     StoredRecord,
@@ -20,6 +20,8 @@ from mqstore.storage._kernel import (
 from mqstore.storage.errors import RecordBlockCorrupt
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.own.block_files import BlockFiles
+
+R = TypeVar("R", bound=StoredRecord)
 
 REMEMBERED_MAX: Final = 65_536
 """Blocks of 64 KiB that are remembered at a time: some 10 MB of memory."""
@@ -71,7 +73,7 @@ class BlockGuard:
         if within + size > self._memory.whole.get(offset - within, 0):
             self._check(view, position, offset, size)
 
-    def count_whole(self, view: memoryview, base: int, records: Sequence[StoredRecord]) -> int:
+    def count_whole(self, view: memoryview, base: int, records: list[R]) -> int:
         """How many records of a segment there are before the first that ``check`` refuses."""
         memory = self._memory
         entries = self._entries(memory, base) if records else None

@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """Magic or lengths: no whole record stands there."""
     RECORD_ODD = "record-odd"
     """Whole by its lengths, with a field that no writer leaves."""
+    BLOCK_CHANGED = "block-changed"
+    """Bytes of the log are not those that our block checksum was made over."""
     LOG_GAP = "log-gap"
     LOG_TAIL = "log-tail"
     """Bytes behind the log's end."""
@@ -119,6 +121,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.LOG_GAP: "opens; messages behind the gap are read as before, those inside are skipped",
     Kind.LOG_TAIL: "the bytes stay behind its write position until they are overwritten",
     Kind.SEGMENT_LENGTH: "refuses to start",
+    Kind.BLOCK_CHANGED: "not noticed unless a body changed: it has checksums of bodies only",
     Kind.QUEUE_OFFSET_TAKEN: "not noticed: the record is in no queue",
     Kind.ENTRY_WRONG: "not noticed: a pull skips the entry or returns what it names",
     Kind.ENTRY_ORDER: "not noticed: look-ups by time and expiry may miss entries",

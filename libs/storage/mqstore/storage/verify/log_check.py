@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
@@ -15,6 +16,7 @@ from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.system.sparse import last_nonzero
+from mqstore.storage.verify.block_check import BlockCheck
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.index_check import IndexCheck
@@ -59,7 +61,11 @@ class LogCheck:
             expected = segment.base + store.config.mapped_file_size_commit_log
             with store.view.mapped(segment) as data:
                 end = max(0, min(len(data), store.end - segment.base))
-                yield from self._segment(segment, data, end)
+                blocks = BlockCheck(store, segment, data, end)
+                yield from self._segment(segment, data, end, blocks)
+                for changed in blocks.changed():
+                    place = changed.start
+                    yield self._finding(Kind.BLOCK_CHANGED, segment, place, str(changed))
                 if not store.is_live:
                     yield from self._tail(segment, data, end)
         yield from self._lengths()
@@ -80,7 +86,9 @@ class LogCheck:
             finding = self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
             yield finding if stops else replace(finding, broker=REMOVES)
 
-    def _segment(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
+    def _segment(
+        self, segment: Segment, data: memoryview, end: int, blocks: BlockCheck
+    ) -> Iterator[Finding]:
         position = 0
         while position < end:
             self._progress("log", segment.base + position - self._store.min_offset, self._length)
@@ -95,7 +103,8 @@ class LogCheck:
                 starts=starts,
             )
             self.newest_ms = max(self.newest_ms, newest_ms)
-            for start in starts:
+            for start, following in pairwise([*starts, stop]):
+                blocks.note(start, following)
                 yield from self._whole(data, start, end, segment)
             position = stop
             if defect == Defect.BLANK:
@@ -103,7 +112,9 @@ class LogCheck:
                 return
             if defect != Defect.NONE:
                 yield from self._defect(segment, data, position, end, defect)
-                position = self._behind(segment, data, position, end)
+                behind = self._behind(segment, data, position, end)
+                blocks.note(position, behind)
+                position = behind
 
     @property
     def _length(self) -> int:

@@ -19,6 +19,7 @@ from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.own import format_file
+from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.state_page import StateSnapshot, read_state
@@ -97,6 +98,8 @@ class StoreAtRest:
         state = read_state(files, paths.state)
         clean = None
         lock = files.stat(paths.lock)
+        if content is not None and lock is not None:
+            view = _with_block_checksums(view, content, lock.modified_ms)
         if (
             content is not None
             and lock is not None
@@ -172,3 +175,10 @@ def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, 
     if content is None and not opening.holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
     return content, paths
+
+
+def _with_block_checksums(view: StoreView, content: FormatFile, lock_ms: int) -> StoreView:
+    if not format_file.has_block_checksums(content, lock_ms):
+        return view
+    size = view.config.mapped_file_size_commit_log
+    return replace(view, blocks=BlockFiles(view.files, view.paths.blocks, size, content.store_id))
