@@ -386,7 +386,7 @@ def check_block(log: memoryview, entries: memoryview, base: int, number: int, kn
     that it was made over. Not compared when at most ``known`` bytes are covered."""
 
 def touched_blocks(records: list[R], base: int) -> list[int]:
-    """The blocks of a segment that its records, in their order, stand in; each once, ascending."""
+    """The blocks of a segment that these of its records stand in, without repeating the last."""
 
 def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) -> tuple[int, int]:
     """Positions in ``log`` between which lies all that is not as covered: the changed bytes of one

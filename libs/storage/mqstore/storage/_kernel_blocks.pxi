@@ -143,8 +143,9 @@ def touched_blocks(list records not None, int64_t base):
     cdef list numbers = []
     for record in records:
         at = <int64_t> get64(record.at + 28) - base
-        for number in range(max(at // BLOCK_SIZE, last + 1), (at + record.size - 1) // BLOCK_SIZE + 1):
-            numbers.append(number)
+        for number in range(at // BLOCK_SIZE, (at + record.size - 1) // BLOCK_SIZE + 1):
+            if number != last:
+                numbers.append(number)
             last = number
     return numbers
 

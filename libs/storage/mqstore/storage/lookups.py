@@ -243,11 +243,9 @@ class Lookups:
             found = self._read(offset)
             if query.accepts(found):
                 records.append(found)
-        except (RecordBodyCorrupt, RecordTombstone) as error:
+        except (RecordBlockCorrupt, RecordBodyCorrupt, RecordTombstone) as error:
             if self._accepts_head(query, offset):
                 unreadable.append(Unreadable(offset, error))
-        except RecordBlockCorrupt as error:
-            unreadable.append(Unreadable(offset, error))  # its topic and keys are as doubtful
         except StorageError:
             return  # expired meanwhile, or an entry from before a cut
 
@@ -255,6 +253,8 @@ class Lookups:
         """Whether a record is what was asked for, whatever its body."""
         try:
             return query.accepts(self._read(offset, with_body=False))
+        except RecordBlockCorrupt:
+            return True  # nobody can tell: its topic and keys may be what changed
         except StorageError:
             return False
 

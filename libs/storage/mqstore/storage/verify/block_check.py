@@ -24,6 +24,8 @@ class Changed:
     records: list[int] = field(default_factory=list)
     """Physical offsets of the first records that it touches."""
     count: int = 0
+    is_explained: bool = False
+    """All of it lies in one record that shows its damage itself."""
 
     def __str__(self) -> str:
         where = f"{self.stop - self.start} bytes are not those that were written"
@@ -44,20 +46,22 @@ class BlockCheck:
         self._next = 0
         """The first that a record behind those noted may touch."""
 
-    def note(self, position: int, stop: int) -> None:
-        """A record stands there; to be called in their order."""
+    def note(self, position: int, stop: int, *, is_whole: bool = True) -> None:
+        """A record stands there, or what is left of one; to be called in their order."""
         while self._next < len(self._changed) and self._changed[self._next].stop <= position:
             self._next += 1
         for changed in islice(self._changed, self._next, None):
             if changed.start >= stop:
                 return
+            if not is_whole and position <= changed.start and changed.stop <= stop:
+                changed.is_explained = True
             changed.count += 1
             if len(changed.records) < NAMED_MAX:
                 changed.records.append(self._base + position)
 
-    def changed(self) -> list[Changed]:
-        """By position, once every record was noted."""
-        return self._changed
+    def unexplained(self) -> list[Changed]:
+        """What no record shows itself, by position, once every record was noted."""
+        return [changed for changed in self._changed if not changed.is_explained]
 
 
 def _changed(store: StoreAtRest, segment: Segment, data: memoryview, end: int) -> Iterator[Changed]:

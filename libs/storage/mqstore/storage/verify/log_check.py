@@ -63,7 +63,7 @@ class LogCheck:
                 end = max(0, min(len(data), store.end - segment.base))
                 blocks = BlockCheck(store, segment, data, end)
                 yield from self._segment(segment, data, end, blocks)
-                for changed in blocks.changed():
+                for changed in blocks.unexplained():
                     place = changed.start
                     yield self._finding(Kind.BLOCK_CHANGED, segment, place, str(changed))
                 if not store.is_live:
@@ -113,7 +113,7 @@ class LogCheck:
             if defect != Defect.NONE:
                 yield from self._defect(segment, data, position, end, defect)
                 behind = self._behind(segment, data, position, end)
-                blocks.note(position, behind)
+                blocks.note(position, behind, is_whole=False)
                 position = behind
 
     @property
