@@ -101,9 +101,7 @@ class Assembly:
         queues = self._queues(found, applier)
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
         newest = _newest_store_time(found, files, queues, index, checkpoint)
-        commit_log = self._commit_log(
-            found, files, newest, offsets, allocation, checkpoint, cover
-        )
+        commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint, cover)
         dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
