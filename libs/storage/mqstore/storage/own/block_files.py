@@ -27,7 +27,6 @@ from mqstore.storage._kernel import check_block, locate_damage
 from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE, BLOCK_SIZE
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
-from mqstore.storage.system.atomic_file import replace_file
 
 MAGIC: Final = b"MQBLOCKS"
 VERSION: Final = 1
@@ -77,7 +76,10 @@ class BlockFiles:
             if self._files.stat(self.path_of(base)) is not None:
                 log.warning("%s cannot be used and is made again", self.path_of(base))
             empty = bytes(self.file_size - BLOCK_HEADER_SIZE)
-            replace_file(self._files, self.path_of(base), self._header(base) + empty)
+            beside = self.path_of(base).with_suffix(".tmp")
+            self._files.write(beside, self._header(base) + empty)
+            # Its directory is not synced: a file that a power cut takes is made again.
+            self._files.rename(beside, self.path_of(base))
             mapped = self._files.map(self.path_of(base), writable=True)
         return mapped
 
