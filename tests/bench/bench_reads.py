@@ -47,7 +47,7 @@ class Plan:
     loop: Loop
     picks: list[int]
     """What the peer reads: offsets, or numbers of records; empty for everything."""
-    one: Callable[[Lookups, int], object] | None = None
+    one: Callable[[Lookups, int], int] | None = None
     """One call of the loop, by the number of its pick, to be timed by itself."""
 
 
@@ -70,11 +70,11 @@ def _plans(filled: Filled, count: int) -> Iterator[Plan]:
         name = f"queue reads, {PULL} at a time, {kind}"
         yield Plan(name, "read-queues", decoded, partial(read_queues, use), [])
         name = f"random reads by offset, {kind}"
-        one = partial(read_offset, use, offsets)
-        yield Plan(name, "read-offsets", decoded, partial(read_offsets, use, offsets), offsets, one)
-    one = partial(query_key, keys)
+        loop, one = partial(read_offsets, use, offsets), partial(read_offset, use, offsets)
+        yield Plan(name, "read-offsets", decoded, loop, offsets, one)
     name = "queries by unique key, decoded"
-    yield Plan(name, "query-keys", True, partial(query_keys, keys), numbers, one)
+    loop = partial(query_keys, keys)
+    yield Plan(name, "query-keys", True, loop, numbers, partial(query_key, keys))
 
 
 def read_queues(use: Use, lookups: Lookups) -> int:
@@ -90,8 +90,9 @@ def read_queues(use: Use, lookups: Lookups) -> int:
     return records
 
 
-def read_offset(use: Use, offsets: list[int], lookups: Lookups, number: int) -> None:
+def read_offset(use: Use, offsets: list[int], lookups: Lookups, number: int) -> int:
     use(lookups.by_physical_offset(offsets[number]))
+    return 1
 
 
 def read_offsets(use: Use, offsets: list[int], lookups: Lookups) -> int:

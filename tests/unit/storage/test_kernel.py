@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect, IndexWindow, StoredRecord
+from mqstore.storage._kernel import Defect, IndexWindow, Placement, StoredRecord
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import SysFlag
@@ -154,7 +154,9 @@ def test_an_ordinary_put_is_the_models_record_or_nothing_at_all(
         assert not any(out)
         assert set(table.values()) == {7}
     else:
-        assert (placed, missing) == ((len(expected), 7), 0)
+        host = message.store_host
+        own = Placement(1000, len(expected), message.queue_id, 7, TIME, host)
+        assert (placed, missing) == (own, 0)
         assert bytes(out) == bytes(5) + expected + bytes(5)
         assert set(table.values()) == {8}
 
@@ -199,7 +201,12 @@ def test_an_ordinary_batch_is_numbered_and_contiguous() -> None:
     table = {(batch[0].topic, batch[0].queue_id): 3}
     placed = _kernel.put_ordinary_batch(out, 0, len(out), 1000, batch, table, 3000, 22, TIME)
     assert placed is not None
-    assert (sum(placed[0]), placed[1]) == (len(expected), 3)
+    assert [each.queue_offset for each in placed] == [3, 4, 5]
+    assert [each.physical_offset for each in placed] == [
+        1000,
+        *(each.end for each in placed[:-1]),
+    ]
+    assert placed[-1].end == 1000 + len(expected)
     assert bytes(out) == expected
     assert list(table.values()) == [6]
     assert _kernel.put_ordinary_batch(out, 0, len(out), 0, [], table, 3000, 22, TIME) is None

@@ -4,7 +4,6 @@ from enum import IntEnum
 from typing import TypeVar
 
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.record import Message
 
 class Stop(IntEnum):
     """Why ``dispatch_run`` came back."""
@@ -73,7 +72,6 @@ def dispatch_run(
     base: int,
     queues: dict[bytes, QueueWindow] | None,
     index: IndexWindow | None,
-    *,
     index_tags: bool,
     skip_index_below: int,
     max_records: int,
@@ -232,6 +230,71 @@ def read_entries(
 def split_properties(data: bytes) -> dict[str, str] | None:
     """As ``properties.decode``; None where anything is malformed UTF-8."""
 
+class Message:
+    """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
+    encoder from the hosts. Times are milliseconds since the epoch. What no record can hold is
+    refused where it is put."""
+
+    topic: str
+    queue_id: int
+    body: bytes | None
+    properties: bytes
+    born_host: Host
+    store_host: Host
+    born_timestamp_ms: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | None,
+        properties: bytes,
+        born_host: Host,
+        store_host: Host,
+        born_timestamp_ms: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> None: ...
+    def replaced(self, **changes: object) -> Message:
+        """A copy with other values; AttributeError for a field that there is not."""
+
+class Placement:
+    """Where a message was stored. Offsets are physical, in bytes; times in milliseconds."""
+
+    def __init__(
+        self,
+        physical_offset: int,
+        size: int,
+        queue_id: int,
+        queue_offset: int,
+        store_timestamp_ms: int,
+        store_host: Host,
+    ) -> None: ...
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def store_timestamp_ms(self) -> int: ...
+    @property
+    def store_host(self) -> Host: ...
+    @property
+    def end(self) -> int:
+        """The log must be on disk up to here for the message to be durable."""
+    @property
+    def offset_message_id(self) -> str:
+        """32 hex characters (56 when the store's host is an IPv6 address)."""
+
 def encode_record(
     view: memoryview | bytearray,
     position: int,
@@ -269,8 +332,8 @@ def put_ordinary(
     next_offsets: dict[tuple[str, int], int],
     body_max: int,
     store_timestamp_ms: int,
-) -> tuple[int, int] | None:
-    """Number, check and write a message between ``position`` and ``end``: its size and number.
+) -> Placement | None:
+    """Number, check and write a message between ``position`` and ``end``.
 
     None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
     characters or no key of ``next_offsets``, a prepared or rolled back message, no room, or
@@ -287,8 +350,8 @@ def put_ordinary_batch(
     batch_max: int,
     item_overhead: int,
     store_timestamp_ms: int,
-) -> tuple[list[int], int] | None:
-    """As ``put_ordinary`` for messages of one topic and queue, all or none: sizes, first number.
+) -> list[Placement] | None:
+    """As ``put_ordinary`` for messages of one topic and queue, all or none.
 
     None also for a message of any transaction type, and for bodies and properties that together,
     with ``item_overhead`` bytes each, are over ``batch_max``.
@@ -352,6 +415,14 @@ def store_u64(view: memoryview, offset: int, value: int) -> None:
 
 def add_u32(view: memoryview, offset: int, value: int) -> int:
     """Atomic add to a 32-bit word (a futex's), wrapping; the new value."""
+
+class Word:
+    """An aligned 64-bit word, in the machine's byte order, that is looked at often."""
+
+    def __init__(self, view: memoryview, offset: int) -> None:
+        """ValueError unless 8-aligned and inside. Keeps the view's memory."""
+    value: int
+    """Atomic: loaded with acquire order, stored with release. BufferError in a read-only view."""
 
 def announce_u64(view: memoryview, offset: int, value: int, futex: int) -> int:
     """``store_u64``, then count the word at ``futex`` up and wake all its waiters; how many."""

@@ -7,6 +7,7 @@ same in slow, obvious Python. Every length that comes from a file is compared wi
 are there before it is used. Offsets inside one record fit 32 bits because TOTALSIZE does.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
@@ -24,6 +25,7 @@ from enum import IntEnum
 
 from mqstore.storage import layout
 from mqstore.storage.codec.hosts import unpack_host
+from mqstore.storage.codec.message_id import encode as encode_message_id
 
 cdef extern from "_kernel.h":
     uint32_t get32(const uint8_t *p) noexcept nogil
@@ -259,6 +261,29 @@ def add_u32(view not None, int64_t offset, uint32_t value):
         return atomic_add32(<void *> word_at(&page, offset, 4), value)
     finally:
         PyBuffer_Release(&page)
+
+
+cdef class Word:
+    """An aligned 64-bit word of a shared page."""
+    cdef Py_buffer page
+    cdef void *at
+
+    def __cinit__(self, view not None, int64_t offset):
+        PyObject_GetBuffer(view, &self.page, PyBUF_SIMPLE)
+        self.at = <void *> word_at(&self.page, offset, 8)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.page)
+
+    @property
+    def value(self):
+        return atomic_load64(self.at)
+
+    @value.setter
+    def value(self, uint64_t value):
+        if self.page.readonly:
+            raise BufferError("the word's page is read-only")
+        atomic_store64(self.at, value)
 
 
 def announce_u64(view not None, int64_t offset, uint64_t value, int64_t futex):

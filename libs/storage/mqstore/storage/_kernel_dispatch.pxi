@@ -376,7 +376,6 @@ def dispatch_run(
     int64_t base,
     dict queues,
     IndexWindow index,
-    *,
     bint index_tags,
     int64_t skip_index_below,
     int64_t max_records,

@@ -1,3 +1,91 @@
+# What is put, and where it went ----------------------------------------------------------------
+
+
+@cython.freelist(64)
+@cython.no_gc  # texts, numbers and hosts: nothing that leads back here
+cdef class Message:
+    cdef public object topic, queue_id, body, properties, born_host, store_host, born_timestamp_ms
+    cdef public object flag, sys_flag, reconsume_times, prepared_transaction_offset
+
+    def __init__(
+        self, topic, queue_id, body, properties, born_host, store_host, born_timestamp_ms,
+        flag=0, sys_flag=0, reconsume_times=0, prepared_transaction_offset=0,
+    ):
+        self.topic, self.queue_id, self.body, self.properties = topic, queue_id, body, properties
+        self.born_host, self.store_host = born_host, store_host
+        self.born_timestamp_ms = born_timestamp_ms
+        self.flag, self.sys_flag, self.reconsume_times = flag, sys_flag, reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+
+    cdef tuple fields(self):
+        return (
+            self.topic, self.queue_id, self.body, self.properties, self.born_host,
+            self.store_host, self.born_timestamp_ms, self.flag, self.sys_flag,
+            self.reconsume_times, self.prepared_transaction_offset,
+        )
+
+    def replaced(self, **changes):
+        copied = Message(*self.fields())
+        for name, value in changes.items():
+            setattr(copied, name, value)
+        return copied
+
+    def __eq__(self, other):
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self.fields() == (<Message> other).fields()
+
+    def __repr__(self):
+        return f"Message{self.fields()}"
+
+
+@cython.freelist(64)
+@cython.no_gc
+cdef class Placement:
+    cdef readonly int64_t physical_offset, size, queue_id, queue_offset, store_timestamp_ms
+    cdef readonly object store_host
+
+    def __init__(
+        self, int64_t physical_offset, int64_t size, int64_t queue_id, int64_t queue_offset,
+        int64_t store_timestamp_ms, store_host,
+    ):
+        self.physical_offset, self.size = physical_offset, size
+        self.queue_id, self.queue_offset = queue_id, queue_offset
+        self.store_timestamp_ms, self.store_host = store_timestamp_ms, store_host
+
+    @property
+    def end(self):
+        return self.physical_offset + self.size
+
+    @property
+    def offset_message_id(self):
+        return encode_message_id(self.store_host, self.physical_offset)
+
+    cdef tuple fields(self):
+        return (
+            self.physical_offset, self.size, self.queue_id, self.queue_offset,
+            self.store_timestamp_ms, self.store_host,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, Placement):
+            return NotImplemented
+        return self.fields() == (<Placement> other).fields()
+
+    def __repr__(self):
+        return f"Placement{self.fields()}"
+
+
+cdef inline Placement placement_of(
+    int64_t offset, int64_t size, int64_t queue_id, int64_t queue_offset, int64_t time, object host
+):
+    cdef Placement placement = Placement.__new__(Placement)
+    placement.physical_offset, placement.size = offset, size
+    placement.queue_id, placement.queue_offset = queue_id, queue_offset
+    placement.store_timestamp_ms, placement.store_host = time, host
+    return placement
+
+
 # Writing records -----------------------------------------------------------------------------
 
 
@@ -48,7 +136,7 @@ cdef struct Parts:
     bint ascii  # the topic; its length is then also that in characters
 
 
-cdef tuple read_parts(object message, Parts *m):
+cdef tuple read_parts(Message message, Parts *m):
     """Take a message apart, and return the objects that its texts lie in, the topic first;
     ValueError, TypeError, OverflowError for what no record can hold."""
     cdef bytes properties = message.properties, body = message.body
@@ -138,7 +226,7 @@ cdef void put_parts(
 cdef int64_t put_record(
     uint8_t *p,
     int64_t room,
-    object message,
+    Message message,
     int version,
     int64_t queue_offset,
     int64_t physical_offset,
@@ -162,7 +250,7 @@ cdef int64_t put_record(
 def encode_record(
     uint8_t[::1] view not None,
     int64_t position,
-    message not None,
+    Message message not None,
     int version,
     int64_t queue_offset,
     int64_t physical_offset,
@@ -241,7 +329,7 @@ def put_ordinary(
     int64_t position,
     int64_t end,
     int64_t physical_offset,
-    message,
+    Message message not None,
     dict next_offsets not None,
     int64_t body_max,
     int64_t store_timestamp_ms,
@@ -272,7 +360,9 @@ def put_ordinary(
     finally:
         PyBuffer_Release(&bytes_)
     next_offsets[queue] = queue_offset + 1
-    return (size, queue_offset)
+    return placement_of(
+        physical_offset, size, m.queue_id, queue_offset, store_timestamp_ms, message.store_host
+    )
 
 
 def put_ordinary_batch(
@@ -289,8 +379,9 @@ def put_ordinary_batch(
     cdef Py_buffer bytes_
     cdef Parts m
     cdef int64_t at = position, size, number, left = batch_max
-    cdef list sizes = []
-    cdef object first = None, queue = None
+    cdef list placements = []
+    cdef object first, queue = None
+    cdef Message message
     cdef tuple kept
     cdef str topic = None
     cdef int32_t queue_id = 0
@@ -320,7 +411,12 @@ def put_ordinary_batch(
             put_parts(
                 p + at, &m, 1, size, number, physical_offset + (at - position), store_timestamp_ms
             )
-            sizes.append(size)
+            placements.append(
+                placement_of(
+                    physical_offset + (at - position), size, queue_id, number,
+                    store_timestamp_ms, message.store_host,
+                )
+            )
             number += 1
             at += size
         whole = queue is not None
@@ -333,7 +429,7 @@ def put_ordinary_batch(
     if not whole:
         return None
     next_offsets[queue] = number
-    return (sizes, first)
+    return placements
 
 
 def write_blank(uint8_t[::1] view not None, int64_t position, int64_t size):

@@ -140,6 +140,8 @@ class MessageStore:
         self._closed = False
         self.config: StoreConfig = opened.config
         """As opened: sizes are those of the files."""
+        is_sync = self.config.flush_disk_type is FlushDiskType.SYNC
+        self._durability = Durability.SYNC if is_sync else Durability.ASYNC
         self.paths: StorePaths = opened.paths
         self.format = opened.format.rocketmq_format
         self.store_id = opened.format.store_id
@@ -213,11 +215,7 @@ class MessageStore:
         if self.commits is not None:
             self.commits.wait(end)
             self._dispatch(end)
-        if durability is None:
-            is_sync = self.config.flush_disk_type is FlushDiskType.SYNC
-        else:
-            is_sync = durability is Durability.SYNC
-        if is_sync:
+        if (durability or self._durability) is Durability.SYNC:
             self.flush.wait(self.flush.request(end))
 
     # topics -------------------------------------------------------------------------------

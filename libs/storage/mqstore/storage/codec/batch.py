@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from mqstore.storage.codec.record import Message
@@ -39,7 +38,7 @@ def decode_batch(
     """
     shared = b"" if store_format is StoreFormat.V5_X else batch_properties
     return [
-        replace(template, flag=flag, body=body, properties=_join(properties, shared))
+        template.replaced(flag=flag, body=body, properties=_join(properties, shared))
         for flag, body, properties in _items(data)
     ]
 

@@ -7,15 +7,14 @@ The work per byte is done by ``_kernel``; this module gives it types and names i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from isal import isal_zlib
 
 from mqstore.storage import _kernel
 from mqstore.storage._kernel import Defect, StoredRecord
+from mqstore.storage._kernel import Message as Message
 from mqstore.storage.codec import message_id, properties
-from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.errors import (
     MessageInvalid,
@@ -56,24 +55,6 @@ Buffer = memoryview | bytes | bytearray
 
 ANY_OFFSET: Final = -1
 """For ``decode``: the physical offset inside the record is not compared with anything."""
-
-
-@dataclass(slots=True)
-class Message:
-    """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
-    encoder from the hosts. Times are milliseconds since the epoch."""
-
-    topic: str
-    queue_id: int
-    body: bytes | None
-    properties: bytes
-    born_host: Host
-    store_host: Host
-    born_timestamp_ms: int
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
 
 
 class Blank(NamedTuple):

@@ -202,10 +202,10 @@ class Dispatcher:
             base,
             self._queues.windows,
             None if index is None else index.window,
-            index_tags=index is not None and index.indexes_tags,
-            skip_index_below=self._skip_index_below,
-            max_records=SLICE_RECORDS,
-            touched=self._touched if self._listeners else None,
+            index is not None and index.indexes_tags,
+            self._skip_index_below,
+            SLICE_RECORDS,
+            self._touched if self._listeners else None,
         )
         if handled:
             self.position = base + position

@@ -11,12 +11,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mqstore.storage._kernel import Placement as Placement
 from mqstore.storage._kernel import put_ordinary, put_ordinary_batch
-from mqstore.storage.codec import message_id
-from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import (
     Message,
     Record,
@@ -73,28 +71,6 @@ _OVERHEAD_MAX: Final = (
 )
 _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
 _QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
-
-
-@dataclass(slots=True)
-class Placement:
-    """Where a message was stored. Offsets are physical, in bytes; times in milliseconds."""
-
-    physical_offset: int
-    size: int
-    queue_id: int
-    queue_offset: int
-    store_timestamp_ms: int
-    store_host: Host
-
-    @property
-    def end(self) -> int:
-        """The log must be on disk up to here for the message to be durable."""
-        return self.physical_offset + self.size
-
-    @property
-    def offset_message_id(self) -> str:
-        """32 hex characters (56 when the store's host is an IPv6 address)."""
-        return message_id.encode(self.store_host, self.physical_offset)
 
 
 class SegmentSource(Protocol):
@@ -324,12 +300,11 @@ class CommitLog:
         if self._multi_dispatch.applies_to(message):
             return None
         timestamp = self._store_timestamp()
-        offset = self._max_offset
         placed = put_ordinary(
             self._view,
             self._position,
             self._room_end,
-            offset,
+            self._max_offset,
             message,
             self.offsets.known,
             self._limits.body_size_max,
@@ -337,10 +312,8 @@ class CommitLog:
         )
         if placed is None:
             return None
-        size, queue_offset = placed
-        self._publish(self._position + size, timestamp)
-        host = message.store_host
-        return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
+        self._publish(self._position + placed.size, timestamp)
+        return placed
 
     def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
         """As ``_place_ordinary``, for a batch."""
@@ -361,9 +334,8 @@ class CommitLog:
         )
         if placed is None:
             return None
-        sizes, number = placed
-        self._publish(self._position + sum(sizes), timestamp)
-        return _placements(first, sizes, itertools.count(number), messages, timestamp)
+        self._publish(self._position + placed[-1].end - first, timestamp)
+        return placed
 
     def _place(self, message: Message, version: int) -> Placement:
         if self._position + _size_bound(message) > self._room_end:

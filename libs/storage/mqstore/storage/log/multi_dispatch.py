@@ -12,7 +12,6 @@ an entry). A queue that is named twice advances once, as in 4.9.7 (5.4.0 leaves 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from mqstore.storage.codec import properties
@@ -78,7 +77,8 @@ class MultiDispatch:
         named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
         queues = self._queues(named, message.queue_id)
         numbers = MULTI_DISPATCH_SEPARATOR.join(str(self._offsets.next(*q)) for q in queues)
-        return replace(message, properties=self._with_numbers(message.properties, numbers)), queues
+        wrapped = message.replaced(properties=self._with_numbers(message.properties, numbers))
+        return wrapped, queues
 
     def advance(self, queues: list[Queue]) -> None:
         """Count a placed record in each of its queues."""

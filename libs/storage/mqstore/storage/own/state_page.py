@@ -22,6 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from mqstore.storage._kernel import (
+    Word,
     add_u32,
     announce_u64,
     futex_wait,
@@ -109,6 +110,9 @@ class StatePageReader:
     def __init__(self, mapped: MappedBytes) -> None:
         self._mapped = mapped
         self._view = mapped.view
+        self._epoch = Word(mapped.view, _EPOCH)
+        self._max = Word(mapped.view, _MAX)
+        self._dispatched = Word(mapped.view, _DISPATCHED)
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> StatePageReader:
@@ -143,7 +147,7 @@ class StatePageReader:
     @property
     def epoch(self) -> int:
         """Changes whenever bytes that readers may have seen could have changed."""
-        return self._load(_EPOCH)
+        return self._epoch.value
 
     @property
     def health(self) -> Health:
@@ -156,7 +160,7 @@ class StatePageReader:
 
     @property
     def max_offset(self) -> int:
-        return self._load(_MAX)
+        return self._max.value
 
     @property
     def flushed_offset(self) -> int:
@@ -169,7 +173,7 @@ class StatePageReader:
 
     @property
     def dispatched_offset(self) -> int:
-        return self._load(_DISPATCHED)
+        return self._dispatched.value
 
     @property
     def index_generation(self) -> int:
@@ -313,7 +317,7 @@ class StatePage(StatePageReader):
 
     def set_max(self, offset: int) -> None:
         """Every byte below ``offset`` is complete and may be read."""
-        store_u64(self._view, _MAX, offset)
+        self._max.value = offset
 
     def set_flushed(self, offset: int) -> None:
         """Move the durable watermark; only after a sync of everything below succeeded."""
