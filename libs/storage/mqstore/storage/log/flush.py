@@ -87,9 +87,9 @@ class FlushService:
         self._sync_lock = threading.Lock()
         self._mutex = threading.Lock()
         self._signal = seams.scheduler.signal()
-        self._arrived = seams.scheduler.signal()
         self._expected = 0
         """Requests that the next sync may serve, if those who were just served come back."""
+        self._gathering = False
         self._pending: list[OffsetRequest] = []
         self._failure: StoreFailed | None = None
         self._handle: ServiceHandle | None = None
@@ -148,7 +148,8 @@ class FlushService:
                 raise ValueError(f"offset {offset} is beyond the log's end {end}")
             else:
                 self._pending.append(request)
-        self._arrived.notify()
+        if self._gathering:
+            self._signal.notify()
         return request
 
     def wait(self, request: OffsetRequest, timeout_s: float | None = None) -> None:
@@ -157,12 +158,15 @@ class FlushService:
         Raises FlushTimeout, StoreFailed. The caller's own sync, once begun, is waited for.
         """
         timeout = self._config.sync_flush_timeout / 1000 if timeout_s is None else timeout_s
-        deadline = self._seams.clock.monotonic() + timeout
+        now = self._seams.clock.monotonic()
+        deadline, gathered = now + timeout, now + GATHER_S
         while not request.done:
-            if self._sync_lock.acquire(blocking=False):
+            is_due = self._is_whole or now >= gathered
+            if is_due and self._sync_lock.acquire(blocking=False):
                 self._lead()
             else:
-                self._follow(request, deadline)
+                self._follow(request, now, gathered, deadline)
+            now = self._seams.clock.monotonic()
         request.result()
 
     def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
@@ -197,10 +201,15 @@ class FlushService:
             return 0
         return self._config.flush_commit_log_least_pages
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether as many wait as the last sync released and found waiting: one sync then serves
+        all of them, where halves of them would alternate."""
+        return len(self._pending) >= self._expected
+
     def _lead(self) -> None:
         """Sync for everybody; called with the sync lock held, releases it."""
         try:
-            self._gather()
             self._sync(0)
         except StoreFailed:
             pass  # every request has it now, the caller's own included
@@ -209,24 +218,28 @@ class FlushService:
             self._signal.notify()
 
     def _gather(self) -> None:
-        """Let those whom the last sync released put again, so that one sync serves them all.
+        """Wait for a whole group. Called by the background service with the sync lock held."""
+        if self._pending and not self._is_whole:
+            self._gathering = True
+            self._signal.wait_for(lambda: self._is_whole, GATHER_S)
+            self._gathering = False
 
-        Without this two halves of the waiters alternate. Called with the sync lock held.
+    def _follow(self, request: OffsetRequest, now: float, gathered: float, deadline: float) -> None:
+        """Wait until the request is done, or it may be time for a sync.
+
+        While nobody syncs, whoever makes the group whole does it: nobody has to be woken for that.
         """
-        expected = self._expected
-        if 0 < len(self._pending) < expected:
-            self._arrived.wait_for(lambda: len(self._pending) >= expected, GATHER_S)
-
-    def _follow(self, request: OffsetRequest, deadline: float) -> None:
-        """Wait until the request is done, or the sync under way has ended without it."""
-        remaining = deadline - self._seams.clock.monotonic()
-        if remaining <= 0 or not self._signal.wait_for(
-            lambda: request.done or not self._sync_lock.locked(), remaining
-        ):
+        if now >= deadline:
             raise FlushTimeout(
                 f"log is not known to be on disk up to offset {request.offset} in time; "
                 "the record is stored and may be read"
             )
+        if self._sync_lock.locked():
+            self._signal.wait_for(
+                lambda: request.done or not self._sync_lock.locked(), deadline - now
+            )
+        else:
+            self._signal.wait_for(lambda: request.done, min(gathered, deadline) - now)
 
     def _sync(self, least_pages: int) -> None:
         """Called with the sync lock held."""
