@@ -112,6 +112,22 @@ def test_a_spare_that_failed_while_it_became_needed_is_told(
         service.take(0)
 
 
+def test_no_spare_is_made_behind_a_file_that_cannot_be_made(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    """A halt would leave a log with a hole."""
+    service.request(queue, 0, SIZE)
+    machine.disk.fail_next("create", errno.EIO)
+    with pytest.raises(SegmentCreationFailed):
+        service.take(0)
+    machine.scheduler.run_for(1)
+    assert machine.disk.list(queue.directory) == []
+    service.request(queue, 0, SIZE)
+    assert service.take(0).base_offset == 0
+    machine.scheduler.run_for(1)
+    assert len(machine.disk.list(queue.directory)) == 2
+
+
 def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) -> None:
     seams = production_seams()
     go_on = threading.Event()

@@ -170,9 +170,13 @@ class AllocationService:
             log.info("segment creation was slow", extra={"offset": request.offset, "took_s": took})
 
     def _fail(self, request: _Request, error: OSError) -> None:
-        """A spare that cannot be made is forgotten: it is asked for again when it is needed."""
+        """A spare that cannot be made is forgotten: it is asked for again when it is needed. So are
+        those behind: made alone they would leave a hole in the log's run of files."""
         log.warning("segment cannot be made", extra={"offset": request.offset, "error": str(error)})
         with self._lock:
             request.error = error
             if not request.wanted:
                 self._requests.pop(request.queue.path_of(request.offset), None)
+            for path, other in list(self._requests.items()):
+                if other.is_pending and not other.wanted and other.offset > request.offset:
+                    del self._requests[path]
