@@ -25,8 +25,8 @@ Spoil = Callable[[StorePaths], None]
 def benches(setting: Setting) -> Iterator[Bench]:
     with filled_store(setting.directory, SEGMENT, setting.log_mib << 20) as filled:
         for name, spoil in (
-            ("rebuild of queues and index", drop_derived),
-            ("recovery after a halt, without queues and index", drop_derived_and_halt),
+            ("dispatch into queues and index, after a clean close", drop_derived),
+            ("recovery after a halt, queues and index deleted", drop_derived_and_halt),
         ):
             metric = Metric("rate", f"{name}, {setting.log_mib} MiB", "MiB/s")
             peer = partial(_peer, setting, filled, spoil) if setting.peer else None
