@@ -1,8 +1,14 @@
-"""The most private memory that a process had while something ran: mapped files are not in it."""
+"""The most private memory that a process had while something ran: mapped files are not in it.
+
+`python -m tests.bench.memory PID` samples it until its input ends, and prints the peak in MiB: a
+process of its own, since a thread would take the interpreter lock from what is measured.
+"""
 
 from __future__ import annotations
 
-import threading
+import select
+import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -12,16 +18,22 @@ MIB: Final = 1 << 20
 
 
 class PeakMemory:
-    """Samples RssAnon of a process around a block; ``peak_mib`` is its largest, in MiB."""
+    """Samples RssAnon of a process around a block; ``peak_mib`` is then its largest, in MiB."""
 
     def __init__(self, process_id: int) -> None:
-        self._status = Path(f"/proc/{process_id}/status")
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="peak-memory", daemon=True)
+        self._process_id = process_id
         self.peak_mib = 0.0
 
     def __enter__(self) -> PeakMemory:
-        self._thread.start()
+        self._sampler = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.memory", str(self._process_id)],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._sampler.stdout is not None
+        self._sampler.stdout.readline()
         return self
 
     def __exit__(
@@ -30,22 +42,26 @@ class PeakMemory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._sample()
-
-    def _run(self) -> None:
-        self._sample()
-        while not self._ended.wait(SAMPLE_S):
-            self._sample()
-
-    def _sample(self) -> None:
-        self.peak_mib = max(self.peak_mib, private_bytes(self._status) / MIB)
+        answer, _ = self._sampler.communicate()
+        self.peak_mib = float(answer)
 
 
-def private_bytes(status: Path) -> int:
-    """RssAnon of a ``/proc/PID/status``, in bytes."""
+def private_bytes(process_id: int) -> int:
+    """RssAnon of a process, in bytes."""
+    status = Path(f"/proc/{process_id}/status")
     for line in status.read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise ValueError(f"{status} has no RssAnon")
+
+
+def main(process_id: int) -> None:
+    print("ready", flush=True)
+    peak = private_bytes(process_id)
+    while not select.select([sys.stdin], [], [], SAMPLE_S)[0]:
+        peak = max(peak, private_bytes(process_id))
+    print(max(peak, private_bytes(process_id)) / MIB)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
