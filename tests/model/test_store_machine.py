@@ -161,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
     def bounds_are_in_order(self) -> None:
         StoreMachine.steps += 1
         log = self.world.store.log
-        assert log.min_offset <= log.flushed_offset <= log.max_offset
+        assert max(log.min_offset, log.flushed_offset) <= log.max_offset
         assert self.world.store.dispatcher.position <= log.max_offset
 
     def recover(self) -> None:

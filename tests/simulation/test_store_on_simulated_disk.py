@@ -184,16 +184,37 @@ def test_entries_beyond_a_cut_do_not_come_back() -> None:
 def test_queue_offsets_go_on_where_they_were_when_all_records_of_a_queue_expired() -> None:
     def life(world: World) -> None:
         put(world)
-        driver = world.driver
-        assert driver is not None
-        for number in range(150):
-            driver.put(("T", 1), [NewMessage(20_000 + number, 400, 0, None)], Durability.SYNC)
-        driver.expire(2)
-        world.lose_power(Loss.DROP)
-        world.open()
-        put(world, 30_000)
+        _expire_it(world)
 
     each_life(life)
+
+
+def test_queue_offsets_go_on_although_a_sync_of_the_process_before_had_failed() -> None:
+    def life(world: World) -> None:
+        put(world)
+        queue = world.store.queues.get("T", 0)
+        assert queue is not None
+        world.disk.fail_next("sync", errno.EIO)
+        with pytest.raises(StorageError):
+            queue.flush()
+        world.kill()
+        _forget_what_the_queues_hold(world)
+        world.open()
+        _expire_it(world)
+
+    each_life(life)
+
+
+def _expire_it(world: World) -> None:
+    """Nothing but its queue's entries tells then where that queue goes on."""
+    driver = world.driver
+    assert driver is not None
+    for number in range(150):
+        driver.put(("T", 1), [NewMessage(20_000 + number, 400, 0, None)], Durability.SYNC)
+    driver.expire(2)
+    world.lose_power(Loss.DROP)
+    world.open()
+    put(world, 30_000)
 
 
 def each_life(life: Callable[[World], None]) -> None:
