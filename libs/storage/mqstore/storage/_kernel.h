@@ -175,6 +175,12 @@ static uint32_t mq_parity(uint32_t parity, const uint8_t *p, size_t n, size_t at
     return parity;
 }
 
+static inline uint32_t mq_four_zeros(uint32_t state) {
+    const uint32_t (*table)[256] = mq_castagnoli.table;
+    return table[3][state & 255] ^ table[2][state >> 8 & 255]
+         ^ table[1][state >> 16 & 255] ^ table[0][state >> 24];
+}
+
 /* Where in n bytes the one aligned word stands whose change alone changes their CRC-32C and parity
    by these values, or -1. The change is tried with more and more bytes behind it. */
 
@@ -193,7 +199,7 @@ static int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) {
     while (first) {
         first -= 4;
         if (state == crc) return (int64_t)first;
-        for (int i = 0; i < 4; i++) state = state >> 8 ^ mq_castagnoli.table[0][state & 255];
+        state = mq_four_zeros(state);
     }
     return -1;
 }
