@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 180
 BATCH_ITEM_HEAD = struct.Struct(">iiiii")
+
+ANY_DISK = {"diskSpaceWarningLevelRatio": 100, "diskSpaceCleanForciblyRatio": 100}
+"""However full the disk is that tests run on."""
 
 Line = dict[str, Any]
 
@@ -91,6 +97,21 @@ def _looked(
     return done.returncode, lines
 
 
+def clean(directory: Path, config: Mapping[str, Any], store_format: str, *, rounds: int) -> Line:
+    """As ``Referee.clean``: rounds that somebody asked for, on a clock that stands still."""
+    from tests.simulation.clock import SimulatedClock
+    from tests.simulation.scheduler import SimulatedScheduler
+
+    clock = SimulatedClock(time.time_ns() // 1_000_000)
+    scheduler = SimulatedScheduler(random.Random(0), clock)
+    store = _open(directory, config, store_format, create=False, clock=clock, scheduler=scheduler)
+    with store:
+        store.run_retention()
+        scheduler.run_for((rounds - 0.1) * store.config.clean_resource_interval / 1000)
+        status = store.status()
+        return {"minPhyOffset": status.min_offset, "maxPhyOffset": status.max_offset}
+
+
 def command() -> str:
     """The installed `mqstore`."""
     beside = Path(sys.executable).with_name("mqstore")
@@ -130,7 +151,7 @@ def _run_halting(script: Script, directory: Path, store_format: str, *, create: 
 
 
 def _open(
-    directory: Path, config: Mapping[str, Any], store_format: str, *, create: bool
+    directory: Path, config: Mapping[str, Any], store_format: str, *, create: bool, **seams: Any
 ) -> MessageStore:
     from mqstore.storage.config import StoreConfig
     from mqstore.storage.layout import StoreFormat
@@ -138,8 +159,8 @@ def _open(
     from mqstore.storage.system.threads import production_seams
 
     options = StoreOptions(format=StoreFormat(store_format), create=create)
-    settings = StoreConfig.model_validate(dict(config))
-    return MessageStore.open(directory, settings, production_seams(), options)
+    settings = StoreConfig.model_validate({**ANY_DISK, **config})
+    return MessageStore.open(directory, settings, replace(production_seams(), **seams), options)
 
 
 def _operate(

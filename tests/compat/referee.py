@@ -96,6 +96,11 @@ class Referee:
         """Replace queues and index of the store by RocketMQ's own build from the log."""
         self._served({"cmd": "rebuild", "dir": str(directory), "config": config})
 
+    def clean(self, directory: Path, config: Mapping[str, Any], *, rounds: int) -> Line:
+        """Rounds of RocketMQ's cleaner, as somebody asked for them; the log's bounds then."""
+        command = {"cmd": "clean", "dir": str(directory), "config": config, "rounds": rounds}
+        return self._served(command)[0]
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import StoreFormat
@@ -19,6 +19,8 @@ from mqstore.storage.system.threads import production_seams
 from tests.simulation.driver import CONFIG, POOLED, Driver, Player
 from tests.simulation.model import QueueKey
 
+ANY_DISK: Final = {"disk_space_warning_level_ratio": 100, "disk_space_clean_forcibly_ratio": 100}
+"""However full the disk is that tests run on."""
 Event = tuple[str, tuple[Any, ...], dict[str, Any]]
 """A method of the model, and what to call it with."""
 
@@ -71,7 +73,7 @@ class Teller:
 def open_real(
     root: Path, store_format: StoreFormat, seams: Seams, *, pooled: bool = False
 ) -> MessageStore:
-    config = POOLED if pooled else CONFIG
+    config = (POOLED if pooled else CONFIG).model_copy(update=ANY_DISK)
     return MessageStore.open(root, config, seams, StoreOptions(format=store_format))
 
 

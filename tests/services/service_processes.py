@@ -38,8 +38,13 @@ _ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
 _PROGRESS = re.compile(r"^mqstore: the \w+ process is starting.*\n", re.MULTILINE)
 
 
+ANY_DISK = {"disk_space_warning_level_ratio": 100, "disk_space_clean_forcibly_ratio": 100}
+"""However full the disk is that tests run on."""
+
+
 def environment(**settings: Any) -> dict[str, str]:
     """Our own environment without settings of mqstore or make, and these."""
+    settings = {**ANY_DISK, **settings}
     foreign = ("MQSTORE_", "MAKE", "MFLAGS")
     clean = {k: v for k, v in os.environ.items() if not k.upper().startswith(foreign)}
     return clean | {f"MQSTORE_{name.upper()}": str(value) for name, value in settings.items()}

@@ -111,6 +111,18 @@ def test_no_topic_is_a_defect(services: Run, http: httpx.Client) -> None:
         put()
 
 
+def test_no_pin_is_a_defect(services: Run, http: httpx.Client) -> None:
+    @fuzzing
+    @given(texts, json_values | st.fixed_dictionaries({"fromOffset": json_values}))
+    def put(name: str, body: object) -> None:
+        url = f"{services.writer_url}/v1/store/pins/x{_quoted(name)}"
+        _assert_meant(http.put(url, json=body))
+        _assert_meant(http.delete(url))
+
+    with http:
+        put()
+
+
 def test_no_bytes_as_a_body_are_a_defect(services: Run, http: httpx.Client) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")

@@ -17,6 +17,7 @@ def silence() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL + 1)
     yield
     logger.setLevel(before)
+    logging.disable(logging.NOTSET)  # the command, when it is called here, silences everything
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

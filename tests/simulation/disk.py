@@ -438,6 +438,10 @@ class SimulatedDisk:
                 return max(offset, page * PAGE)
         return None
 
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._operation("set_modified", str(path))
+        self._inode(str(path)).modified_ms = modified_ms
+
     def usage(self, path: Path) -> DiskUsage:
         self._operation("usage", str(path))
         used = self._used_pages() * PAGE

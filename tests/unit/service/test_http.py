@@ -244,5 +244,5 @@ def test_body_that_is_still_coming_when_the_service_ends_is_refused_at_once() ->
             await read
         return caught.value
 
-    assert asyncio.run(scenario()).kind.name == "store-not-ready"
+    assert asyncio.run(scenario()).kind.name == "shutting-down"
     assert limits.pending == 0

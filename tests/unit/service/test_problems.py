@@ -42,7 +42,9 @@ def test_what_may_succeed_later_says_when_to_retry() -> None:
         (errors.TopicNameError("x"), 422),
         (errors.PropertyError("x"), 422),
         (errors.PageCacheBusy("x"), 503),
-        (errors.StoreNotWritable("disk-full", "x"), 507),
+        (errors.DiskFull("x"), 507),
+        (errors.PinUnknown("x"), 404),
+        (errors.PinRefused("x"), 409),
         (errors.StoreNotWritable("read-only", "x"), 503),
         (errors.SegmentCreationFailed("x"), 507),
         (errors.FlushTimeout("x"), 504),
@@ -71,3 +73,29 @@ def test_every_refused_put_tells_rocketmqs_status() -> None:
         problem = problems.from_storage(kind("why"))
         assert problem is not None
         assert problem.extra["putStatus"] == kind.status
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (errors.DiskFull("x"), "disk-full"),
+        (errors.StoreNotWritable("closing", "x"), "shutting-down"),
+        (errors.StoreNotWritable("read-only", "x"), "store-read-only"),
+        (errors.StoreNotWritable("failed", "x"), "store-failed"),
+        (errors.StoreNotOpen("recovering", "x"), "store-not-ready"),
+        (errors.PageCacheBusy("x"), "page-cache-busy"),
+    ],
+)
+def test_every_reason_to_refuse_a_write_is_a_type_of_its_own(
+    error: errors.StorageError, name: str
+) -> None:
+    problem = problems.from_storage(error)
+    assert problem is not None
+    assert problem.kind.name == name
+
+
+def test_a_full_disk_is_told_with_its_numbers() -> None:
+    problem = problems.from_storage(errors.DiskFull("91 % full", {"usedPercent": 91}))
+    assert problem is not None
+    body = json.loads(problem.body("id"))
+    assert (body["disk"], body["detail"]) == ({"usedPercent": 91}, "91 % full")

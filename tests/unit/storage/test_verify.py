@@ -451,6 +451,10 @@ def damage_report(root: Path) -> None:
     StorePaths(root).recovery_report.write_text("{")
 
 
+def damage_pins(root: Path) -> None:
+    StorePaths(root).pins.write_text('{"pins": 1}')
+
+
 def change_broker_conf(root: Path) -> None:
     path = StorePaths(root).broker_conf
     path.write_text(path.read_text().replace("maxIndexNum=400", "maxIndexNum=401"))
@@ -467,6 +471,7 @@ def half_quarantined(root: Path) -> None:
         foreign_state,
         damage_manifest,
         damage_report,
+        damage_pins,
         change_broker_conf,
         half_quarantined,
     ],

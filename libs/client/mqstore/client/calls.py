@@ -19,11 +19,15 @@ from mqstore.client.models import (
     KeyAnswer,
     Message,
     NewMessage,
+    Nothing,
+    Pin,
+    Pins,
     Produced,
     Pull,
     QueueOffset,
     Queues,
     Recovery,
+    Retention,
     Segments,
     Store,
     Topic,
@@ -114,6 +118,34 @@ def segments() -> Call[Segments]:
     return Call(Target.WRITER, "GET", "/v1/segments", Segments)
 
 
+def retention(*, limit: int | None = None) -> Call[Retention]:
+    """What would be deleted now, when and why; of the oldest ``limit`` segments."""
+    return Call(Target.WRITER, "GET", "/v1/store/retention", Retention, params=_given(limit=limit))
+
+
+def run_retention() -> Call[Retention]:
+    """Let what has expired go now, whatever the hour; the plan of it."""
+    return Call(Target.WRITER, "POST", "/v1/store/retention:run", Retention)
+
+
+def pins() -> Call[Pins]:
+    """Leases that keep a range of the log."""
+    return Call(Target.WRITER, "GET", "/v1/store/pins", Pins)
+
+
+def put_pin(
+    name: str, from_offset: int, to_offset: int | None = None, *, lease_s: int = 300, why: str = ""
+) -> Call[Pin]:
+    """Keep a range of the log for so many seconds; put again before they are over to go on."""
+    body = {"fromOffset": from_offset, "toOffset": to_offset, "leaseSeconds": lease_s, "why": why}
+    return Call(Target.WRITER, "PUT", _pin(name), Pin, json=body)
+
+
+def remove_pin(name: str) -> Call[Nothing]:
+    """End a lease."""
+    return Call(Target.WRITER, "DELETE", _pin(name), Nothing)
+
+
 def message(message_id: str, *, topic: str | None = None) -> Call[Message]:
     """By offset message id; with a topic, by unique key."""
     path = f"/v1/messages/{quote(message_id, safe='')}"
@@ -160,6 +192,10 @@ def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOf
 def health(target: Target, probe: str = "ready") -> Call[Health]:
     """live, ready or startup; a 503 is an answer here, not an error."""
     return Call(target, "GET", f"/healthz/{probe}", Health, errors_are_answers=True)
+
+
+def _pin(name: str) -> str:
+    return f"/v1/store/pins/{quote(name, safe='')}"
 
 
 def _topic(name: str) -> str:

@@ -109,6 +109,11 @@ class Client(_Base[httpx.Client]):
     store = _blocking(calls.store)
     recovery = _blocking(calls.recovery)
     segments = _blocking(calls.segments)
+    retention = _blocking(calls.retention)
+    run_retention = _blocking(calls.run_retention)
+    pins = _blocking(calls.pins)
+    put_pin = _blocking(calls.put_pin)
+    remove_pin = _blocking(calls.remove_pin)
     message = _blocking(calls.message)
     messages_by_key = _blocking(calls.messages_by_key)
     queues = _blocking(calls.queues)
@@ -146,6 +151,11 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     store = _asynchronous(calls.store)
     recovery = _asynchronous(calls.recovery)
     segments = _asynchronous(calls.segments)
+    retention = _asynchronous(calls.retention)
+    run_retention = _asynchronous(calls.run_retention)
+    pins = _asynchronous(calls.pins)
+    put_pin = _asynchronous(calls.put_pin)
+    remove_pin = _asynchronous(calls.remove_pin)
     message = _asynchronous(calls.message)
     messages_by_key = _asynchronous(calls.messages_by_key)
     queues = _asynchronous(calls.queues)
@@ -157,7 +167,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
 def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
     if response.is_success or (call.errors_are_answers and response.status_code == 503):
         try:
-            return call.answer.model_validate_json(response.content)
+            return call.answer.model_validate_json(response.content or b"{}")
         except ValidationError as error:
             raise ClientError(f"{call.path} answered what this client does not know") from error
     raise ProblemError(response.status_code, _problem(response))

@@ -218,6 +218,39 @@ class Segments(_Model):
     segments: tuple[Segment, ...]
 
 
+class Retention(_Model):
+    """What would be deleted, when and why; its parts are those of the OpenAPI document."""
+
+    made_ms: int
+    triggers: tuple[str, ...]
+    next_hour_ms: int
+    puts_refused: bool
+    holds_honoured: bool
+    volumes: tuple[dict[str, Any], ...]
+    holds: tuple[dict[str, Any], ...]
+    segments: tuple[dict[str, Any], ...]
+    bytes_to_go: int
+
+
+class Pin(_Model):
+    """A lease on a range of the log."""
+
+    name: str
+    from_offset: int
+    to_offset: int | None
+    why: str
+    created_ms: int
+    expires_ms: int
+
+
+class Pins(_Model):
+    pins: tuple[Pin, ...]
+
+
+class Nothing(BaseModel):
+    """An answer without content."""
+
+
 class Health(BaseModel):
     """What a probe answers, also with 503."""
 

@@ -48,7 +48,9 @@ class Health:
         if self.phase is Phase.FAILED:
             raise Problem(problems.STORE_FAILED, self.detail)
         detail = f"the service is {self.phase.value}; try again in a moment"
-        raise Problem(problems.STORE_NOT_READY, detail, extra={"state": self.phase.value})
+        stopping = self.phase is Phase.STOPPING
+        kind = problems.SHUTTING_DOWN if stopping else problems.STORE_NOT_READY
+        raise Problem(kind, detail, extra={"state": self.phase.value})
 
     def is_live(self) -> tuple[bool, dict[str, Any]]:
         return self.phase is not Phase.FAILED, self._report()

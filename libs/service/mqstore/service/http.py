@@ -122,7 +122,7 @@ class BodyLimits:
 
 
 def ending() -> Problem:
-    return Problem(problems.STORE_NOT_READY, "the service is ending; try again in a moment")
+    return Problem(problems.SHUTTING_DOWN, "the service is ending; try again in a moment")
 
 
 def refuse_repeated(names: Iterable[str]) -> None:

@@ -70,6 +70,9 @@ FORBIDDEN = _register(
 NOT_FOUND = _register("not-found", 404, "There is nothing here", "No such path.")
 TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was never created.")
 QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
+PIN_UNKNOWN = _register(
+    "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
+)
 MESSAGE_UNKNOWN = _register(
     "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
 )
@@ -78,6 +81,9 @@ METHOD_NOT_ALLOWED = _register(
 )
 REQUEST_TIMEOUT = _register(
     "request-timeout", 408, "The request came too slowly", "Its body was not there in time."
+)
+PIN_REFUSED = _register(
+    "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
 )
 TOPIC_NOT_WRITABLE = _register(
     "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
@@ -132,10 +138,16 @@ OVERLOADED = _register(
     "overloaded", 503, "Too much at one time", "Try again a little later.", retry_after_s=1
 )
 STORE_NOT_READY = _register(
-    "store-not-ready", 503, "The store is not ready", "Starting, recovering or ending.", 1
+    "store-not-ready", 503, "The store is not ready", "Starting, or not yet recovered.", 1
+)
+SHUTTING_DOWN = _register(
+    "shutting-down", 503, "The service is ending", "Another process may take its place.", 5
 )
 STORE_NOT_WRITABLE = _register(
     "store-not-writable", 503, "The store takes no messages", "`detail` says why.", 5
+)
+STORE_READ_ONLY = _register(
+    "store-read-only", 503, "The store may only be read", "`detail` names what needs a person.", 30
 )
 STORE_FAILED = _register(
     "store-failed", 503, "The disk failed", "Nothing is acknowledged; the process ends.", 5
@@ -146,10 +158,12 @@ PAGE_CACHE_BUSY = _register(
 FLUSH_TIMEOUT = _register(
     "flush-timeout", 504, "Stored, but not known to be on disk", "The messages can be read."
 )
-DISK_FULL = _register("disk-full", 507, "The disk is full", "No room for messages.", 30)
+DISK_FULL = _register(
+    "disk-full", 507, "The disk is full", "No room for messages; `disk` may have the numbers.", 30
+)
 
 ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
-GUARDED: Final = (UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY)
+GUARDED: Final = (UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY, SHUTTING_DOWN)
 """Of every route that a token may be needed for."""
 WITH_BODY: Final = (
     BAD_JSON,
@@ -206,6 +220,7 @@ _RULES: Final = (
     _Rule(errors.MessageInvalid, MESSAGE_INVALID, ("status",)),
     _Rule(errors.PageCacheBusy, PAGE_CACHE_BUSY, ("status",)),
     _Rule(errors.SegmentCreationFailed, DISK_FULL, ("status",)),
+    _Rule(errors.DiskFull, DISK_FULL, ("status", "reason", "numbers")),
     _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
     _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
     _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),
@@ -217,6 +232,8 @@ _RULES: Final = (
     _Rule(errors.MessageIdError, BAD_MESSAGE_ID),
     _Rule(errors.CursorError, BAD_CURSOR),
     _Rule(errors.KeyUnknown, MESSAGE_UNKNOWN, ("complete",)),
+    _Rule(errors.PinUnknown, PIN_UNKNOWN),
+    _Rule(errors.PinRefused, PIN_REFUSED),
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
@@ -226,7 +243,12 @@ _RULES: Final = (
     _Rule(errors.RecordBlockCorrupt, MESSAGE_SUSPECT),
     _Rule(errors.RecordError, MESSAGE_DAMAGED),
 )
-DISK_FULL_REASONS: Final = frozenset({"disk-full", "disk full", "disk_full"})
+_BY_REASON: Final = {
+    "closing": SHUTTING_DOWN,
+    "read-only": STORE_READ_ONLY,
+    "failed": STORE_FAILED,
+}
+"""What ``refuse_puts`` was given."""
 
 
 def from_storage(error: errors.StorageError) -> Problem | None:
@@ -234,14 +256,12 @@ def from_storage(error: errors.StorageError) -> Problem | None:
     for rule in _RULES:
         if isinstance(error, rule.error):
             extra = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
-            kind = rule.kind
-            if extra.get("reason") in DISK_FULL_REASONS:
-                kind = DISK_FULL
+            kind = _BY_REASON.get(extra.get("reason", ""), rule.kind)
             return Problem(kind, str(error), extra=extra)
     return None
 
 
-_EXTRA_NAMES: Final = {"status": "putStatus"}
+_EXTRA_NAMES: Final = {"status": "putStatus", "numbers": "disk"}
 
 
 def schema() -> dict[str, Any]:
@@ -259,6 +279,7 @@ def schema() -> dict[str, Any]:
             "requestId": {"type": "string", "description": "Also in the logs and X-Request-Id."},
             "putStatus": {"type": "string", "description": "RocketMQ's PutMessageStatus."},
             "reason": {"type": "string"},
+            "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
         },

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
@@ -20,6 +20,14 @@ INT32_MAX = 2**31 - 1
 class FlushDiskType(StrEnum):
     SYNC = "SYNC_FLUSH"
     ASYNC = "ASYNC_FLUSH"
+
+
+def _hours(text: str) -> str:
+    """Hours of the day, 0 to 23, joined by ``;``."""
+    for hour in text.split(";"):
+        if not (hour.isascii() and hour.isdigit() and int(hour) < 24):
+            raise ValueError(f"{hour!r} is no hour of the day; write e.g. 04 or 04;16")
+    return text
 
 
 def _aliases(*names: str) -> AliasChoices:
@@ -99,6 +107,15 @@ class StoreConfig(BaseModel):
         ),
     ] = 100
     delete_file_batch_max: Annotated[int, Field(ge=1)] = 10
+    delete_consume_queue_files_interval: Annotated[int, Field(ge=0)] = 100
+    delete_when: Annotated[str, AfterValidator(_hours)] = "04"
+    clean_resource_interval: Annotated[int, Field(ge=1)] = 10_000
+    clean_file_forcibly_enable: bool = True
+    disk_max_used_space_ratio: Annotated[int, Field(ge=10, le=100)] = 75
+    disk_space_clean_forcibly_ratio: Annotated[int, Field(ge=30, le=100)] = 85
+    disk_space_warning_level_ratio: Annotated[int, Field(ge=35, le=100)] = 90
+    keep_for_groups: str = ""
+    keep_disk_ceiling_ratio: Annotated[int, Field(ge=10, le=100)] = 88
 
     # delay
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

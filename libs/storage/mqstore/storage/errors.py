@@ -19,12 +19,14 @@
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
+    │   ├── DiskFull               a StoreNotWritable: diskSpaceWarningLevelRatio is exceeded
     ├── FlushTimeout               stored, but not known to be on disk in time
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
-    │                              KeyUnknown, CursorError
+    │                              KeyUnknown, CursorError, PinUnknown
+    ├── PinRefused
     └── DirectoryNotUsable
 
 Each message says what was wrong and what to do, lower case, without a final period.
@@ -32,6 +34,7 @@ Each message says what was wrong and what to do, lower case, without a final per
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -189,13 +192,21 @@ class PageCacheBusy(PutRefused):
 
 
 class StoreNotWritable(PutRefused):
-    """Shutting down, read-only, disk full, or not yet recovered; ``reason`` says which."""
+    """``reason`` says why: closing, read-only, failed, or disk-full (``DiskFull``)."""
 
     status = "SERVICE_NOT_AVAILABLE"
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+class DiskFull(StoreNotWritable):
+    """A volume is fuller than diskSpaceWarningLevelRatio; ``numbers`` are in bytes and percent."""
+
+    def __init__(self, detail: str, numbers: Mapping[str, int | float | str] | None = None) -> None:
+        super().__init__("disk-full", detail)
+        self.numbers = dict(numbers or {})
 
 
 class SegmentCreationFailed(PutRefused):
@@ -264,6 +275,10 @@ class PropertyError(StorageError):
     """A property that cannot be stored (separator or NUL inside, reserved name, bad encoding)."""
 
 
+class PinRefused(StorageError):
+    """A pin on what is not there any more, or one too many."""
+
+
 class QueryError(StorageError):
     """Base of what a look-up can answer other than records."""
 
@@ -290,6 +305,10 @@ class KeyUnknown(QueryError):
     def __init__(self, why: str, *, complete: bool) -> None:
         super().__init__(why)
         self.complete = complete
+
+
+class PinUnknown(QueryError):
+    """No pin has that name, or it has ended."""
 
 
 class CursorError(QueryError):

@@ -21,7 +21,7 @@ from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, TopicUnknown
+from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, StoreNotWritable, TopicUnknown
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
@@ -35,6 +35,8 @@ from mqstore.storage.own.running_manifest import RunningManifestService, queue_s
 from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import RecoveryReport
+from mqstore.storage.retention.cleaner import Retention
+from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.system.atomic_file import remove_file, replace_file
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
@@ -135,6 +137,7 @@ class MessageStore:
         self._opened = opened
         self._services: list[ServiceHandle] = []
         self._dispatch_handle: ServiceHandle | None = None
+        self._retention_handle: ServiceHandle | None = None
         self._failure: BaseException | None = None
         self._closing = Lock()
         self._closed = False
@@ -162,6 +165,7 @@ class MessageStore:
         self.recovery: RecoveryReport = self._parts.report
         guard = BlockGuard(opened.blocks)
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
+        self.retention = Retention(self._parts, seams)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -313,27 +317,29 @@ class MessageStore:
         return found
 
     def expire(self, segments: int) -> int:
-        """Unlink up to so many segments, the oldest first and never the last, and what is derived
-        from them alone; returns how many went.
-
-        Queue entries are brought to disk before their records go: nothing could make them again,
-        and the queue would give out their offsets a second time. What is not dispatched stays.
+        """Unlink up to so many segments whatever their age, the oldest first and never the last,
+        and what is derived from them alone; returns how many went. What is not dispatched stays.
         Raises StoreFailed, OSError.
         """
-        dispatched = self.dispatcher.position
-        ready = [f for f in self.log.files.files[:-1][:segments] if f.end_offset <= dispatched]
-        if not ready:
-            return 0
         try:
-            self._parts.queue_flush.flush_all()
+            return self.retention.remove_oldest(segments)
         except (OSError, StoreFailed) as error:
             self._fail(error)
             raise
-        removed = self.log.remove_first(len(ready))
-        self.queues.delete_before(self.log.min_offset)
-        self.index.delete_before(self.log.min_offset)
-        self._opened.blocks.drop(0, self.log.min_offset)
-        return removed
+
+    def run_retention(self) -> RetentionPlan:
+        """Let what has expired go now, whatever the hour; the plan of it.
+
+        Raises StoreNotWritable, StoreFailed.
+        """
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
+        if (reason := self.read_only_reason) is not None:
+            raise StoreNotWritable("read-only", f"nothing can be deleted: {reason}")
+        plan = self.retention.run()
+        if self._retention_handle is not None:
+            self._retention_handle.wake()
+        return plan
 
     def wait_for_index(self) -> None:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
@@ -363,6 +369,7 @@ class MessageStore:
             self.commits.start(self._dispatch)
         if self._parts.block_cover is not None:
             self._start(self._parts.block_cover)
+        self._retention_handle = self._start(self.retention)
 
     def _start(self, service: BackgroundService) -> ServiceHandle:
         handle = self._seams.scheduler.start(service, self._fail)

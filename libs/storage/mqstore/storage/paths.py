@@ -94,6 +94,11 @@ class StorePaths:
         return self.ours / "blocks"
 
     @property
+    def pins(self) -> Path:
+        """Leases on ranges of the log."""
+        return self.ours / "pins.json"
+
+    @property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

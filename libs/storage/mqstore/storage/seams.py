@@ -135,6 +135,9 @@ class FileSystem(Protocol):
         """The first byte at or after ``offset`` that may be other than zero; None when there is
         none. A hint of what need not be read: what lies between is a hole or was never written."""
 
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Date a file's last modification, for bytes that were only stored again. Not synced."""
+
     def usage(self, path: Path) -> DiskUsage: ...
 
 

@@ -30,3 +30,68 @@ PRODUCED: Final[dict[str, Any]] = {
         }
     ]
 }
+
+PIN: Final[dict[str, Any]] = {
+    "name": "backup-1",
+    "fromOffset": 1073741824,
+    "toOffset": 2147483648,
+    "why": "nightly backup",
+    "createdMs": 1795273269654,
+    "expiresMs": 1795273569654,
+}
+
+PINS: Final[dict[str, Any]] = {"pins": [PIN]}
+
+_VOLUME: Final[dict[str, Any]] = {
+    "path": "/data/store/commitlog",
+    "totalBytes": 10737418240,
+    "usedBytes": 5368709120,
+    "freeBytes": 5368709120,
+    "usedPercent": 50.0,
+}
+
+RETENTION: Final[dict[str, Any]] = {
+    "madeMs": 1795273269654,
+    "triggers": ["hour"],
+    "nextHourMs": 1795273269654,
+    "putsRefused": False,
+    "holdsHonoured": True,
+    "volumes": [
+        {"name": "commitlog", **_VOLUME},
+        {"name": "consumequeue", **_VOLUME, "path": "/data/store/consumequeue"},
+    ],
+    "holds": [
+        {
+            "kind": "pin",
+            "name": "backup-1",
+            "fromOffset": 1073741824,
+            "toOffset": 2147483648,
+            "untilMs": 1795273569654,
+        }
+    ],
+    "segments": [
+        {
+            "name": "00000000000000000000",
+            "offset": 0,
+            "size": 1073741824,
+            "modifiedMs": 1795000000000,
+            "expiresMs": 1795259200000,
+            "goes": True,
+            "notBeforeMs": 1795273269654,
+            "why": "expired",
+            "heldBy": [],
+        },
+        {
+            "name": "00000000001073741824",
+            "offset": 1073741824,
+            "size": 1073741824,
+            "modifiedMs": 1795010000000,
+            "expiresMs": 1795269200000,
+            "goes": False,
+            "notBeforeMs": 1795273569654,
+            "why": "held",
+            "heldBy": ["pin backup-1"],
+        },
+    ],
+    "bytesToGo": 1073741824,
+}

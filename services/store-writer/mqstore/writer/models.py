@@ -6,11 +6,14 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+
+from mqstore.storage.retention.pins import LEASE_MAX_S, Pin
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 QUEUES_MAX: Final = 1024
 
 Int32 = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -144,3 +147,34 @@ class Segment(_Model):
 
 class SegmentList(_Model):
     segments: list[Segment]
+
+
+class PinSpec(_Model):
+    """A range of the log to keep, and for how long."""
+
+    from_offset: Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
+    to_offset: Annotated[
+        int | None,
+        Field(ge=1, le=INT64_MAX, strict=True, description="Behind the last byte; null: the end."),
+    ] = None
+    lease_seconds: Annotated[int, Field(ge=1, le=LEASE_MAX_S, strict=True)] = 300
+    why: Annotated[str, Field(max_length=200, description="Shown in the plan.")] = ""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"fromOffset": 0, "leaseSeconds": 300, "why": "nightly backup"}
+        },
+        extra="forbid",
+    )
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> PinSpec:
+        if self.to_offset is not None and self.to_offset <= self.from_offset:
+            raise ValueError("the range is empty: toOffset must be greater than fromOffset")
+        return self
+
+
+class PinList(_Model):
+    """By name."""
+
+    pins: list[Pin]

@@ -38,6 +38,7 @@ from mqstore.writer.models import (
     TopicList,
     TopicSpec,
 )
+from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.service import WriterService
 
 JSON_TYPE = b"application/json"
@@ -51,6 +52,7 @@ def add(api: Api, service: WriterService) -> None:
     producer.add(api)
     _Topics(service, producer.forget_topics).add(api)
     _Inspection(service).add(api)
+    RetentionRoutes(service).add(api)
 
 
 class Producer:
@@ -352,6 +354,7 @@ OPERATION: dict[str, Any] = {
             problems.PROPERTY_INVALID,
             problems.MESSAGE_INVALID,
             problems.STORE_NOT_WRITABLE,
+            problems.STORE_READ_ONLY,
             problems.PAGE_CACHE_BUSY,
             problems.STORE_FAILED,
             problems.FLUSH_TIMEOUT,

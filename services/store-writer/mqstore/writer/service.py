@@ -35,6 +35,7 @@ TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "A topic must be created before it takes messages.",
     "store": "Bounds, files and the recovery report of the store directory.",
+    "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
 }
 
 

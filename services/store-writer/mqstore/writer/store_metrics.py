@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import Latency
 from mqstore.storage.message_store import MessageStore, StoreStatus
+from mqstore.storage.retention.cleaner import Retention
+from mqstore.storage.retention.plan import GOING
 
 
 class StoreMetrics(Collector):
@@ -48,6 +50,7 @@ class StoreMetrics(Collector):
         )
         if store is not None:
             yield from _of_store(store.status())
+            yield from _of_retention(store.retention)
 
 
 def _of_store(status: StoreStatus) -> Iterable[Metric]:
@@ -64,3 +67,31 @@ def _of_store(status: StoreStatus) -> Iterable[Metric]:
     yield disk
     yield GaugeMetricFamily("mqstore_segments", "Commit log files", value=status.segments)
     yield GaugeMetricFamily("mqstore_queues", "Consume queues", value=status.queues)
+
+
+def _of_retention(retention: Retention) -> Iterable[Metric]:
+    disks = retention.disks
+    for volume in disks.volumes:
+        # Under the names of RocketMQ's exporter, whose dashboards have them.
+        yield GaugeMetricFamily(
+            f"rocketmq_brokeruntime_{volume.name}_disk_ratio",
+            f"Used part of the volume of {volume.name}, 0 to 1",
+            value=volume.used_percent / 100,
+        )
+    yield GaugeMetricFamily(
+        "mqstore_puts_refused_disk",
+        "Whether puts are refused for want of room",
+        value=float(disks.refuses),
+    )
+    segments = CounterMetricFamily(
+        "mqstore_segments_deleted", "Commit log files deleted", labels=["why"]
+    )
+    for why in sorted(GOING):
+        segments.add_metric([why.value], retention.deleted[why])
+    yield segments
+    derived = CounterMetricFamily(
+        "mqstore_derived_files_deleted", "Queue and index files deleted", labels=["kind"]
+    )
+    derived.add_metric(["consumequeue"], retention.removal.queue_files)
+    derived.add_metric(["index"], retention.removal.index_files)
+    yield derived

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import struct
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mqstore.storage.codec.record import Record, decode, scan
 from mqstore.storage.derived import index_service
+from mqstore.storage.derived.index_file import IndexFile
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.seams import Seams
@@ -307,3 +311,36 @@ def _record(log: SmallLog, offset: int) -> Record:
     assert place is not None
     view, at, end = place
     return decode(view, at, end, physical_offset=offset)
+
+
+class Interrupted(tuple[IndexFile, ...]):
+    """When the first two are to go, another thread has its turn, if nothing holds it back."""
+
+    turn: Callable[[], None]
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == slice(2, None):
+            self.turn()
+        return super().__getitem__(index)
+
+
+def test_files_that_are_added_while_others_go_are_not_lost(tmp_path: Path) -> None:
+    """The dispatcher rolls while retention deletes."""
+    log = keyed(12)
+    store = dispatched(tmp_path, log)
+    adding = threading.Thread(target=store.dispatch)
+    for number in range(12, 24):
+        log.put(props={"UNIQ_KEY": f"u{number}", "KEYS": "k"})
+
+    def turn() -> None:
+        adding.start()
+        adding.join(0.2)
+
+    files = Interrupted(store.index.files)
+    files.turn = turn
+    store.index.files = files
+    store.index.delete_before(files[2].end_physical)
+    adding.join()
+    names = [file.path.name for file in store.index.files]
+    assert len(names) > 2
+    assert names == sorted(path.name for path in store.paths.index.iterdir())

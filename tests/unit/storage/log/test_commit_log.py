@@ -15,6 +15,7 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Blank, Message, Record, scan
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
+    DiskFull,
     MessageInvalid,
     MessageTooLarge,
     OffsetOutOfRange,
@@ -371,13 +372,22 @@ def test_a_batch_that_fits_no_segment_is_refused_whole(opened: Opened) -> None:
     assert opened.files.files == ()
 
 
-def test_a_store_that_is_not_writable_says_why(opened: Opened) -> None:
-    opened.log.refuse_puts("disk-full", "disk is 91 % full; free some space")
-    with pytest.raises(StoreNotWritable, match="91 %") as refused:
+def test_a_pause_says_why_with_its_numbers_and_ends(opened: Opened) -> None:
+    opened.log.pause_puts(DiskFull("disk is 91 % full; free some space", {"usedPercent": 91}))
+    with pytest.raises(DiskFull, match="91 %") as refused:
         opened.log.append(message())
-    assert refused.value.reason == "disk-full"
-    opened.log.accept_puts()
+    assert (refused.value.reason, refused.value.numbers) == ("disk-full", {"usedPercent": 91})
+    opened.log.resume_puts()
     opened.log.append(message())
+
+
+def test_what_is_refused_for_good_is_not_taken_again_when_the_disk_has_room(opened: Opened) -> None:
+    opened.log.refuse_puts("closing", "the store is closing")
+    opened.log.pause_puts(DiskFull("full", {}))
+    opened.log.resume_puts()
+    with pytest.raises(StoreNotWritable) as refused:
+        opened.log.append(message())
+    assert refused.value.reason == "closing"
 
 
 def test_after_a_failed_sync_nothing_is_put_any_more(opened: Opened) -> None:
@@ -385,7 +395,7 @@ def test_after_a_failed_sync_nothing_is_put_any_more(opened: Opened) -> None:
     placement = opened.log.append(message())
     with pytest.raises(StoreFailed):
         opened.log.flush.wait(opened.log.flush.request(placement.end))
-    opened.log.accept_puts()
+    opened.log.resume_puts()
     with pytest.raises(StoreFailed):
         opened.log.append(message())
     assert len(opened.failures) == 1

@@ -97,4 +97,5 @@ def test_broker_conf_boots_this_very_directory(paths: StorePaths) -> None:
     assert settings["storePathRootDir"] == str(paths.root)
     assert settings["storePathCommitLog"] == str(paths.commit_log)
     assert settings["mappedFileSizeConsumeQueue"] == "20000"
+    assert (settings["fileReservedTime"], settings["deleteWhen"]) == ("72", "04")
     assert (settings["brokerIP1"], settings["listenPort"]) == ("10.0.0.3", "10911")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -187,6 +188,21 @@ def test_a_broker_that_closed_without_queues_leaves_a_store_that_opens_in_full(
     with open_store(closed) as store:
         assert store.recovery.plan.start_reason is StartReason.LAST_THREE
         assert_whole(store)
+
+
+@pytest.mark.parametrize("shutdown", ["killed", "closed"])
+def test_segments_get_no_younger_by_a_recovery(
+    shutdown: str, request: pytest.FixtureRequest
+) -> None:
+    """Retention goes by their age; what is not known to be on disk is only stored again."""
+    root = as_left_by_a_broker(request.getfixturevalue(shutdown))
+    names = sorted(path.name for path in (root / "commitlog").iterdir())[:-2]
+    for name in names:
+        os.utime(root / "commitlog" / name, (1_700_000_000, 1_700_000_000))
+    with open_store(root) as store:
+        assert any(action.kind == "rewrite-range" for action in store.recovery.plan.actions)
+        ages = [segment.modified_ms for segment in store.segments() if segment.name in names]
+    assert ages == [1_700_000_000_000] * len(names)
 
 
 @pytest.mark.parametrize("shutdown", ["killed", "closed"])

@@ -28,6 +28,16 @@ def content_of(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+def test_a_modification_is_dated_in_the_overlay_only(base: Path, files: OverlayFileSystem) -> None:
+    path = base / "log" / "old"
+    before = path.stat().st_mtime_ns
+    files.set_modified(path, 1_700_000_000_123)
+    found = files.stat(path)
+    assert found is not None
+    assert found.modified_ms == 1_700_000_000_123
+    assert path.stat().st_mtime_ns == before
+
+
 def test_nothing_is_ever_written(base: Path, files: OverlayFileSystem) -> None:
     before = content_of(base)
     log = base / "log"

@@ -53,6 +53,16 @@ def test_stat_tells_size_time_and_kind(tmp_path: Path) -> None:
     assert directory.is_directory
 
 
+def test_a_modification_can_be_dated_and_content_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    FILES.set_modified(path, 1_700_000_000_123)
+    found = FILES.stat(path)
+    assert found is not None
+    assert found.modified_ms == 1_700_000_000_123
+    assert path.read_bytes() == b"12345"
+
+
 def test_stat_of_nothing_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert FILES.stat(tmp_path / "absent") is None

@@ -4,7 +4,7 @@ Per message UNIQ_KEY, then each of KEYS, then (5.x) its TAGS are indexed; rollba
 The file is chosen per key, so one message's items may lie in two files. Source: IndexService of
 4.9.7 and 5.4.0; unlike there, a message that was indexed before is never indexed twice.
 
-One thread at a time puts (the dispatcher); any thread may query and flush.
+One thread at a time puts (the dispatcher); any thread may query, flush, and delete old files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from mqstore.storage._kernel import IndexWindow
@@ -87,6 +88,8 @@ class IndexService:
         self.indexes_tags = store_format.indexes_tags
         self.window = IndexWindow()
         self.files: tuple[IndexFile, ...] = ()
+        self._change_lock = Lock()
+        """The dispatcher adds files while retention removes others."""
         self._paths = paths
         self._format = store_format
         self._seams = seams
@@ -186,13 +189,17 @@ class IndexService:
         self._attach()
 
     def delete_before(self, min_physical: int) -> int:
-        """Unlink files that end below the log's minimum, never the last; how many went."""
+        """Unlink files that end below the log's minimum, never the last; how many went.
+
+        Any thread, one at a time. Raises OSError.
+        """
         expired = 0
         for file in self.files[:-1]:
             if file.end_physical >= min_physical:
                 break
             expired += 1
-        gone, self.files = self.files[:expired], self.files[expired:]
+        with self._change_lock:
+            gone, self.files = self.files[:expired], self.files[expired:]
         for file in gone:
             file.mapped.destroy(self._seams.clock.monotonic(), 0)
         if gone:
@@ -315,7 +322,8 @@ class IndexService:
             header = full.header
             file.carry(header.end_physical, header.end_ms)
             self._full.append(full)
-        self.files = (*self.files, file)
+        with self._change_lock:
+            self.files = (*self.files, file)
         self._attach()
         self._changed()
         return file
@@ -351,7 +359,8 @@ class IndexService:
 
     def _changed(self) -> None:
         if self._on_change is not None:
-            self._on_change()
+            with self._change_lock:
+                self._on_change()
 
 
 def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:

@@ -27,6 +27,7 @@ from mqstore.storage.codec.record import (
 )
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
+    DiskFull,
     MessageInvalid,
     OffsetOutOfRange,
     PageCacheBusy,
@@ -122,6 +123,8 @@ class CommitLog:
         self._lock = threading.RLock()
         self._rolling_since: float | None = None
         self._refusal: Callable[[], Exception] | None = None
+        self._refused_for_good = False
+        self._refusal_lock = threading.Lock()
         self._last_store_timestamp_ms = last_store_timestamp_ms
         self._segment: MappedFile | None = None
         self._view = memoryview(bytearray())
@@ -180,18 +183,30 @@ class CommitLog:
     # who may put
 
     def refuse_puts(self, reason: str, detail: str) -> None:
-        """From now on puts raise StoreNotWritable (disk full, closing, read-only…).
+        """From now on puts raise StoreNotWritable (closing, read-only…), for good.
 
         Returns when no put is under way any more.
         """
-        self._refusal = lambda: StoreNotWritable(reason, detail)
+        self._refuse(lambda: StoreNotWritable(reason, detail))
         with self._lock:
             pass
 
-    def accept_puts(self) -> None:
-        """Undo ``refuse_puts``; a failed store stays failed."""
-        failure = self.flush.failure
-        self._refusal = None if failure is None else lambda: StoreFailed(str(failure))
+    def pause_puts(self, refusal: DiskFull) -> None:
+        """Puts raise this until ``resume_puts``; does not wait for one that is under way."""
+        with self._refusal_lock:
+            if not self._refused_for_good:
+                self._refusal = lambda: DiskFull(str(refusal), refusal.numbers)
+
+    def resume_puts(self) -> None:
+        """Undo ``pause_puts``; what is refused for good stays refused."""
+        with self._refusal_lock:
+            if not self._refused_for_good:
+                self._refusal = None
+
+    def _refuse(self, refusal: Callable[[], Exception]) -> None:
+        with self._refusal_lock:
+            self._refused_for_good = True
+            self._refusal = refusal
 
     # putting
 
@@ -252,13 +267,15 @@ class CommitLog:
         """Unlink up to ``count`` segments from the front, never the last; how many went.
 
         The new minimum is published first, so that no reader trusts what is about to go. A
-        segment that somebody holds stays for now, and may be tried again.
+        segment that somebody holds stays for now, and may be tried again: once
+        destroyMapedFileIntervalForcibly is over since the first attempt, it goes all the same.
         """
         expired = self.files.files[:-1][:count]
         if not expired:
             return 0
         self._watermarks.set_min(expired[-1].end_offset)
-        return self.files.remove_first(len(expired))
+        forced_after_s = self._config.destroy_maped_file_interval_forcibly / 1000
+        return self.files.remove_first(len(expired), force_after_s=forced_after_s)
 
     # reading
 
@@ -522,7 +539,7 @@ class CommitLog:
         return self.commits.last_store_timestamp_ms
 
     def _fail(self, failure: StoreFailed) -> None:
-        self._refusal = lambda: StoreFailed(str(failure))
+        self._refuse(lambda: StoreFailed(str(failure)))
         self._report_failure(failure)
 
 

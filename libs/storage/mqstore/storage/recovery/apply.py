@@ -200,6 +200,8 @@ class Applier:
                 self._store_again(segment.path, low - segment.base, high - segment.base)
 
     def _store_again(self, path: Path, low: int, high: int) -> None:
+        """The bytes are what they were, so they are no newer: retention goes by the file's age."""
+        before = self.files.stat(path)
         next_data = partial(self.files.next_data, path)
         with self._writable(path) as mapped:
             for first, last in data_chunks(low, high, next_data, _REWRITE_CHUNK):
@@ -207,6 +209,8 @@ class Applier:
                 self.files.reserve(path, first, last - first)
                 mapped.rewrite(first, last - first)
             mapped.sync()
+        if before is not None:
+            self.files.set_modified(path, before.modified_ms)
 
     def _sync_directories(self, plan: RecoveryPlan) -> None:
         if self.durable and self.files.stat(self.paths.commit_log) is not None and plan.actions:

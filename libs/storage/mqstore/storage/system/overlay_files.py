@@ -201,6 +201,9 @@ class OverlayFileSystem:
             return offset if offset < len(content.view) else None
         return self._base.next_data(path, offset)
 
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._content(path).modified_ms = modified_ms
+
     def usage(self, path: Path) -> DiskUsage:
         return self._base.usage(path)
 

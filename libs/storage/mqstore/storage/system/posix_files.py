@@ -225,6 +225,9 @@ class PosixFileSystem:
                     return offset
                 raise
 
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(path.stat().st_atime_ns, modified_ms * 1_000_000))
+
     def usage(self, path: Path) -> DiskUsage:
         """Of the nearest directory that is there, where ``path`` itself is not."""
         while not path.exists() and path != path.parent:

@@ -14,6 +14,7 @@ from mqstore.storage.own import manifest
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery.report import RecoveryReport
+from mqstore.storage.retention import pins
 from mqstore.storage.tables import java_json
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
@@ -105,6 +106,7 @@ class SmallFilesCheck:
         yield from self._state()
         yield from self._manifests()
         yield from self._report()
+        yield from self._pins()
         yield from self._quarantine()
 
     def _format(self, content: FormatFile) -> Iterator[Finding]:
@@ -158,6 +160,13 @@ class SmallFilesCheck:
             RecoveryReport.model_validate_json(self._files.read(path))
         except ValidationError as error:
             yield self._of(Kind.OURS, path, f"cannot be read: {error.errors()[0]['msg']}")
+
+    def _pins(self) -> Iterator[Finding]:
+        try:
+            pins.read(self._files, self._paths.pins)
+        except ValueError:
+            what = "cannot be read; the next opening sets it aside, and nothing is pinned"
+            yield self._of(Kind.OURS, self._paths.pins, what)
 
     def _quarantine(self) -> Iterator[Finding]:
         directory = self._paths.quarantine

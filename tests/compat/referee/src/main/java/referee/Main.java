@@ -22,9 +22,11 @@ import java.nio.file.Path;
  * append  DIR SCRIPT             open an existing store and run a script on it
  * dump    DIR [CONFIG] [--queries]   recover DIR and print all that the store sees
  * rebuild DIR [CONFIG]           build queues and index of DIR anew from its log
+ * clean (served only)            rounds of deletion by hand, as deleteExpiredCommitLog asks for
  * </pre>
  *
- * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool}. Every answer
+ * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
+ * "rounds":int}. Every answer
  * is JSON lines closed by {"t":"end","ok":true} or {"t":"end","ok":false,"error":…}.
  */
 public final class Main {
@@ -110,6 +112,9 @@ public final class Main {
                 break;
             case "rebuild":
                 Rebuild.run(dir, config, out);
+                break;
+            case "clean":
+                Clean.run(dir, config, command.get("rounds").getAsInt(), out);
                 break;
             default:
                 throw new IllegalArgumentException("unknown command " + command.get("cmd"));

@@ -1,6 +1,7 @@
 package referee;
 
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -50,5 +51,12 @@ final class Api {
 
     static Map<String, ? extends Map<Integer, ConsumeQueue>> queueTable(DefaultMessageStore store) {
         return store.getConsumeQueueTable();
+    }
+
+    /** One round of the cleaner, which a broker runs every ten seconds. */
+    static void cleanFiles(DefaultMessageStore store) throws ReflectiveOperationException {
+        Method clean = DefaultMessageStore.class.getDeclaredMethod("cleanFilesPeriodically");
+        clean.setAccessible(true);
+        clean.invoke(store);
     }
 }

@@ -1,5 +1,6 @@
 package referee;
 
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -12,6 +13,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
+import org.apache.rocketmq.store.queue.ConsumeQueueStore;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** What differs between the versions: RocketMQ 5. */
@@ -68,5 +70,15 @@ final class Api {
     static Map<String, ? extends Map<Integer, ConsumeQueueInterface>> queueTable(
         DefaultMessageStore store) {
         return store.getConsumeQueueTable();
+    }
+
+    /** One round of both cleaners, which a broker runs every ten seconds. */
+    static void cleanFiles(DefaultMessageStore store) throws ReflectiveOperationException {
+        Method log = DefaultMessageStore.class.getDeclaredMethod("cleanFilesPeriodically");
+        log.setAccessible(true);
+        log.invoke(store);
+        Method queues = ConsumeQueueStore.class.getDeclaredMethod("cleanQueueFilesPeriodically");
+        queues.setAccessible(true);
+        queues.invoke(store.getQueueStore());
     }
 }

@@ -1,0 +1,81 @@
+"""keepForGroups: from where named consumer groups still need the log.
+
+As ``consumerOffset.json`` says, which is at most some seconds behind: what was consumed since is
+kept a little longer.
+"""
+
+from __future__ import annotations
+
+from mqstore.storage.derived.consume_queue import ConsumeQueue
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.errors import ConfigTableError
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.retention.holds import Hold
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+
+SEPARATOR = ";"
+HOLES_MAX = 10_000
+"""Entries that name no record and are passed over in search of one that does."""
+
+
+class Groups:
+    """Finds what the groups of keepForGroups have not consumed. One thread at a time."""
+
+    def __init__(
+        self,
+        setting: str,
+        queues: ConsumeQueues,
+        paths: StorePaths,
+        store_format: StoreFormat,
+        seams: Seams,
+    ) -> None:
+        self.names = tuple(name.strip() for name in setting.split(SEPARATOR) if name.strip())
+        self._queues = queues
+        self._paths = paths
+        self._format = store_format
+        self._seams = seams
+
+    def holds(self) -> list[Hold]:
+        """One for each group that has not consumed everything of its topics.
+
+        A group without any offset has consumed nothing, of whatever topic.
+        """
+        if not self.names:
+            return []
+        try:
+            offsets = ConsumerOffsets.load(self._paths, self._format, self._seams)
+        except (ConfigTableError, OSError):
+            return [_hold(name, 0) for name in self.names]
+        topics = offsets.groups()
+        found = []
+        for name in self.names:
+            needed = [0] if name not in topics else []
+            for topic in topics.get(name, ()):
+                needed += self._needed(topic, offsets.of(name, topic))
+            if needed:
+                found.append(_hold(name, min(needed)))
+        return found
+
+    def _needed(self, topic: str, consumed: dict[int, int]) -> list[int]:
+        """Physical offsets of the next messages of a topic's queues."""
+        queues = [queue for queue in self._queues.all() if queue.topic == topic]
+        offsets = (next_record(queue, consumed.get(queue.queue_id, 0)) for queue in queues)
+        return [offset for offset in offsets if offset is not None]
+
+
+def next_record(queue: ConsumeQueue, index: int) -> int | None:
+    """Physical offset of the first record at or after an entry; None when there is none to come.
+
+    Where too many entries name none: 0, as nothing is known.
+    """
+    start = max(index, queue.min_index)
+    for _, entry in queue.entries(start, start + HOLES_MAX):
+        if not entry.is_hole:
+            return entry.physical_offset
+    return None if start + HOLES_MAX >= queue.max_index else 0
+
+
+def _hold(name: str, offset: int) -> Hold:
+    return Hold(kind="group", name=name, from_offset=offset, to_offset=None, until_ms=None)

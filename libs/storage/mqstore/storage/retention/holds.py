@@ -1,0 +1,26 @@
+"""Who still needs a range of the log: one form for pins and for groups."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mqstore.storage.retention.value import Value
+
+
+class Hold(Value):
+    """Keeps every segment with a byte of its range, up to keepDiskCeilingRatio."""
+
+    kind: Annotated[Literal["pin", "group"], Field(description="A lease, or keepForGroups.")]
+    name: str
+    from_offset: Annotated[int, Field(description="Physical offset of the first byte needed.")]
+    to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
+    until_ms: Annotated[int | None, Field(description="When it ends by itself, if it does.")]
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether a byte from ``start`` to before ``end`` is needed."""
+        return end > self.from_offset and (self.to_offset is None or start < self.to_offset)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

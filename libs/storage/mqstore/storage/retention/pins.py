@@ -1,0 +1,150 @@
+"""Pins: leases on a range of the log, of a running job or backup (``store/mqstore/pins.json``).
+
+A pin ends by itself unless its owner puts it again in time (a heartbeat), so that a dead job holds
+nothing for long. Pins outlive the process; the file is sealed by a checksum.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mqstore.storage.errors import PinRefused, PinUnknown
+from mqstore.storage.own import sealed_json
+from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention.value import Value
+from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.system.atomic_file import replace_file
+
+PINS_MAX: Final = 64
+"""Pins at one time."""
+LEASE_MAX_S: Final = 86_400
+"""Seconds that a pin may ask for at a time."""
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+log = logging.getLogger(__name__)
+
+
+class Pin(Value):
+    """One lease. Offsets are physical, times milliseconds since the epoch."""
+
+    name: str
+    from_offset: Annotated[int, Field(ge=0, description="The first byte that is needed.")]
+    to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
+    why: Annotated[str, Field(description="What for, as its owner says.")]
+    created_ms: int
+    expires_ms: Annotated[int, Field(description="Ends then, unless put again before.")]
+
+    @property
+    def hold(self) -> Hold:
+        return Hold(
+            kind="pin",
+            name=self.name,
+            from_offset=self.from_offset,
+            to_offset=self.to_offset,
+            until_ms=self.expires_ms,
+        )
+
+
+class _File(Value):
+    pins: tuple[Pin, ...]
+
+
+def read(files: FileSystem, path: Path) -> tuple[Pin, ...]:
+    """The pins of a file, also those that have ended; none without one. ValueError, OSError."""
+    if files.stat(path) is None:
+        return ()
+    return _File.model_validate_json(sealed_json.unseal(files.read(path))).pins
+
+
+class Pins:
+    """The pins of one store. Any thread may look, one at a time may change them; a change is
+    durable when its call returns."""
+
+    def __init__(self, paths: StorePaths, seams: Seams) -> None:
+        """Reads the file; one that cannot be read is set aside, and nothing is pinned."""
+        self._path = paths.pins
+        self._seams = seams
+        self._pins = {pin.name: pin for pin in self._load(paths)}
+
+    def live(self) -> list[Pin]:
+        """Those that have not ended, by name."""
+        now_ms = self._seams.clock.now_ms()
+        return [pin for _, pin in sorted(self._pins.items()) if pin.expires_ms > now_ms]
+
+    def get(self, name: str) -> Pin:
+        """Raises PinUnknown, also for one that has ended."""
+        for pin in self.live():
+            if pin.name == name:
+                return pin
+        raise PinUnknown(f"there is no pin {name}, or it has ended; put it again")
+
+    def put(
+        self,
+        name: str,
+        from_offset: int,
+        to_offset: int | None,
+        *,
+        lease_s: int,
+        why: str,
+        min_offset: int,
+    ) -> Pin:
+        """Begin a lease, or go on with it: it then ends ``lease_s`` seconds from now.
+
+        ``min_offset`` is where the log begins. Raises PinRefused (below that, or too many),
+        OSError.
+        """
+        if NAME.fullmatch(name) is None:
+            raise PinRefused(f"{name[:100]!r} is no name of a pin; use letters, digits, . _ -")
+        if to_offset is not None and to_offset <= from_offset:
+            raise PinRefused(f"the range from {from_offset} to {to_offset} is empty")
+        now_ms = self._seams.clock.now_ms()
+        live = {pin.name: pin for pin in self.live()}
+        known = live.get(name)
+        if known is None and len(live) >= PINS_MAX:
+            raise PinRefused(f"there are {PINS_MAX} pins already; end one, or wait for one to end")
+        if from_offset < min_offset:
+            raise PinRefused(
+                f"the log begins at {min_offset}: what lies from {from_offset} on is not all "
+                "there any more"
+            )
+        pin = Pin(
+            name=name,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            why=why,
+            created_ms=now_ms if known is None else known.created_ms,
+            expires_ms=now_ms + lease_s * 1000,
+        )
+        self._save({**live, name: pin})
+        return pin
+
+    def remove(self, name: str) -> None:
+        """End a lease. Raises PinUnknown, OSError."""
+        self.get(name)
+        self._save({pin.name: pin for pin in self.live() if pin.name != name})
+
+    def _save(self, pins: dict[str, Pin]) -> None:
+        content = _File(pins=tuple(pin for _, pin in sorted(pins.items())))
+        replace_file(
+            self._seams.files,
+            self._path,
+            sealed_json.seal(content.model_dump_json(by_alias=True)),
+        )
+        self._pins = pins
+
+    def _load(self, paths: StorePaths) -> tuple[Pin, ...]:
+        files = self._seams.files
+        try:
+            return read(files, self._path)
+        except ValueError as error:
+            log.error("the pins cannot be read, so nothing is pinned until it is again: %s", error)
+        aside = Quarantine(files, self._seams.clock, paths.quarantine, paths.root)
+        aside.move_file(self._path, "the pins cannot be read")
+        return ()

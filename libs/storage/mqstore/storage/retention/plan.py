@@ -1,0 +1,217 @@
+"""What would go, when and why, and what keeps the rest: a value, made without touching a file.
+
+Files go from the front by age (modification time plus fileReservedTime), up to the first that
+stays, never the last one. Source: MappedFileQueue.deleteExpiredFileByTime and
+CleanCommitLogService of 4.9.7 and 5.4.0; holds and what is not dispatched are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.retention import hours
+from mqstore.storage.retention.disk import Disks, Volume
+from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention.value import Value
+
+_HOUR_MS: Final = 3_600_000
+
+
+class Trigger(StrEnum):
+    """Why files go at this moment."""
+
+    HOUR = "hour"
+    """The hour is one of deleteWhen."""
+    DISK = "disk"
+    """A volume is above diskMaxUsedSpaceRatio: expired files go at any hour."""
+    FORCED = "forced"
+    """One is above diskSpaceCleanForciblyRatio: files go whatever their age."""
+    MANUAL = "manual"
+    """Somebody asked for it."""
+
+
+class Why(StrEnum):
+    """What decides over one segment."""
+
+    EXPIRED = "expired"
+    FORCED = "forced"
+    READER = "reader"
+    """Its removal has begun, and somebody in this process still holds it."""
+    HOUR = "hour"
+    """Expired; waits for deleteWhen."""
+    IN_TIME = "in-time"
+    HELD = "held"
+    NOT_DISPATCHED = "not-dispatched"
+    NEWEST = "newest"
+    BEHIND = "behind"
+    """It could go, but an older one stays."""
+
+
+GOING: Final = frozenset({Why.EXPIRED, Why.FORCED, Why.READER})
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """One segment as it is: physical offsets, its last modification, whether removal has begun."""
+
+    name: str
+    start: int
+    end: int
+    modified_ms: int
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that a plan is made of."""
+
+    now_ms: int
+    config: StoreConfig
+    segments: Sequence[SegmentFacts]
+    """Oldest first; the last one is the newest of the log unless ``newest`` says otherwise."""
+    dispatched: int
+    """Physical offset below which everything is in its queues."""
+    disks: Disks
+    holds: Sequence[Hold] = ()
+    manual: bool = False
+    newest: str | None = None
+
+
+class PlannedSegment(Value):
+    """What becomes of one segment. Offsets are physical, times milliseconds since the epoch."""
+
+    name: str
+    offset: int
+    size: int
+    modified_ms: int
+    expires_ms: Annotated[int, Field(description="modifiedMs plus fileReservedTime.")]
+    goes: Annotated[bool, Field(description="It goes now, deleteFileBatchMax of them a round.")]
+    not_before_ms: Annotated[
+        int | None, Field(description="When it goes at the earliest; null: nothing says when.")
+    ]
+    why: Why
+    held_by: Annotated[
+        tuple[str, ...], Field(description="Pins and groups that need it, honoured or not.")
+    ]
+
+
+class RetentionPlan(Value):
+    """What retention would do at this moment, and what it would leave."""
+
+    made_ms: int
+    triggers: Annotated[tuple[Trigger, ...], Field(description="Why files go now, if they do.")]
+    next_hour_ms: Annotated[int, Field(description="When deleteWhen comes, or now.")]
+    puts_refused: Annotated[bool, Field(description="For want of room on a volume.")]
+    holds_honoured: Annotated[
+        bool, Field(description="False above keepDiskCeilingRatio: pins and groups keep nothing.")
+    ]
+    volumes: tuple[Volume, ...]
+    holds: tuple[Hold, ...]
+    segments: Annotated[tuple[PlannedSegment, ...], Field(description="Oldest first.")]
+    bytes_to_go: Annotated[int, Field(description="Of the segments that go now.")]
+
+    @property
+    def next(self) -> PlannedSegment | None:
+        """The segment that goes first."""
+        first = self.segments[0] if self.segments else None
+        return first if first is not None and first.goes else None
+
+
+def make(situation: Situation) -> RetentionPlan:
+    """Pure: the same situation gives the same plan."""
+    judge = _Judge(situation)
+    segments = tuple(judge.judge_all())
+    return RetentionPlan(
+        made_ms=situation.now_ms,
+        triggers=judge.triggers,
+        next_hour_ms=hours.next_time(situation.now_ms, judge.hours),
+        puts_refused=situation.disks.refuses,
+        holds_honoured=judge.holds_honoured,
+        volumes=tuple(situation.disks.volumes),
+        holds=tuple(situation.holds),
+        segments=segments,
+        bytes_to_go=sum(segment.size for segment in segments if segment.goes),
+    )
+
+
+class _Judge:
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        config, disks = situation.config, situation.disks
+        self.hours = hours.parse(config.delete_when)
+        self.triggers = tuple(_triggers(situation, self.hours))
+        self.holds_honoured = not disks.is_above(config.keep_disk_ceiling_ratio)
+        self._any_hour = bool({Trigger.DISK, Trigger.FORCED, Trigger.MANUAL} & set(self.triggers))
+        self._reserved_ms = config.file_reserved_time * _HOUR_MS
+        last = situation.segments[-1].name if situation.segments else None
+        self._newest = situation.newest or last
+
+    def judge_all(self) -> Iterator[PlannedSegment]:
+        """A segment that stays keeps all that come after it."""
+        passed, earliest = True, self._situation.now_ms
+        known: int | None = earliest
+        for segment in self._situation.segments:
+            holds = [h for h in self._situation.holds if h.covers(segment.start, segment.end)]
+            why = self._why(segment, holds)
+            own = self._not_before(segment, why, holds)
+            known = None if known is None or own is None else max(known, own)
+            if why in GOING and not passed:
+                why = Why.BEHIND
+            passed = passed and why in GOING
+            yield PlannedSegment(
+                name=segment.name,
+                offset=segment.start,
+                size=segment.end - segment.start,
+                modified_ms=segment.modified_ms,
+                expires_ms=segment.modified_ms + self._reserved_ms,
+                goes=passed,
+                not_before_ms=known,
+                why=why,
+                held_by=tuple(map(str, holds)),
+            )
+
+    def _why(self, segment: SegmentFacts, holds: Sequence[Hold]) -> Why:
+        if segment.name == self._newest:
+            return Why.NEWEST
+        if segment.is_leaving:
+            return Why.READER
+        if segment.end > self._situation.dispatched:
+            return Why.NOT_DISPATCHED
+        if holds and self.holds_honoured:
+            return Why.HELD
+        if self._situation.now_ms < segment.modified_ms + self._reserved_ms:
+            return Why.FORCED if Trigger.FORCED in self.triggers else Why.IN_TIME
+        return Why.EXPIRED if self.triggers else Why.HOUR
+
+    def _not_before(self, segment: SegmentFacts, why: Why, holds: Sequence[Hold]) -> int | None:
+        now_ms = self._situation.now_ms
+        if why in GOING:
+            return now_ms
+        if why in (Why.NEWEST, Why.NOT_DISPATCHED):
+            return None
+        moment = max(now_ms, segment.modified_ms + self._reserved_ms)
+        if why is Why.HELD:
+            for hold in holds:
+                if hold.until_ms is None:
+                    return None
+                moment = max(moment, hold.until_ms)
+        return moment if self._any_hour else hours.next_time(moment, self.hours)
+
+
+def _triggers(situation: Situation, delete_hours: frozenset[int]) -> Iterator[Trigger]:
+    config, disks = situation.config, situation.disks
+    forced = disks.is_above(config.disk_space_clean_forcibly_ratio)
+    if hours.is_time(situation.now_ms, delete_hours):
+        yield Trigger.HOUR
+    if forced or disks.is_above(config.disk_max_used_space_ratio):
+        yield Trigger.DISK
+    if forced and config.clean_file_forcibly_enable:
+        yield Trigger.FORCED
+    if situation.manual:
+        yield Trigger.MANUAL

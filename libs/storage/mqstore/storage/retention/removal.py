@@ -1,0 +1,77 @@
+"""Unlinks segments with their checksums, and then what is derived from them alone.
+
+Source: CleanCommitLogService, CleanConsumeQueueService and IndexService.deleteExpiredFile of 4.9.7
+and 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.own.block_files import BlockFiles
+
+
+class Removal:
+    """One thread at a time."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: IndexService,
+        dispatcher: Dispatcher,
+        queue_flush: QueueFlushService,
+        blocks: BlockFiles,
+    ) -> None:
+        self.queue_files = 0
+        """Unlinked since the opening; so are ``index_files``."""
+        self.index_files = 0
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._queue_flush = queue_flush
+        self._blocks = blocks
+        self._derived_min = 0
+        """The log's minimum that queues and index were last cleaned for."""
+
+    def remove_segments(self, count: int) -> int:
+        """Unlink up to so many segments, the oldest first and never the last; how many went.
+
+        Queue entries are brought to disk before their records go: nothing could make them again,
+        and the queue would give out their offsets a second time. What is not dispatched stays, and
+        so does, until destroyMapedFileIntervalForcibly is over, what somebody holds. Raises
+        StoreFailed, OSError.
+        """
+        dispatched = self._dispatcher.position
+        oldest = self._log.files.files[:-1][:count]
+        ready = [file for file in oldest if file.end_offset <= dispatched]
+        if not ready:
+            return 0
+        end = ready[-1].end_offset
+        if end > self._log.flushed_offset:  # else the log would begin above its durable watermark
+            self._log.flush.flush_all()
+        if end > self._queue_flush.durable_position:
+            self._queue_flush.flush_all()
+        removed = self._log.remove_first(len(ready))
+        self._blocks.drop(0, self._log.min_offset)
+        return removed
+
+    def remove_derived(self) -> Iterator[None]:
+        """Unlink what lies below the log's minimum, if that has grown; a step for each queue that
+        lost files. Raises OSError."""
+        minimum = self._log.min_offset
+        if minimum <= self._derived_min:
+            return
+        for queue in self._queues.all():
+            gone = queue.delete_before(minimum)
+            self.queue_files += gone
+            if gone:
+                yield
+        self.index_files += self._index.delete_before(minimum)
+        self._derived_min = minimum

@@ -1,0 +1,134 @@
+"""store-writer's routes of retention: the plan, the manual trigger, and pins."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import Path as PathParameter
+from fastapi import Query, Response
+
+from mqstore.service import problems
+from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.problems import ProblemType, responses
+from mqstore.storage.errors import PinUnknown
+from mqstore.storage.retention.pins import NAME, Pin
+from mqstore.storage.retention.plan import RetentionPlan
+from mqstore.writer import examples
+from mqstore.writer.models import PinList, PinSpec
+from mqstore.writer.service import WriterService
+
+SEGMENTS_DEFAULT: Final = 1_000
+SEGMENTS_MAX: Final = 100_000
+
+PinName = Annotated[
+    str,
+    PathParameter(
+        pattern=f"^{NAME.pattern}$",
+        description="Letters, digits, `.` `_` `-`; at most 100.",
+        openapi_examples={"a backup": {"value": "backup-1"}},
+    ),
+]
+SegmentLimit = Annotated[
+    int, Query(ge=1, le=SEGMENTS_MAX, description="Of so many of the oldest segments.")
+]
+_PATH: Final = "/v1/store/retention"
+_PIN_PATH: Final = "/v1/store/pins/{name}"
+
+
+class RetentionRoutes:
+    """Deleting is the service's own business: these show it, ask for it, and keep it off."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface."""
+        planned = _answers(examples.RETENTION)
+        _add(api, "GET", _PATH, self.plan, "What would be deleted, when and why", 200, planned)
+        _add(
+            api,
+            "POST",
+            _PATH + ":run",
+            self.run,
+            "Delete now what has expired",
+            HTTPStatus.ACCEPTED,
+            _answers(examples.RETENTION, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED),
+        )
+        _add(api, "GET", "/v1/store/pins", self.pins, "All pins", 200, _answers(examples.PINS))
+        pin = _answers(examples.PIN, problems.PIN_UNKNOWN)
+        _add(api, "GET", _PIN_PATH, self.pin, "One pin", 200, pin)
+        put = _answers(examples.PIN, problems.PIN_REFUSED, *problems.WITH_BODY)
+        created: dict[int | str, Any] = {201: {"model": Pin, "description": "Begun."}}
+        _add(
+            api, "PUT", _PIN_PATH, self.put_pin, "Pin a range, or go on with it", 200, created | put
+        )
+        gone = responses(problems.PIN_UNKNOWN)
+        _add(api, "DELETE", _PIN_PATH, self.remove_pin, "End a pin", HTTPStatus.NO_CONTENT, gone)
+
+    async def plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
+        """Changes nothing. Segments go oldest first; one that stays keeps all behind it."""
+        return await asyncio.to_thread(self._service.store.retention.plan, limit)
+
+    async def run(self) -> RetentionPlan:
+        """Whatever the hour, files go that are older than fileReservedTime, in the background: the
+        answer is the plan; look again at `GET /v1/store/retention`. As RocketMQ's manual deletion
+        it lasts for 20 rounds."""
+        return await asyncio.to_thread(self._service.store.run_retention)
+
+    async def pins(self) -> PinList:
+        return PinList(pins=self._service.store.retention.pins())
+
+    async def pin(self, name: PinName) -> Pin:
+        return self._service.store.retention.pin(name)
+
+    async def put_pin(self, name: PinName, spec: PinSpec, response: Response) -> Pin:
+        """A lease: it ends `leaseSeconds` from now unless it is put again. 201 when it is new. The
+        range is kept from deletion until the disk is above keepDiskCeilingRatio."""
+        retention = self._service.store.retention
+        try:
+            retention.pin(name)
+        except PinUnknown:
+            response.status_code = HTTPStatus.CREATED
+        return await asyncio.to_thread(
+            retention.put_pin,
+            name,
+            spec.from_offset,
+            spec.to_offset,
+            lease_s=spec.lease_seconds,
+            why=spec.why,
+        )
+
+    async def remove_pin(self, name: PinName) -> None:
+        await asyncio.to_thread(self._service.store.retention.remove_pin, name)
+
+
+def _answers(
+    example: dict[str, Any], *kinds: ProblemType, status: int = 200
+) -> dict[int | str, dict[str, Any]]:
+    return {status: {"content": {"application/json": {"example": example}}}, **responses(*kinds)}
+
+
+def _add(
+    api: Api,
+    method: str,
+    path: str,
+    endpoint: Any,
+    summary: str,
+    status: int,
+    answers: dict[int | str, dict[str, Any]],
+) -> None:
+    """Whoever may consume may look; only an administrator may change."""
+    role = Role.CONSUME if method == "GET" else Role.ADMIN
+    api.app.add_api_route(
+        path,
+        endpoint,
+        methods=[method],
+        summary=summary,
+        status_code=status,
+        responses={**answers, **responses(*problems.GUARDED)},
+        tags=["retention"],
+        dependencies=[api.requires(role)],
+    )
