@@ -251,6 +251,21 @@ def test_existing_store_keeps_its_sizes(tmp_path: Path) -> None:
         assert client.store().segment_size == 1 << 20
 
 
+def test_old_messages_are_kept_unless_a_setting_says_otherwise(tmp_path: Path) -> None:
+    """Somebody may only want to look into a broker's store."""
+    store = tmp_path / "store"
+    with writer(store, mapped_file_size_commit_log=1 << 20) as found, Client(found.url) as client:
+        client.create_topic("t", queues=1)
+        while client.store().segments < 3:
+            client.produce("t", [NewMessage(body="x" * 100_000)], durability="async")
+    for segment in (store / "commitlog").iterdir():
+        os.utime(segment, (0, 0))
+    with running(store) as run, run.client() as client:
+        assert client.run_retention().bytes_to_go == 0
+    with running(store, file_reserved_time=72) as run, run.client() as client:
+        assert client.run_retention().bytes_to_go == 2 << 20
+
+
 def test_port_in_use_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -24,8 +24,13 @@ from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
-LOCAL_SEGMENT_SIZE: Final = 64 << 20
-"""mappedFileSizeCommitLog of a store made here, unless a setting says otherwise."""
+LOCAL_STORE: Final = {
+    "mapped_file_size_commit_log": str(64 << 20),  # of a store made here
+    "file_reserved_time": str(100 * 365 * 24),
+    "clean_file_forcibly_enable": "false",
+}
+"""Unless a setting says otherwise: little disk, and no message is deleted for its age, since the
+directory may be a broker's that somebody only wants to look into."""
 STOP_TIMEOUT_S: Final = 15.0
 EXIT_FINE, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
@@ -173,8 +178,9 @@ def _child_settings(settings: Settings) -> dict[str, str]:
     }
     if "log_level" not in settings.model_fields_set:
         environment["MQSTORE_LOG_LEVEL"] = "warning"
-    if "mapped_file_size_commit_log" not in settings.store_config.model_fields_set:
-        environment["MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG"] = str(LOCAL_SEGMENT_SIZE)
+    for name, value in LOCAL_STORE.items():
+        if name not in settings.store_config.model_fields_set:
+            environment[f"MQSTORE_{name.upper()}"] = value
     return environment
 
 
