@@ -86,19 +86,25 @@ class CrashStates:
         self._points = points if replay.point is None else replay.point + 1
         self._on_state = on_state
         self._next = 0
+        self._found: CrashStateBroken | None = None
+        """Kept here: the store takes what a crash point raises for a failing disk."""
 
     def run(self) -> int:
         """How many states were examined. Raises CrashStateBroken."""
         try:
-            while self._next < self._points:
+            while self._next < self._points and self._found is None:
                 self.world.live(1)
-        except CrashStateBroken:
-            raise
+        except CrashStateBroken as broken:
+            self._found = self._found or broken
         except Exception as error:
-            raise self._broken(Replay(self._replay.seed), error) from error
+            self._found = self._found or self._broken(Replay(self._replay.seed), error)
+        if self._found is not None:
+            raise self._found
         return self.states
 
     def _crash_point(self) -> None:
+        if self._found is not None:
+            return
         point, self._next = self._next, self._next + 1
         wanted = self._replay.point
         if point >= self._points or point % self._shards != self._shard:
@@ -113,7 +119,8 @@ class CrashStates:
         try:
             examine(self.world, state.crash, random.Random(str(state)).getrandbits(32))
         except Exception as error:
-            raise self._broken(state, error) from error
+            self._found = self._broken(state, error)
+            raise self._found from error
         self.states += 1
         self._on_state()
 

@@ -7,6 +7,7 @@ its own terms.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from pathlib import Path
 
@@ -77,6 +78,28 @@ def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
     states = CrashStates(Replay(1), points=QUICK_POINTS)
     states.world.model.topics["never made"] = {4}
     with pytest.raises(CrashStateBroken, match=r"make simulate SEED=1\.0\.kill"):
+        states.run()
+
+
+def test_a_state_that_breaks_in_a_services_step_is_told_too() -> None:
+    """The store takes whatever its services raise for its own failure, and goes on."""
+    states = CrashStates(Replay(1), points=QUICK_POINTS)
+    world = states.world
+    world.open()
+
+    class Breaking:
+        name = "breaking"
+
+        def step(self, now: float) -> float:
+            world.model.topics["never made"] = {4}
+            try:
+                world.disk.sync_directory(ROOT)
+            finally:
+                del world.model.topics["never made"]
+            return math.inf
+
+    world.scheduler.start(Breaking(), lambda error: None)
+    with pytest.raises(CrashStateBroken, match="make simulate SEED=1"):
         states.run()
 
 
