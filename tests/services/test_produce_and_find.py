@@ -203,11 +203,29 @@ def test_refused_message_leaves_nothing(client: Client, topic: str) -> None:
     assert client.pull(topic, 0).messages == ()
 
 
-def test_delayed_message_is_refused_with_why(services: Run, topic: str) -> None:
-    url = f"{services.writer_url}/v1/topics/{topic}/messages"
-    response = httpx.post(url, json={"messages": [{"body": "later", "delayLevel": 3}]})
-    assert response.status_code == 422
-    assert "delayed delivery is not offered" in response.json()["detail"]
+def test_delayed_message_comes_when_it_is_due(client: Client, topic: str) -> None:
+    later = NewMessage(body="later", delay_level=1)
+    (placed,) = client.produce(topic, [later]).messages
+    client.produce(topic, [NewMessage(body="now", queue_id=0)])
+    assert [each.body for each in client.pull(topic, 0).messages] == ["now"]
+    level = client.delays().levels[0]
+    assert (level.delay, level.queue_max) == ("1s", placed.queue_offset + 1)
+    found = client.pull(topic, 0, offset=1, wait_s=10).messages
+    assert [(each.body, each.uniq_key) for each in found] == [("later", placed.uniq_key)]
+    assert found[0].store_timestamp >= placed.store_timestamp + 1000
+
+
+def test_messages_of_one_request_may_be_delayed_or_not(client: Client, topic: str) -> None:
+    batch = [NewMessage(body=f"{n}", queue_id=0, delay_level=n) for n in (0, 1, 18)]
+    placed = client.produce(topic, batch).messages
+    assert [each.queue_id for each in placed] == [0, 0, 17]
+    found = client.pull(topic, 0, offset=1, wait_s=10).messages
+    assert [each.body for each in found] == ["1"]
+    assert client.delays().levels[17].pending >= 1
+
+
+def test_a_delay_level_that_is_none_is_refused(client: Client, topic: str) -> None:
+    _refused(422, "message-invalid", client.produce, topic, [NewMessage(delay_level=19)])
 
 
 def test_batch_cut_anywhere_is_refused_whole(services: Run, client: Client, topic: str) -> None:

@@ -15,6 +15,8 @@ from mqstore.storage.codec import batch, properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.system.threads import production_seams
@@ -24,6 +26,7 @@ from mqstore.writer.models import NewMessage
 HOST = Host(b"\x7f\0\0\1", 10911)
 ORIGIN = produce.Origin("orders", 1, HOST, HOST, 1_700_000_000_000)
 FORMAT = StoreFormat.V4_9
+LEVELS = DelayLevels(StoreConfig().message_delay_level)
 
 
 def _decode(value: Any) -> list[NewMessage]:
@@ -32,7 +35,7 @@ def _decode(value: Any) -> list[NewMessage]:
 
 def _build(**members: Any) -> tuple[Message, str]:
     (message,) = _decode({"messages": [members]})
-    return produce.build(message, ORIGIN, UniqueKeys(production_seams()), FORMAT)
+    return produce.build(message, ORIGIN, UniqueKeys(production_seams()), FORMAT, LEVELS)
 
 
 def _refusal(**members: Any) -> Problem | PropertyError:
@@ -61,6 +64,19 @@ def test_fields_become_properties() -> None:
     assert key == "mine"
 
 
+def test_a_delay_level_becomes_a_property() -> None:
+    assert properties.decode(_build(delayLevel=18)[0].properties)["DELAY"] == "18"
+    assert "DELAY" not in properties.decode(_build(delayLevel=0)[0].properties)
+
+
+def test_a_level_that_is_none_is_refused_with_those_that_are() -> None:
+    error = _refusal(delayLevel=19)
+    assert isinstance(error, Problem)
+    assert error.kind is problems.MESSAGE_INVALID
+    assert "1 (1s), 2 (5s)" in str(error.detail)
+    assert "18 (2h)" in str(error.detail)
+
+
 @given(st.binary(max_size=200))
 def test_base64_body_is_stored_as_its_bytes(body: bytes) -> None:
     assert _build(bodyBase64=base64.b64encode(body).decode())[0].body == body
@@ -81,7 +97,8 @@ def test_base64_body_is_stored_as_its_bytes(body: bytes) -> None:
         {"keys": "a"},
         {"properties": {"a": 1}},
         {"unknownField": 1},
-        {"delayLevel": 3},
+        {"delayLevel": 19},
+        {"delayLevel": -1},
         {"properties": {"TAGS": "a"}},
         {"properties": {"a": "x\u0001y"}},
         {"properties": {"a\u0002": "x"}},
@@ -116,7 +133,8 @@ def test_properties_are_encoded_as_the_codec_does(
     expected |= {"UNIQ_KEY": "u", "TAGS": tags}
     for store_format in StoreFormat:
         message = NewMessage(tags=tags, keys=keys, properties=dict(given_), uniq_key="u")
-        built, _ = produce.build(message, ORIGIN, UniqueKeys(production_seams()), store_format)
+        keys_ = UniqueKeys(production_seams())
+        built, _ = produce.build(message, ORIGIN, keys_, store_format, LEVELS)
         trailing = store_format.trailing_property_separator
         assert built.properties == properties.encode(expected, trailing_separator=trailing)
 

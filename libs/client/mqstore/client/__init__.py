@@ -4,6 +4,8 @@ from mqstore.client.calls import Target
 from mqstore.client.client import QUERY_URL, WRITER_URL, AsyncClient, Client
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.models import (
+    DelayLevel,
+    DelayLevels,
     Health,
     KeyAnswer,
     Message,
@@ -31,6 +33,8 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "DelayLevel",
+    "DelayLevels",
     "Health",
     "KeyAnswer",
     "Message",

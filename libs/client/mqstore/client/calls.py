@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from mqstore.client.models import (
+    DelayLevels,
     Durability,
     Health,
     KeyAnswer,
@@ -112,6 +113,11 @@ def store() -> Call[Store]:
 def recovery() -> Call[Recovery]:
     """What recovery found and did when the store was opened."""
     return Call(Target.WRITER, "GET", "/v1/store/recovery", Recovery)
+
+
+def delays() -> Call[DelayLevels]:
+    """Delayed messages, by level."""
+    return Call(Target.WRITER, "GET", "/v1/store/delays", DelayLevels)
 
 
 def segments() -> Call[Segments]:

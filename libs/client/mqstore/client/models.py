@@ -26,6 +26,8 @@ class NewMessage(BaseModel):
     properties: dict[str, str] = Field(default_factory=dict)
     queue_id: int | None = None
     flag: int = 0
+    delay_level: int = 0
+    """0: at once; else a level of the store's messageDelayLevel."""
     uniq_key: str | None = None
 
     def as_json(self) -> dict[str, object]:
@@ -40,6 +42,7 @@ class NewMessage(BaseModel):
             "properties": self.properties,
             "queueId": self.queue_id,
             "flag": self.flag,
+            "delayLevel": self.delay_level,
             "uniqKey": self.uniq_key,
         }
         return members | {k: v for k, v in optional.items() if v or v == 0}
@@ -204,6 +207,23 @@ class Recovery(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     plan: dict[str, Any]
+
+
+class DelayLevel(_Model):
+    """One delay level and its queue in SCHEDULE_TOPIC_XXXX."""
+
+    level: int
+    delay: str
+    queue_min: int
+    queue_max: int
+    delivered_up_to: int
+    pending: int
+    next_due_ms: int | None
+    waiting: str | None
+
+
+class DelayLevels(_Model):
+    levels: tuple[DelayLevel, ...]
 
 
 class Segment(_Model):

@@ -261,6 +261,9 @@ class Message:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> None: ...
+    @property
+    def has_delay(self) -> bool:
+        """Whether its properties name a DELAY, whatever its value."""
     def replaced(self, **changes: object) -> Message:
         """A copy with other values; AttributeError for a field that there is not."""
 

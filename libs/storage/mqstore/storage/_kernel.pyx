@@ -134,6 +134,7 @@ cdef int64_t INDEX_ITEM = layout.INDEX_ITEM_SIZE
 # Module-level bytes, so that these pointers stay valid in loops without the GIL.
 cdef bytes _schedule_topic = layout.SCHEDULE_TOPIC.encode()
 cdef bytes _crc_property = layout.PROPERTY_CRC32.encode() + b"\x01"
+cdef bytes _delay_property = layout.PROPERTY_DELAY.encode() + b"\x01"
 cdef bytes _keys_name = layout.PROPERTY_KEYS.encode()
 cdef bytes _tags_name = layout.PROPERTY_TAGS.encode()
 cdef bytes _uniq_name = layout.PROPERTY_UNIQ_KEY.encode()
@@ -153,6 +154,7 @@ cdef inline Text text_of(bytes value) noexcept:
 
 cdef Text SCHEDULE_TOPIC = text_of(_schedule_topic)
 cdef Text CRC_PROPERTY = text_of(_crc_property)
+cdef Text DELAY_PROPERTY = text_of(_delay_property)
 cdef Text KEYS_NAME = text_of(_keys_name)
 cdef Text TAGS_NAME = text_of(_tags_name)
 cdef Text UNIQ_NAME = text_of(_uniq_name)

@@ -17,6 +17,23 @@ cdef class Message:
         self.flag, self.sys_flag, self.reconsume_times = flag, sys_flag, reconsume_times
         self.prepared_transaction_offset = prepared_transaction_offset
 
+    @property
+    def has_delay(self):
+        cdef const char *at
+        cdef const char *end
+        if not isinstance(self.properties, bytes):
+            return False
+        at = PyBytes_AS_STRING(self.properties)
+        end = at + PyBytes_GET_SIZE(self.properties)
+        while end - at >= DELAY_PROPERTY.length:
+            if memcmp(at, DELAY_PROPERTY.at, DELAY_PROPERTY.length) == 0:
+                return True
+            at = <const char *> memchr(at, 2, end - at)
+            if at == NULL:
+                return False
+            at += 1
+        return False
+
     cdef tuple fields(self):
         return (
             self.topic, self.queue_id, self.body, self.properties, self.born_host,

@@ -18,10 +18,17 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.delay.delayed_messages import DelayedMessages
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.errors import DirectoryNotUsable, StoreFailed, StoreNotWritable, TopicUnknown
+from mqstore.storage.errors import (
+    DirectoryNotUsable,
+    FlushTimeout,
+    StoreFailed,
+    StoreNotWritable,
+    TopicUnknown,
+)
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
@@ -40,7 +47,7 @@ from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.system.atomic_file import remove_file, replace_file
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
-from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
+from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig, TopicTable
 
 __all__ = [
     "Durability",
@@ -166,6 +173,16 @@ class MessageStore:
         guard = BlockGuard(opened.blocks)
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
         self.retention = Retention(self._parts, seams)
+        self.delays = DelayedMessages(
+            DelayOffsets.load(opened.paths, self.format, seams),
+            opened.config,
+            self.format,
+            self.log,
+            self.queues,
+            self.lookups,
+            seams.clock,
+            self._put_copy,
+        )
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -193,19 +210,37 @@ class MessageStore:
 
     def append(self, message: Message) -> Placement:
         """Append without waiting for the disk; readable before it returns when dispatch is caught
-        up, else soon after. Raises PutRefused, StoreFailed.
+        up, else soon after. As in RocketMQ's put, one with a DELAY property is delivered when it is
+        due; until then it stands where the placement says. Raises PutRefused, StoreFailed.
 
         With a TransientStorePool it is readable, and may be acknowledged, only when ``commits``
         has it: wait there, or add a callback to its request.
         """
+        if message.has_delay:
+            message = self.delays.delayed(message)
         placement = self.log.append(message)
         if self.commits is None or self.commits.committed_offset >= placement.end:
             self._dispatch(placement.end)
         return placement
 
+    def _put_copy(self, message: Message) -> None:
+        """One that was delayed before: whatever its DELAY says, it is due."""
+        (placement,) = self._dispatched([self.log.append(message)])
+        self._wait(placement.end, Durability.ASYNC)
+
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        """As ``append``, for messages of one topic and queue: contiguous, all or none."""
-        placements = self.log.append_batch(messages)
+        """As ``append``, for messages of one topic and queue: contiguous, all or none.
+
+        As in RocketMQ's put of a batch, DELAY means nothing in it: ``append_run`` looks at it.
+        """
+        return self._dispatched(self.log.append_batch(messages))
+
+    def append_run(self, messages: Sequence[Message]) -> list[Placement]:
+        """As ``append``, for messages of any topics and queues: contiguous, all or none."""
+        put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
+        return self._dispatched(self.log.append_run(put))
+
+    def _dispatched(self, placements: list[Placement]) -> list[Placement]:
         end = placements[-1].end
         if self.commits is None or self.commits.committed_offset >= end:
             self._dispatch(end)
@@ -370,6 +405,8 @@ class MessageStore:
         if self._parts.block_cover is not None:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
+        if self._options.deliver_delayed:
+            self._start(self.delays.service)
 
     def _start(self, service: BackgroundService) -> ServiceHandle:
         handle = self._seams.scheduler.start(service, self._fail)
@@ -406,7 +443,7 @@ class MessageStore:
                 self._stop_services()
                 if self._failure is None and self._parts.plan.read_only is None:
                     self._close_cleanly()
-            except OSError as error:
+            except (OSError, FlushTimeout) as error:
                 raise StoreFailed(f"the store could not be closed cleanly: {error}") from error
             finally:
                 self._release()
@@ -434,6 +471,7 @@ class MessageStore:
             if dispatcher.position == before:
                 log.error("closing with %d bytes not dispatched", dispatcher.behind)
                 break
+        self.delays.save()
         dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:

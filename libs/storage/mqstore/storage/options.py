@@ -47,6 +47,8 @@ class StoreOptions:
     """False: on a copy-on-write overlay; nothing is written and no lock is needed."""
     services: bool = True
     """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
+    deliver_delayed: bool = True
+    """False: delayed messages are stored, and none is delivered."""
     on_progress: Callable[[Progress], None] | None = None
     on_failure: Callable[[BaseException], None] | None = None
     """Called once, from any thread, when the store fails (StoreFailed): end the process."""

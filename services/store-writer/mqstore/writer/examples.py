@@ -16,6 +16,21 @@ PRODUCE: Final[dict[str, Any]] = {
     "durability": "sync",
 }
 
+DELAYS: Final[dict[str, Any]] = {
+    "levels": [
+        {
+            "level": 1,
+            "delay": "1s",
+            "queueMin": 0,
+            "queueMax": 3,
+            "deliveredUpTo": 2,
+            "pending": 1,
+            "nextDueMs": 1795273270654,
+            "waiting": None,
+        }
+    ]
+}
+
 PRODUCED: Final[dict[str, Any]] = {
     "messages": [
         {

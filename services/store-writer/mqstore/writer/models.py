@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.retention.pins import LEASE_MAX_S, Pin
+from mqstore.writer import examples
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
@@ -37,7 +38,14 @@ class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=
     flag: Annotated[Int32, Meta(description="The application's own flag.")] = 0
     delay_level: Annotated[
         int,
-        Meta(ge=0, le=INT32_MAX, description="0; delayed delivery is not offered yet."),
+        Meta(
+            ge=0,
+            le=INT32_MAX,
+            description="0: at once. Else the level of messageDelayLevel, from 1: the message "
+            "comes to its topic after that time; until then it stands in SCHEDULE_TOPIC_XXXX, "
+            "which the answer's queueId and queueOffset are of.",
+            examples=[0, 3],
+        ),
     ] = 0
     uniq_key: Annotated[str, Meta(description="Default: a generated unique key.")] | None = None
 
@@ -133,6 +141,29 @@ class Store(_Model):
     disk_used: int
     disk_free: int
     read_only_reason: str | None
+
+
+class DelayLevel(_Model):
+    """One level of messageDelayLevel, and its queue in SCHEDULE_TOPIC_XXXX."""
+
+    level: int
+    delay: Annotated[str, Field(description="As in messageDelayLevel.")]
+    queue_min: int
+    queue_max: Annotated[int, Field(description="The next queue offset to be given out.")]
+    delivered_up_to: Annotated[int, Field(description="Everything below is done with.")]
+    pending: int
+    next_due_ms: Annotated[
+        int | None, Field(description="When the next message is due; null: none is pending.")
+    ]
+    waiting: Annotated[
+        str | None, Field(description="Why the level stands still although messages are due.")
+    ]
+
+
+class DelayLevelList(_Model):
+    levels: list[DelayLevel]
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.DELAYS})
 
 
 class Segment(_Model):

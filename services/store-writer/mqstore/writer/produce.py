@@ -24,10 +24,12 @@ from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
+from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
     NAME_VALUE_SEPARATOR,
+    PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_SEPARATOR,
     PROPERTY_TAGS,
@@ -133,14 +135,18 @@ def asked_queue(messages: Sequence[NewMessage]) -> int | None:
 
 
 def build(
-    message: NewMessage, origin: Origin, unique_keys: UniqueKeys, store_format: StoreFormat
+    message: NewMessage,
+    origin: Origin,
+    unique_keys: UniqueKeys,
+    store_format: StoreFormat,
+    levels: DelayLevels,
 ) -> tuple[Message, str]:
-    """The message as stored, and its unique key. Raises Problem, PropertyError."""
-    if message.delay_level:
+    """The message as it is put, and its unique key. Raises Problem, PropertyError."""
+    if message.delay_level > levels.max_level:
+        named = ", ".join(f"{level} ({name})" for level, name in enumerate(levels.names, 1))
         raise Problem(
             problems.MESSAGE_INVALID,
-            "delayed delivery is not offered yet, so the message would never arrive: leave "
-            "delayLevel out, or send 0",
+            f"delayLevel {message.delay_level} is no level of this store: send 0, or {named}",
         )
     uniq_key = message.uniq_key
     if uniq_key is None:
@@ -185,6 +191,8 @@ def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -
     found[PROPERTY_UNIQ_KEY] = uniq_key
     if message.tags:
         found[PROPERTY_TAGS] = message.tags
+    if message.delay_level:
+        found[PROPERTY_DELAY] = str(message.delay_level)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -23,10 +24,13 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.message_store import MessageStore
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
 from mqstore.writer.models import (
+    DelayLevel,
+    DelayLevelList,
     NewMessage,
     Placed,
     ProduceReply,
@@ -53,6 +57,23 @@ def add(api: Api, service: WriterService) -> None:
     _Topics(service, producer.forget_topics).add(api)
     _Inspection(service).add(api)
     RetentionRoutes(service).add(api)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What one request asks for."""
+
+    messages: list[Message]
+    keys: list[str]
+    sync: bool
+    delayed: bool = False
+    """Whether any message goes to another queue first."""
+
+    def append_to(self, store: MessageStore) -> list[Placement]:
+        if len(self.messages) == 1:
+            return [store.append(self.messages[0])]
+        append = store.append_run if self.delayed else store.append_batch
+        return append(self.messages)
 
 
 class Producer:
@@ -82,26 +103,23 @@ class Producer:
         media_type = request.media_type
         body = await request.body()
         if media_type == JSON_TYPE:
-            messages, keys, sync = self._from_json(request, topic, body)
+            batch = self._from_json(request, topic, body)
         elif media_type == BATCH_TYPE:
-            messages, keys, sync = self._from_batch(request, topic, body)
+            batch = self._from_batch(request, topic, body)
         else:
             raise Problem(
                 problems.UNSUPPORTED_MEDIA_TYPE,
                 f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
             )
-        if len(messages) == 1:
-            placements = [store.append(messages[0])]
-        else:
-            placements = store.append_batch(messages)
+        placements = batch.append_to(store)
         self._count(placements)
         if service.commits is not None:
             await service.commits.wait(placements[-1].end)
-        if sync:
+        if batch.sync:
             started = time.perf_counter()
             await service.durability.wait(placements[-1].end)
             service.metrics.sync_seconds.observe(time.perf_counter() - started)
-        return self._reply(placements, keys)
+        return self._reply(placements, batch.keys)
 
     def _writable_topic(self, name: str) -> TopicConfig:
         """Raises TopicNameError, TopicUnknown, Problem."""
@@ -114,23 +132,24 @@ class Producer:
             raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
         return topic
 
-    def _from_json(
-        self, request: HotRequest, topic: TopicConfig, body: bytes
-    ) -> tuple[list[Message], list[str], bool]:
+    def _from_json(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
         refuse_unknown(request.query(), ())
         asked = produce.decode_request(body, service.settings.max_batch_count)
         origin = self._origin(request, topic, produce.asked_queue(asked.messages))
-        store_format = service.store.format
+        store_format, levels = service.store.format, service.store.delays.levels
         built = [
-            produce.build(each, origin, self._unique_keys, store_format) for each in asked.messages
+            produce.build(each, origin, self._unique_keys, store_format, levels)
+            for each in asked.messages
         ]
-        sync = self._is_sync(asked.durability)
-        return [message for message, _ in built], [key for _, key in built], sync
+        return _Batch(
+            [message for message, _ in built],
+            [key for _, key in built],
+            self._is_sync(asked.durability),
+            any(each.delay_level for each in asked.messages),
+        )
 
-    def _from_batch(
-        self, request: HotRequest, topic: TopicConfig, body: bytes
-    ) -> tuple[list[Message], list[str], bool]:
+    def _from_batch(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
         query = request.query()
         refuse_unknown(query, ("queueId", "durability"))
@@ -138,7 +157,7 @@ class Producer:
         messages, keys = produce.build_batch(
             body, origin, service.store.format, service.settings.max_batch_count
         )
-        return messages, keys, self._is_sync(query.get("durability"))
+        return _Batch(messages, keys, self._is_sync(query.get("durability")))
 
     def _origin(self, request: HotRequest, topic: TopicConfig, asked: int | None) -> produce.Origin:
         address, port = request.client_address
@@ -247,6 +266,7 @@ class _Inspection:
         for path, endpoint, summary, model in (
             ("/v1/store", self.store, "The store's bounds, format and health", Store),
             ("/v1/store/recovery", self.recovery, "What recovery found and did", RecoveryReport),
+            ("/v1/store/delays", self.delays, "Delayed messages, by level", DelayLevelList),
             ("/v1/segments", self.segments, "The commit log's files", SegmentList),
         ):
             _add_look(api, "store", path, endpoint, summary, model)
@@ -257,6 +277,11 @@ class _Inspection:
 
     async def recovery(self) -> RecoveryReport:
         return self._service.store.recovery
+
+    async def delays(self) -> DelayLevelList:
+        """Delivery runs by itself; a level that stands still says why."""
+        found = await asyncio.to_thread(self._service.store.delays.status)
+        return DelayLevelList(levels=[DelayLevel.model_validate(each) for each in found])
 
     async def segments(self) -> SegmentList:
         found = await asyncio.to_thread(self._service.store.segments)

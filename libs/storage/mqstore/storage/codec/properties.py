@@ -40,6 +40,23 @@ def encode(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:
         raise PropertyError("a property holds half a surrogate pair: send valid text") from None
 
 
+def replaced(
+    encoded: bytes, changes: Mapping[str, str | None], *, trailing_separator: bool
+) -> bytes:
+    """Encoded properties with some set anew at their end, and others (None) left out.
+
+    All else stays byte for byte, but for empty parts. PropertyError as ``encode``.
+    """
+    separator = PROPERTY_SEPARATOR.encode()
+    dropped = tuple((name + NAME_VALUE_SEPARATOR).encode() for name in changes)
+    parts = [p for p in encoded.split(separator) if p and not p.startswith(dropped)]
+    new = {name: value for name, value in changes.items() if value is not None}
+    if new:
+        parts.append(encode(new, trailing_separator=False))
+    text = separator.join(parts)
+    return text + separator if parts and trailing_separator else text
+
+
 def _check(part: str, name: str, text: str) -> None:
     if not text:
         raise PropertyError(f"the {part} of property {name!r} is empty: RocketMQ would drop it")

@@ -17,7 +17,9 @@ class DelayLevels:
 
     def __init__(self, text: str) -> None:
         """Parse ``1s 5s 10s …``; ValueError for anything else."""
-        self.delays_ms: tuple[int, ...] = tuple(_delay_ms(part) for part in text.split(" "))
+        self.names: tuple[str, ...] = tuple(text.split(" "))
+        """As the setting has them, from level 1."""
+        self.delays_ms: tuple[int, ...] = tuple(_delay_ms(part) for part in self.names)
 
     @property
     def max_level(self) -> int:
@@ -32,10 +34,15 @@ class DelayLevels:
 
         RocketMQ fails on text that is no number; such a record keeps its tags' code here.
         """
-        if not delay or not _LEVEL.fullmatch(delay):
+        level = level_of(delay)
+        if level is None or level <= 0:
             return None
-        level = int(delay)
-        return self.delivery_time(level, store_timestamp_ms) if level > 0 else None
+        return self.delivery_time(level, store_timestamp_ms)
+
+
+def level_of(delay: str | None) -> int | None:
+    """The number that a DELAY property says; None when it says none."""
+    return int(delay) if delay and _LEVEL.fullmatch(delay) else None
 
 
 def _delay_ms(text: str) -> int:

@@ -24,7 +24,6 @@ from mqstore.storage.layout import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_MULTI_DISPATCH,
     PROPERTY_MULTI_QUEUE_OFFSET,
-    PROPERTY_SEPARATOR,
     PROPERTY_WAIT,
     SCHEDULE_TOPIC,
     StoreFormat,
@@ -35,11 +34,6 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 _NEEDLE: Final = (PROPERTY_MULTI_DISPATCH + NAME_VALUE_SEPARATOR).encode()
-_NUMBERS: Final = (PROPERTY_MULTI_QUEUE_OFFSET + NAME_VALUE_SEPARATOR).encode()
-_WAIT: Final = (PROPERTY_WAIT + NAME_VALUE_SEPARATOR).encode()
-_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
-_DROPPED_V4: Final = (_NUMBERS, _WAIT)
-_DROPPED_V5: Final = (_NUMBERS,)
 _QUEUE_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 _LMQ_QUEUE_ID: Final = 0
 QUEUES_MAX: Final = 1_000
@@ -60,6 +54,7 @@ class MultiDispatch:
         self._lmq_queues_max = config.max_lmq_consume_queue_num
         self._v5 = store_format is StoreFormat.V5_X
         self._trailing_separator = store_format.trailing_property_separator
+        self._dropped: dict[str, None] = {} if self._v5 else {PROPERTY_WAIT: None}
         self._enabled = config.enable_lmq if self._v5 else config.enable_multi_dispatch
 
     def applies_to(self, message: Message) -> bool:
@@ -77,19 +72,17 @@ class MultiDispatch:
         named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
         queues = self._queues(named, message.queue_id)
         numbers = MULTI_DISPATCH_SEPARATOR.join(str(self._offsets.next(*q)) for q in queues)
-        wrapped = message.replaced(properties=self._with_numbers(message.properties, numbers))
-        return wrapped, queues
+        encoded = properties.replaced(
+            message.properties,
+            {PROPERTY_MULTI_QUEUE_OFFSET: numbers, **self._dropped},
+            trailing_separator=self._trailing_separator,
+        )
+        return message.replaced(properties=encoded), queues
 
     def advance(self, queues: list[Queue]) -> None:
         """Count a placed record in each of its queues."""
         for queue in dict.fromkeys(queues):
             self._offsets.advance(*queue)
-
-    def _with_numbers(self, encoded: bytes, numbers: str) -> bytes:
-        dropped = _DROPPED_V5 if self._v5 else _DROPPED_V4
-        parts = [p for p in encoded.split(_SEPARATOR) if p and not p.startswith(dropped)]
-        parts.append(_NUMBERS + numbers.encode())
-        return _SEPARATOR.join(parts) + (_SEPARATOR if self._trailing_separator else b"")
 
     def _allowed_in(self, topic: str) -> bool:
         if not self._v5:

@@ -1,0 +1,93 @@
+"""All of the delay that a store needs: what a put becomes, delivery, and what to tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mqstore.storage.codec.record import Message
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.delay.delivery import DeliveryService
+from mqstore.storage.delay.progress import DelayProgress
+from mqstore.storage.delay.repeats import Repeats
+from mqstore.storage.delay.rewriting import delayed, queue_of
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.seams import Clock
+from mqstore.storage.tables.config_tables import DelayOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class DelayLevelStatus:
+    """A moment's picture of one level; offsets are of its queue in SCHEDULE_TOPIC_XXXX."""
+
+    level: int
+    delay: str
+    """As in messageDelayLevel."""
+    queue_min: int
+    queue_max: int
+    delivered_up_to: int
+    """Everything below is done with."""
+    pending: int
+    next_due_ms: int | None
+    """Milliseconds since the epoch; None when nothing is pending."""
+    waiting: str | None
+    """Why the level stands still although messages are due."""
+
+
+class DelayedMessages:
+    """Every method may be called from any thread, but ``save``."""
+
+    def __init__(
+        self,
+        table: DelayOffsets,
+        config: StoreConfig,
+        store_format: StoreFormat,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        lookups: Lookups,
+        clock: Clock,
+        put: Callable[[Message], object],
+    ) -> None:
+        """``put`` as in DeliveryService. ``table`` may be behind the log."""
+        self.levels = DelayLevels(config.message_delay_level)
+        self._format = store_format
+        self._queues = queues
+        self._progress = DelayProgress(table, log, config)
+        repeats = Repeats(lookups, log.max_offset) if config.message_index_enable else None
+        self.service = DeliveryService(
+            put, log, queues, self.levels, self._progress, clock, store_format, repeats
+        )
+
+    def delayed(self, message: Message) -> Message:
+        """What is put instead of a message that has a delay level. Raises MessageInvalid."""
+        return delayed(message, self.levels, self._format)
+
+    def save(self) -> None:
+        """Bring the progress to disk, once the service has stopped.
+
+        Raises FlushTimeout, StoreFailed, OSError.
+        """
+        self._progress.save()
+
+    def status(self) -> list[DelayLevelStatus]:
+        """Every level, from 1."""
+        return [self._status(level) for level in range(1, self.levels.max_level + 1)]
+
+    def _status(self, level: int) -> DelayLevelStatus:
+        queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
+        low, high = (queue.min_index, queue.max_index) if queue is not None else (0, 0)
+        following = self._progress.next(level)
+        return DelayLevelStatus(
+            level=level,
+            delay=self.levels.names[level - 1],
+            queue_min=low,
+            queue_max=high,
+            delivered_up_to=following,
+            pending=max(0, high - max(low, following)),
+            next_due_ms=self.service.due_ms(level),
+            waiting=self.service.waiting.get(level),
+        )

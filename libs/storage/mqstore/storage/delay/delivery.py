@@ -1,0 +1,179 @@
+"""Delivers delayed messages when they are due: a level's queue in order, one put a message.
+
+Source: DeliverDelayedMessageTimerTask of 4.9.7 and 5.4.0. What can never be delivered is passed
+over, as in 5.4.0; what the store refuses for now is tried again, and holds its level up meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.delay.progress import DelayProgress
+from mqstore.storage.delay.repeats import CannotTellYet, Repeats
+from mqstore.storage.delay.rewriting import Undeliverable, delivered, queue_of
+from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.errors import (
+    MessageInvalid,
+    PropertiesTooLong,
+    PutRefused,
+    RecordError,
+    StorageError,
+    TopicTooLong,
+)
+from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.seams import Clock
+
+POLL_S: Final = 1.0
+"""Longest pause: no level is shorter, and the wall clock may be stepped meanwhile."""
+RETRY_S: Final = 1.0
+"""Pause of a level after a put was refused."""
+SLICE: Final = 100
+"""Messages of one level before the other levels have their turn."""
+_TAGS_CODE_MAX: Final = 2**31 - 1
+"""Of a hash; every time of delivery is above it."""
+_NEVER: Final = (MessageInvalid, PropertiesTooLong, TopicTooLong)
+"""Refusals that no later put of the same message would escape."""
+
+_log = logging.getLogger(__name__)
+
+
+class DeliveryService:
+    """A ``BackgroundService``. StoreFailed ends it, as it ended the store."""
+
+    name = "deliver-delayed"
+
+    def __init__(
+        self,
+        put: Callable[[Message], object],
+        log: CommitLog,
+        queues: ConsumeQueues,
+        levels: DelayLevels,
+        progress: DelayProgress,
+        clock: Clock,
+        store_format: StoreFormat,
+        repeats: Repeats | None = None,
+    ) -> None:
+        """``put`` appends a message as it is, whatever its DELAY says; it may raise PutRefused,
+        StoreFailed. ``repeats`` recognises what was delivered before the opening."""
+        self.delivered = 0
+        self.suppressed = 0
+        """Found to have been delivered before the opening."""
+        self.passed_over = 0
+        """Unreadable, or meant for nowhere."""
+        self.waiting: dict[int, str] = {}
+        """Why a level stands still although messages of it are due."""
+        self._put = put
+        self._log = log
+        self._queues = queues
+        self._levels = levels
+        self._progress = progress
+        self._clock = clock
+        self._format = store_format
+        self._repeats = repeats
+
+    def step(self, now: float) -> float:
+        """Deliver what is due, save progress when that is due. Raises StoreFailed."""
+        waits = [self._deliver(level) for level in range(1, self._levels.max_level + 1)]
+        return min(now + min(waits), self._progress.step(now))
+
+    def due_ms(self, level: int) -> int | None:
+        """When the next message of a level is due by its queue entry, milliseconds since the
+        epoch; None when none is pending. Any thread."""
+        queue = self._queue(level)
+        entry = queue.entry(self._progress.next(level)) if queue is not None else None
+        return None if entry is None else self._due_ms(level, entry)
+
+    def _deliver(self, level: int) -> float:
+        """Deliver a slice of what is due of a level; seconds until its next turn."""
+        queue = self._queue(level)
+        if queue is None:
+            return POLL_S
+        for _ in range(SLICE):
+            index = self._index(level, queue)
+            entry = queue.entry(index)
+            if entry is None:
+                return POLL_S
+            wait_ms = self._wait_ms(level, entry)
+            if wait_ms > 0:
+                return min(POLL_S, wait_ms / 1000)
+            if not self._finish(level, index, entry):
+                return RETRY_S
+            self._progress.move(level, index + 1)
+        return 0.0
+
+    def _queue(self, level: int) -> ConsumeQueue | None:
+        return self._queues.get(SCHEDULE_TOPIC, queue_of(level))
+
+    def _index(self, level: int, queue: ConsumeQueue) -> int:
+        """The level's next entry, moved into the queue's bounds where it lies outside of them."""
+        index = self._progress.next(level)
+        within = max(queue.min_index, min(index, queue.max_index))
+        if within != index:
+            _log.error(
+                "delay level %d goes on at queue offset %d, not %d: its queue has %d to %d",
+                *(level, within, index, queue.min_index, queue.max_index),
+            )
+            self._progress.move(level, within)
+        return within
+
+    def _due_ms(self, level: int, entry: QueueEntry) -> int:
+        """By the entry; from the record itself where the entry holds another code: that of TAGS
+        after a crash of 4.9.7, or the address of a ConsumeQueueExt unit."""
+        if entry.tags_code > _TAGS_CODE_MAX:
+            return entry.tags_code
+        try:
+            found = self._log.record_at(entry.physical_offset)
+        except StorageError:
+            return 0  # nothing to wait for: it is passed over
+        return self._levels.delivery_time(level, found.store_timestamp_ms)
+
+    def _wait_ms(self, level: int, entry: QueueEntry) -> int:
+        """Until an entry is due. One that is further off than its level's delay is due now, as in
+        RocketMQ: the clock was stepped back, or the level was longer."""
+        wait_ms = self._due_ms(level, entry) - self._clock.now_ms()
+        return wait_ms if wait_ms <= self._levels.delivery_time(level, 0) else 0
+
+    def _finish(self, level: int, index: int, entry: QueueEntry) -> bool:
+        """Deliver an entry's message, or pass it over; False when it is to be tried again."""
+        try:
+            self._hand_over(level, index, entry)
+        except (RecordError, Undeliverable, *_NEVER) as error:
+            self.passed_over += 1
+            _log.error("delayed message %d of level %d is passed over: %s", index, level, error)
+        except (CannotTellYet, PutRefused) as error:
+            if self.waiting.get(level) != str(error):
+                self.waiting[level] = str(error)
+                _log.warning("delay level %d stands still: %s", level, error)
+            return False
+        self.waiting.pop(level, None)
+        return True
+
+    def _hand_over(self, level: int, index: int, entry: QueueEntry) -> None:
+        found = self._read(entry)
+        if not _is_at(found, level, index):
+            return  # it fills a hole: the record has its own entry
+        if self._repeats is not None and self._repeats.is_delivered(found):
+            self.suppressed += 1
+            return
+        self._put(delivered(found, self._format))
+        self.delivered += 1
+
+    def _read(self, entry: QueueEntry) -> Record:
+        """Raises RecordError, Undeliverable."""
+        try:
+            return self._log.record_at(entry.physical_offset)
+        except RecordError:
+            raise
+        except StorageError as error:
+            raise Undeliverable(str(error)) from error
+
+
+def _is_at(found: Record, level: int, index: int) -> bool:
+    place = found.topic, found.queue_id, found.queue_offset
+    return place == (SCHEDULE_TOPIC, queue_of(level), index)
