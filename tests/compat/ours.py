@@ -28,8 +28,8 @@ from tests.compat.scripts import (
     Put,
     Script,
     Sleep,
+    WaitDelayed,
     WaitDispatch,
-    after_delay,
     visible,
 )
 
@@ -158,8 +158,13 @@ def _open(
     from mqstore.storage.message_store import MessageStore, StoreOptions
     from mqstore.storage.system.threads import production_seams
 
-    options = StoreOptions(format=StoreFormat(store_format), create=create)
-    settings = StoreConfig.model_validate({**ANY_DISK, **config})
+    given = {**ANY_DISK, **config}
+    options = StoreOptions(
+        format=StoreFormat(store_format),
+        create=create,
+        deliver_delayed=bool(given.pop("deliverDelayed", False)),
+    )
+    settings = StoreConfig.model_validate(given)
     return MessageStore.open(directory, settings, replace(production_seams(), **seams), options)
 
 
@@ -178,6 +183,9 @@ def _operate(
                 threading.Event().wait(ms / 1000)
             case WaitDispatch():
                 while store.status().dispatched_offset < store.status().max_offset:
+                    threading.Event().wait(0.001)
+            case WaitDelayed():
+                while any(level.pending for level in store.delays.status()):
                     threading.Event().wait(0.001)
 
 
@@ -202,7 +210,6 @@ def _message(put: Put, store_format: StoreFormat) -> Message:
     if put.properties_raw is not None:
         encoded = put.properties_raw.encode()
     else:
-        put = after_delay(put)
         encoded = _encoded(visible(put.properties), store_format.trailing_property_separator)
     return Message(
         topic=put.topic,

@@ -102,6 +102,14 @@ class WaitDispatch:
 
 
 @dataclass(frozen=True)
+class WaitDelayed:
+    """Until all delayed messages are delivered; the script's config has `deliverDelayed`."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": "waitDelayed"}
+
+
+@dataclass(frozen=True)
 class Sleep:
     ms: int
 
@@ -109,7 +117,7 @@ class Sleep:
         return {"op": "sleep", "ms": self.ms}
 
 
-Operation = Put | Batch | Flush | WaitDispatch | Sleep
+Operation = Put | Batch | Flush | WaitDispatch | WaitDelayed | Sleep
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,8 @@ def _operation(line: Mapping[str, Any]) -> Operation:
             return Flush()
         case "waitDispatch":
             return WaitDispatch()
+        case "waitDelayed":
+            return WaitDelayed()
         case "sleep":
             return Sleep(line["ms"])
         case other:

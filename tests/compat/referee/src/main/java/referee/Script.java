@@ -28,6 +28,7 @@ import org.apache.rocketmq.store.PutMessageResult;
  * {"op":"batch","topic","queueId","sysFlag","bornTs","bornHost","storeHost","reconsume",
  *  "props":[…]|null,"messages":[{"body","flag","props"},…]}
  * {"op":"flush"}   {"op":"waitDispatch"}   {"op":"sleep","ms":N}
+ * {"op":"waitDelayed"}, until all delayed messages are delivered: only with "deliverDelayed":true
  * {"op":"end","how":"shutdown"|"halt"|"haltMidWrite","waitDispatch":bool,"afterPuts":N}
  * </pre>
  *
@@ -100,6 +101,9 @@ final class Script {
                 break;
             case "waitDispatch":
                 store.waitDispatch();
+                break;
+            case "waitDelayed":
+                store.waitDelayed();
                 break;
             case "sleep":
                 Thread.sleep(operation.get("ms").getAsLong());

@@ -13,7 +13,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 final class Settings {
     final MessageStoreConfig store = new MessageStoreConfig();
     final BrokerConfig broker = new BrokerConfig();
-    /** 4.9.7's bare store delivers delayed messages; off, so that only scripts append. */
+    /** Whether delayed messages are delivered; off, so that only scripts append. */
     final boolean deliverDelayed;
 
     Settings(Path dir, JsonObject config) throws ReflectiveOperationException {

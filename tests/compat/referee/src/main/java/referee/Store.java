@@ -5,18 +5,24 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 
 /** A DefaultMessageStore, opened the way a broker opens it. */
 final class Store {
+    private static final int DELAY_LEVELS = 18;
+
     final DefaultMessageStore real;
     /** Whether an abort file was found, which makes the recovery the abnormal one. */
     final boolean abnormal;
+    /** Null unless this store delivers delayed messages. */
+    private final Delivery delivery;
 
-    private Store(DefaultMessageStore real, boolean abnormal) {
+    private Store(DefaultMessageStore real, boolean abnormal, Delivery delivery) {
         this.real = real;
         this.abnormal = abnormal;
+        this.delivery = delivery;
     }
 
     static Store open(Path dir, JsonObject config) throws Exception {
@@ -40,7 +46,8 @@ final class Store {
             Api.suppressDelivery(real);
         }
         real.start();
-        Store store = new Store(real, abnormal);
+        Delivery delivery = settings.deliverDelayed ? Delivery.begin(settings, real) : null;
+        Store store = new Store(real, abnormal, delivery);
         store.waitDispatch();
         return store;
     }
@@ -71,12 +78,26 @@ final class Store {
         }
     }
 
+    /** Until every delayed message is delivered. */
+    void waitDelayed() throws Exception {
+        waitDispatch();
+        for (int level = 1; level <= DELAY_LEVELS; level++) {
+            while (delivery.offsets().getOrDefault(level, 0L)
+                < real.getMaxOffsetInQueue(TopicValidator.RMQ_SYS_SCHEDULE_TOPIC, level - 1)) {
+                Thread.sleep(1);
+            }
+        }
+    }
+
     /**
      * Closes cleanly. Both versions first sleep for stragglers (1 s and 3 s), which an interrupt
      * cuts short; nothing straggles here, since dispatch has been waited for.
      */
     void close() throws Exception {
         waitDispatch();
+        if (delivery != null) {
+            delivery.end();
+        }
         Thread.currentThread().interrupt();
         try {
             real.shutdown();
