@@ -187,7 +187,7 @@ static inline uint32_t mq_four_zeros(uint32_t state) {
 static int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) {
     uint8_t change[4];
     uint32_t state;
-    size_t first = n - 1 & ~(size_t)3, cut = n - first;
+    size_t first = (n - 1) & ~(size_t)3, cut = n - first;
     put32(change, parity);
     if (!parity) return -1;
     if (!(cut < 4 && parity & (0xFFFFFFFFu >> 8 * cut))) {

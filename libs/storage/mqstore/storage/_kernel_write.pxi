@@ -395,7 +395,7 @@ def put_ordinary_batch(
 ):
     cdef Py_buffer bytes_
     cdef Parts m
-    cdef int64_t at = position, size, number, left = batch_max
+    cdef int64_t at = position, size, number = 0, left = batch_max
     cdef list placements = []
     cdef object first, queue = None
     cdef Message message
