@@ -1,16 +1,30 @@
-"""Settings of every test: hypothesis profiles, and the list of what a run left out."""
+"""What every test has: hypothesis profiles, real RocketMQ, the list of what a run left out."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.compat.referee import VERSIONS, Referee, missing
 
 settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Real RocketMQ, one of each version for all tests of a process."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    referee = Referee(request.param)
+    yield referee
+    referee.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

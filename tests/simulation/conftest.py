@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compat.referee import VERSIONS, Referee, missing
-
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
@@ -18,14 +16,3 @@ def silence() -> Iterator[None]:
     yield
     logger.setLevel(before)
     logging.disable(logging.NOTSET)  # the command, when it is called here, silences everything
-
-
-@pytest.fixture(scope="session", params=VERSIONS)
-def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
-    """Real RocketMQ, as for tests/compat."""
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
-    referee = Referee(request.param)
-    yield referee
-    referee.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -189,6 +190,18 @@ def test_a_failed_sync_stops_the_flushed_position_before_it(machine: SimulatedMa
         with pytest.raises(StoreFailed, match=segment_name(SIZE)):
             queue.flush()
         assert queue.flushed_where == SIZE
+
+
+def test_a_file_that_a_failing_disk_left_behind_is_made_anew(machine: SimulatedMachine) -> None:
+    queue = queue_in(Path("/store"), machine.seams)
+    fill(queue, 1)
+    machine.disk.fail_next("sync_directory", errno.EIO)
+    machine.disk.fail_next("unlink", errno.EIO)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        queue.add(SIZE)
+    assert machine.disk.list(Path("/store/log")) == [segment_name(0), segment_name(SIZE)]
+    queue.add(SIZE)
+    assert bases(queue) == [0, SIZE]
 
 
 def test_a_flush_may_wait_for_whole_pages(queue: MappedFileQueue) -> None:

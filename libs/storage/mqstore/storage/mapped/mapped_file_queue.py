@@ -81,6 +81,8 @@ class MappedFileQueue:
         self._staging = staging
         self._writable = writable
         self._reserve = None if reserve else min(RESERVE_CHUNK_SIZE, file_size)
+        self._left_behind: set[Path] = set()
+        """Files that could not be made, and maybe not be removed again either; never used."""
         self._change_lock = Lock()
         self._flush_lock = Lock()
 
@@ -195,19 +197,28 @@ class MappedFileQueue:
 
         Any thread. OSError when there is no room, FileExistsError when it is there.
         """
-        path = self.path_of(offset)
+        path, files = self.path_of(offset), self._seams.files
         for directory in (self.directory, self._staging):
-            if self._seams.files.stat(directory) is None:
-                self._seams.files.make_directories(directory)
-        file = MappedFile.create(
-            self._seams.files,
-            path,
-            self.file_size,
-            staged=self._staging / _staged_name(path),
-            base_offset=offset,
-            reserve=self._reserve,
-        )
-        self._bring_in(file)
+            if files.stat(directory) is None:
+                files.make_directories(directory)
+        if path in self._left_behind and files.stat(path) is not None:
+            files.unlink(path)
+        try:
+            file = MappedFile.create(
+                files,
+                path,
+                self.file_size,
+                staged=self._staging / _staged_name(path),
+                base_offset=offset,
+                reserve=self._reserve,
+            )
+            self._bring_in(file)
+        except FileExistsError:
+            raise
+        except OSError:
+            self._left_behind.add(path)
+            raise
+        self._left_behind.discard(path)
         return file
 
     def _bring_in(self, file: MappedFile) -> None:
