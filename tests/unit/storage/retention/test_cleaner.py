@@ -162,6 +162,7 @@ def test_left_over_queue_files_go_with_the_first_round_after_an_opening(machine:
 def test_a_disk_above_the_first_ratio_makes_every_hour_the_hour(percent: int, goes: bool) -> None:
     machine = Machine()
     machine.fill(4)
+    machine.settle()
     machine.age(72)
     machine.use(percent)
     assert (machine.run(11) > 0) is goes
@@ -169,6 +170,7 @@ def test_a_disk_above_the_first_ratio_makes_every_hour_the_hour(percent: int, go
 
 def test_a_disk_above_the_second_ratio_lets_go_until_it_is_not(machine: Machine) -> None:
     machine.fill(30)
+    machine.settle()
     machine.use(88)
     assert 0 < machine.run(60) < 20
     assert not machine.store.retention.plan().volumes[0].is_above(85)
