@@ -68,6 +68,26 @@ def test_a_file_is_made_only_when_its_first_entry_comes(tmp_path: Path) -> None:
     assert len(queue.files.files) == 2
 
 
+@pytest.mark.parametrize("truncates", [False, True])
+def test_no_offset_is_given_out_twice_when_a_new_file_loses_its_entries(
+    tmp_path: Path, truncates: bool
+) -> None:
+    """The files before it have expired, so nothing else tells that there ever was an entry."""
+    queue = filled(tmp_path, 23)
+    assert queue.delete_before(2_000) == 2
+    if truncates:
+        assert queue.truncate_after(2_000) == 3
+    else:
+        queue.files.files[0].view[:] = bytes(FILE_SIZE)
+    queue.flush()
+
+    queue = open_queue(tmp_path)
+
+    assert (queue.first_index, queue.max_index) == (20, 20)
+    assert queue.put(20, 5_000, 100, 0) is Put.APPENDED
+    assert queue.entry(20) == QueueEntry(5_000, 100, 0)
+
+
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 25])
 def test_a_reopened_queue_goes_on_where_it_ended(tmp_path: Path, count: int) -> None:
     filled(tmp_path, count).flush()

@@ -142,7 +142,7 @@ class ConsumeQueue:
         strays = self.files.load()
         self._min_index = self.first_index
         self.window.next_index = self._find_end()
-        self.files.remove_from(self.max_index * QUEUE_ENTRY_SIZE)
+        self._remove_from(self.max_index)
         self._detach()
         return strays
 
@@ -316,7 +316,7 @@ class ConsumeQueue:
             return 0
         start, end = keep * QUEUE_ENTRY_SIZE, self.max_index * QUEUE_ENTRY_SIZE
         self._detach()
-        self.files.remove_from(start)
+        self._remove_from(keep)
         last = self.files.last
         if last is not None and start < last.end_offset:
             position = start - last.base_offset
@@ -436,6 +436,11 @@ class ConsumeQueue:
         except struct.error:  # removed meanwhile
             return None
         return QueueEntry(*fields)
+
+    def _remove_from(self, index: int) -> None:
+        """Unlink the files from an entry on, but never the one whose name alone tells that the
+        queue does not begin at 0: its offsets would be given out a second time."""
+        self.files.remove_from(index * QUEUE_ENTRY_SIZE, keep_first=self.first_index > 0)
 
     def _is_written(self, index: int) -> bool:
         entry = self._read(index)

@@ -294,16 +294,18 @@ class MappedFileQueue:
             removed += 1
         return removed
 
-    def remove_from(self, offset: int) -> None:
+    def remove_from(self, offset: int, *, keep_first: bool = False) -> None:
         """Make ``offset`` the end: unlink the files that begin there or later, newest first.
 
-        The file that holds ``offset`` keeps its length and bytes; only its positions move.
+        The file that holds ``offset`` keeps its length and bytes; only its positions move. So does
+        with ``keep_first`` the first file, whose name alone may tell where the run goes on.
         """
+        kept = self.files[0] if keep_first and self.files else None
         for file in reversed(self.files):
-            if file.base_offset >= offset:
+            if file.base_offset >= offset and file is not kept:
                 self._remove(file, force_after_s=0)
             elif offset < file.end_offset:
-                file.set_end(offset - file.base_offset)
+                file.set_end(max(0, offset - file.base_offset))
         self.flushed_where = min(self.flushed_where, offset)
 
     def _remove(self, file: MappedFile, force_after_s: float) -> bool:
