@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +30,15 @@ def topic(client: Client, request: pytest.FixtureRequest) -> str:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
     client.create_topic(name, queues=1)
     return name
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 40 MiB, which a test can really fill."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=40m", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(["mount", *options], capture_output=True).returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,17 +88,6 @@ def test_failed_sync_acknowledges_nothing_and_ends_the_process(
         assert code == 1
         assert "the store failed" in errors
     assert (store / "abort").exists()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=40m", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(["mount", *options], capture_output=True).returncode:
-        pytest.skip("a small disk can only be mounted by root")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def test_full_disk_is_507_and_everything_before_stays(small_disk: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -22,17 +20,6 @@ SEGMENT = 1 << 20
 BODY = b"x" * (200 << 10)
 WAIT_S = 30.0
 EVERY_HOUR = ";".join(map(str, range(24)))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=40m", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(["mount", *options], capture_output=True).returncode:
-        pytest.skip("a small disk can only be mounted by root")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def _small(**settings: object) -> dict[str, object]:

@@ -257,7 +257,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 def _explained(item: dict[str, Any]) -> str:
     """Pydantic's text, where it does not speak of Python."""
-    return _EXPLANATIONS.get(item["type"]) or _lower(item["msg"])
+    return _EXPLANATIONS.get(item["type"]) or _lower(item["msg"].removeprefix("Value error, "))
 
 
 _EXPLANATIONS: Final = {
