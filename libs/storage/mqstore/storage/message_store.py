@@ -172,7 +172,6 @@ class MessageStore:
         self.recovery: RecoveryReport = self._parts.report
         guard = BlockGuard(opened.blocks)
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
-        self.retention = Retention(self._parts, seams)
         self.delays = DelayedMessages(
             DelayOffsets.load(opened.paths, self.format, seams),
             opened.config,
@@ -183,6 +182,7 @@ class MessageStore:
             seams.clock,
             self._put_copy,
         )
+        self.retention = Retention(self._parts, seams, self.delays.holds)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )

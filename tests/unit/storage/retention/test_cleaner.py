@@ -320,6 +320,24 @@ def test_what_a_group_has_not_consumed_stays() -> None:
     assert store.retention.plan().segments[0].held_by == ("group g",)
 
 
+def test_what_is_not_delivered_yet_stays() -> None:
+    machine = Machine(message_delay_level="5d")
+    machine.fill(2)
+    delayed = message(machine.store, 0).replaced(properties=b"DELAY\x011")
+    kept = machine.store.put(delayed, Durability.ASYNC).physical_offset
+    machine.fill(5)
+    machine.age(72 + 16)
+    assert machine.run(60) == kept // SEGMENT
+    (hold,) = machine.store.retention.plan().holds
+    assert (str(hold), hold.from_offset) == ("delay 1", kept)
+    machine.age(24)
+    assert machine.run(0) == 0
+    machine.age(24)  # delivered by now, and its copy is in the newest segment
+    machine.run(60)
+    assert machine.store.retention.plan().holds == ()
+    assert machine.store.log.min_offset > kept
+
+
 def test_what_is_not_dispatched_stays(machine: Machine) -> None:
     machine.fill(3)
     store = machine.store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mqstore.storage.codec.record import Message
@@ -16,6 +16,8 @@ from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookups import Lookups
+from mqstore.storage.retention.groups import next_record
+from mqstore.storage.retention.holds import Hold
 from mqstore.storage.seams import Clock
 from mqstore.storage.tables.config_tables import DelayOffsets
 
@@ -72,6 +74,22 @@ class DelayedMessages:
         Raises FlushTimeout, StoreFailed, OSError.
         """
         self._progress.save()
+
+    def holds(self) -> Iterator[Hold]:
+        """What each level has not delivered yet, from its oldest on; RocketMQ would delete it."""
+        for level in range(1, self.levels.max_level + 1):
+            queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
+            if queue is None:
+                continue
+            offset = next_record(queue, self._progress.next(level))
+            if offset is not None:
+                yield Hold(
+                    kind="delay",
+                    name=str(level),
+                    from_offset=offset,
+                    to_offset=None,
+                    until_ms=None,
+                )
 
     def status(self) -> list[DelayLevelStatus]:
         """Every level, from 1."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage.retention import plan
 from mqstore.storage.retention.disk import Disks, DiskWatch
 from mqstore.storage.retention.groups import Groups
+from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.pins import Pin, Pins
 from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts, Situation, Trigger, Why
 from mqstore.storage.retention.removal import Removal
@@ -40,7 +41,10 @@ class Retention:
 
     name = "retention"
 
-    def __init__(self, parts: Parts, seams: Seams) -> None:
+    def __init__(
+        self, parts: Parts, seams: Seams, undelivered: Callable[[], Iterable[Hold]] = tuple
+    ) -> None:
+        """``undelivered`` tells what delayed messages hold."""
         opened = parts.opened
         config, paths = opened.config, opened.paths
         self.deleted: Counter[Why] = Counter()
@@ -62,6 +66,7 @@ class Retention:
         self._groups = Groups(
             config.keep_for_groups, parts.queues, paths, opened.format.rocketmq_format, seams
         )
+        self._undelivered = undelivered
         self._lock = Lock()
         self._work: Iterator[float] = iter(())
         self._due: float | None = None
@@ -210,11 +215,16 @@ class Retention:
             segments=[facts for file in files[:limit] if (facts := self._facts(file))],
             dispatched=self._dispatcher.position,
             disks=self._look(),
-            holds=[*(pin.hold for pin in self._pins.live()), *self._groups.holds()],
+            holds=list(self._holds()),
             manual=self._in_manual_round or self._manual_rounds > 0,
             newest=files[-1].path.name if files else None,
         )
         return plan.make(situation)
+
+    def _holds(self) -> Iterator[Hold]:
+        yield from (pin.hold for pin in self._pins.live())
+        yield from self._groups.holds()
+        yield from self._undelivered()
 
     def _facts(self, file: MappedFile) -> SegmentFacts | None:
         stat = self._seams.files.stat(file.path)

@@ -1,4 +1,4 @@
-"""Who still needs a range of the log: one form for pins and for groups."""
+"""Who still needs a range of the log: one form for pins, groups and delayed messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from mqstore.storage.retention.value import Value
 class Hold(Value):
     """Keeps every segment with a byte of its range, up to keepDiskCeilingRatio."""
 
-    kind: Annotated[Literal["pin", "group"], Field(description="A lease, or keepForGroups.")]
+    kind: Annotated[
+        Literal["pin", "group", "delay"],
+        Field(description="A lease, keepForGroups, or a level's undelivered messages."),
+    ]
     name: str
     from_offset: Annotated[int, Field(description="Physical offset of the first byte needed.")]
     to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
