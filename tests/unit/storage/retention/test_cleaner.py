@@ -10,6 +10,7 @@ import pytest
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull, PinRefused, StoreFailed, StoreNotWritable
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from mqstore.storage.own import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
 from mqstore.storage.tables.config_tables import ConsumerOffsets
@@ -35,9 +36,9 @@ SETTINGS = {
 
 
 class Machine:
-    def __init__(self, **changes: object) -> None:
+    def __init__(self, seed: int = 1, **changes: object) -> None:
         clock = SimulatedClock(NOON_MS)
-        self.machine = SimulatedMachine(1, clock=clock, disk=SimulatedDisk(clock))
+        self.machine = SimulatedMachine(seed, clock=clock, disk=SimulatedDisk(clock))
         self.machine.disk.make_directories(Path("/store"))
         self.clock, self.disk = clock, self.machine.disk
         self.config = StoreConfig.model_validate(SETTINGS | changes)
@@ -77,9 +78,10 @@ class Machine:
         self.disk.capacity = int(used * 100 / percent)
 
 
-@pytest.fixture
-def machine() -> Machine:
-    return Machine()
+@pytest.fixture(params=[1, 6, 7])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    """Seeds in which the services take their first steps in different orders."""
+    return Machine(seed=request.param)
 
 
 def test_nothing_in_time_goes(machine: Machine) -> None:
@@ -129,10 +131,11 @@ def test_queue_and_index_files_follow_the_log(machine: Machine) -> None:
 
 
 def test_the_log_never_begins_above_what_is_known_to_be_on_disk(machine: Machine) -> None:
-    machine.fill(5)
-    assert machine.store.log.flushed_offset < 2 * SEGMENT
-    assert machine.store.expire(2) == 2
-    assert machine.store.log.flushed_offset >= machine.store.log.min_offset == 2 * SEGMENT
+    machine.fill(2)
+    machine.fill(6)
+    assert machine.store.log.flushed_offset < 5 * SEGMENT
+    assert machine.store.expire(5) == 5
+    assert machine.store.log.flushed_offset >= machine.store.log.min_offset == 5 * SEGMENT
 
 
 def test_block_checksums_go_with_their_segments(machine: Machine) -> None:
@@ -214,6 +217,17 @@ def test_the_newest_stays_however_full_the_disk_is(machine: Machine) -> None:
     machine.use(99)
     machine.run(100)
     assert len(machine.store.log.files.files) == 1
+
+
+def test_services_outlive_a_disk_without_any_room(machine: Machine) -> None:
+    machine.fill(5)
+    machine.use(100)
+    machine.run(1000)
+    assert machine.store.failure is None
+    machine.use(1)
+    machine.fill(6)
+    machine.run(100)
+    assert manifest.load(machine.disk, machine.store.paths.running) is not None
 
 
 def test_by_hand_expired_segments_go_for_twenty_rounds(machine: Machine) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.queue_flush import QueueFlushService
@@ -9,6 +11,8 @@ from mqstore.storage.opening import Opened
 from mqstore.storage.own import manifest
 from mqstore.storage.own.manifest import Manifest, QueueState
 from mqstore.storage.seams import FileSystem
+
+log = logging.getLogger(__name__)
 
 
 def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
@@ -20,7 +24,10 @@ def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
 
 
 class RunningManifestService:
-    """A ``BackgroundService``. After a crash dispatch starts where the last note says."""
+    """A ``BackgroundService``. After a crash dispatch starts where the last note says.
+
+    Without room for a new note the last one stays, and is as true as before.
+    """
 
     name = "running-manifest"
 
@@ -41,17 +48,20 @@ class RunningManifestService:
         self._interval_s = opened.config.flush_consume_queue_thorough_interval / 1000
 
     def step(self, now: float) -> float:
-        """Raises StoreFailed, OSError."""
+        """Raises StoreFailed."""
         position = self._dispatcher.position
         if position != self._noted:
             # Counts taken after the position and before the sync: at least the entries below it.
             states = queue_states(self._queues)
             self._flush.flush_all()
-            self.note(position, states)
+            try:
+                self.note(position, states)
+            except OSError as error:
+                log.warning("how far the queues are cannot be noted, tried again: %s", error)
         return now + self._interval_s
 
     def note(self, position: int, states: tuple[QueueState, ...]) -> None:
-        """Everything below ``position`` has its entries, and they are on disk."""
+        """Everything below ``position`` has its entries, and they are on disk. OSError."""
         content = self._opened.format
         note = Manifest(
             store_id=content.store_id,
