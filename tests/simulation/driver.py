@@ -39,6 +39,8 @@ WARMED: Final = CONFIG.model_copy(
         "flush_disk_type": FlushDiskType.SYNC,
     }
 )
+WIDE: Final = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * 120})
+"""Queue files of several sectors, whose bounds go through an entry at each of its fields."""
 TOPICS: Final = ("T", "%RETRY%g")
 QUEUES: Final = 3
 SEGMENTS_KEPT: Final = 3

@@ -170,11 +170,11 @@ class Checker:
         for index in range(queue.first_index, queue.max_index):
             entry, record = queue.entry(index), places.get(index)
             assert entry is not None
-            assert any(entry), f"{key} has zeros at {index}, where a broker would end it"
+            assert not entry.is_missing, f"{key} has {entry} at {index}: a broker would end it"
             if record is None or not self.readable(record):
                 if not (entry.is_hole or self._is_filler(queue, index, records)):
-                    torn = {r.offset for r in records if not self.readable(r)}
-                    assert entry.physical_offset in torn, f"{key} names {entry} at {index}"
+                    torn = {(r.offset, r.size) for r in records if not self.readable(r)}
+                    assert entry[:2] in torn, f"{key} names {entry} at {index}"
             elif entry.is_hole:
                 assert record.offset < self.min, f"{key} lost entry {index}"
             else:

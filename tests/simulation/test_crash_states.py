@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
 from tests.compat.compare import Dump
 from tests.compat.referee import Referee
@@ -25,7 +26,6 @@ from tests.simulation.crash_states import (
     Replay,
     crashed,
 )
-from tests.simulation.driver import CONFIG
 from tests.simulation.invariants import Checker
 from tests.simulation.world import ROOT, World, open_store, seams_on
 
@@ -33,13 +33,6 @@ QUICK_POINTS = 60
 SHARDS = 4
 """Of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
-REFEREE_CONFIG = {
-    "mappedFileSizeCommitLog": CONFIG.mapped_file_size_commit_log,
-    "mappedFileSizeConsumeQueue": CONFIG.queue_file_size,
-    "maxHashSlotNum": CONFIG.max_hash_slot_num,
-    "maxIndexNum": CONFIG.max_index_num,
-    "maxMessageSize": CONFIG.max_message_size,
-}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -117,12 +110,23 @@ def test_rocketmq_reads_what_we_recovered(referee: Referee, tmp_path: Path) -> N
             floor = world.floor_after_power_cut()
         disk = crashed(world, crash, seed)
         seams = seams_on(disk, seed)
-        store = open_store(seams, world.format)
+        store = open_store(seams, world.format, world.config)
         checker = Checker(store, world.model, seams, rng, torn=crash is not Crash.KILL)
         checker.check(floor)
         directory = tmp_path / f"state-{seed}"
         disk.save(ROOT, directory)
-        _compare(checker, Dump.of(referee.dump(directory, REFEREE_CONFIG, queries=False)))
+        theirs = referee.dump(directory, _rocketmq_settings(world.config), queries=False)
+        _compare(checker, Dump.of(theirs))
+
+
+def _rocketmq_settings(config: StoreConfig) -> dict[str, int]:
+    return {
+        "mappedFileSizeCommitLog": config.mapped_file_size_commit_log,
+        "mappedFileSizeConsumeQueue": config.queue_file_size,
+        "maxHashSlotNum": config.max_hash_slot_num,
+        "maxIndexNum": config.max_index_num,
+        "maxMessageSize": config.max_message_size,
+    }
 
 
 def _compare(checker: Checker, theirs: Dump) -> None:

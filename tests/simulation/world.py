@@ -16,7 +16,7 @@ from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.driver import CONFIG, POOLED, WARMED, Driver, Player
+from tests.simulation.driver import CONFIG, POOLED, WARMED, WIDE, Driver, Player
 from tests.simulation.inode import Loss
 from tests.simulation.invariants import Checker
 from tests.simulation.model import Model, QueueKey
@@ -24,7 +24,7 @@ from tests.simulation.scheduler import SimulatedScheduler
 
 ROOT: Final = Path("/store")
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
-CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, CONFIG, WARMED)
+CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, WIDE, WARMED)
 """By seed, so that no draw of a world depends on it."""
 FAULT_WITHIN: Final = 60
 """Operations from now within which an armed fault strikes."""

@@ -165,7 +165,75 @@ def test_entries_lost_from_the_middle_are_filled_when_the_log_has_nothing_for_th
     found = {i: entry.physical_offset for i, entry in queue.entries(0, 25)}
     holes = {4: 300, 9: 800, 10: 800, 11: 800, 20: 1900}
     assert found == {i: i * 100 for i in range(25)} | holes
-    assert queue.first_hole() is None
+
+
+@pytest.mark.parametrize("kept", ["first", "second"])
+@pytest.mark.parametrize("blank", [bytes(20), PRE_BLANK])
+@pytest.mark.parametrize("index", [25, 51, 76, 102])
+def test_a_filler_that_lost_one_of_its_two_sectors_is_filled_again(
+    tmp_path: Path, index: int, blank: bytes, kept: str
+) -> None:
+    """A power cut between the two, in a hole: without a size a broker would end the queue there."""
+    queue = open_queue(tmp_path, file_size=20 * 200)
+    assert queue.put(0, 1 << 40, 100, -7) is Put.APPENDED
+    assert queue.put(1, (1 << 40) + 100, 100, -7) is Put.APPENDED
+    assert queue.put(120, (1 << 40) + 900, 100, 5) is Put.APPENDED
+    expected = dict(queue.entries(0, 121))
+    filler, split = ENTRY.pack(*expected[1]), -index * 20 % 512
+    torn = {
+        "first": filler[:split] + blank[split:],
+        "second": blank[:split] + filler[split:],
+    }
+    queue._overwrite(index, QueueEntry(*ENTRY.unpack(torn[kept])))
+
+    queue.fill_holes()
+
+    named = {i: entry[:2] for i, entry in queue.entries(0, 121)}
+    assert named == {i: entry[:2] for i, entry in expected.items()}
+
+
+def test_a_filler_over_half_an_entry_that_loses_a_sector_in_its_turn_is_filled_again(
+    tmp_path: Path,
+) -> None:
+    """Its offset and the size of what stood there: the wrong bytes of another message."""
+    queue = open_queue(tmp_path, file_size=20 * 200)
+    queue.put(0, 0, 100, 0)
+    queue.put(1, 100, 100, 0)
+    queue.put(120, 900, 100, 5)
+    queue._overwrite(102, QueueEntry(100, 555, 3))
+
+    assert queue.fill_holes() == 1
+
+    assert queue.entry(102) == QueueEntry(100, 100, 0)
+
+
+@pytest.mark.parametrize("base", [0, 5 << 32])
+@pytest.mark.parametrize("index", [51, 102])
+def test_a_last_entry_that_lost_its_offset_ends_no_queue(
+    tmp_path: Path, index: int, base: int
+) -> None:
+    """Its record was lost with it; the wrong offset is below the log's end, though."""
+    queue = open_queue(tmp_path, file_size=20 * 200)
+    for each in range(index + 1):
+        queue.put(each, base + 100 + each, 100, 3)
+    split = -index * 20 % 512
+    torn = bytes(split) + ENTRY.pack(base + 100 + index, 100, 3)[split:]
+    queue._overwrite(index, QueueEntry(*ENTRY.unpack(torn)))
+
+    queue.truncate_after(base + 99 + index)
+
+    assert queue.max_index == index - 1
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31)])
+def test_an_entry_without_a_size_is_missing_wherever_it_stands(tmp_path: Path, size: int) -> None:
+    """The disk may be given an entry of which the processor had stored the offset only."""
+    queue = filled(tmp_path, 25)
+    queue._overwrite(13, QueueEntry(1300, size, 0))
+
+    assert queue.fill_holes() == 1
+
+    assert queue.entry(13) == queue.entry(12)
 
 
 def test_blanks_before_the_first_entry_stay(tmp_path: Path) -> None:

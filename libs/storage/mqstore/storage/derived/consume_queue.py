@@ -23,6 +23,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.derived.queue_holes import is_torn, sector_split, without_size
 from mqstore.storage.layout import (
     EXT_ADDRESS_MAX,
     PRE_BLANK_SIZE,
@@ -48,11 +49,10 @@ GAP_MAX: Final = 1_000
 """Queue offsets that a record may be ahead of its queue, and be believed, though the log between
 them has no room for so many records. Of an unreadable record (``recovery``) no more is believed."""
 _BASE_OFFSET: Final = attrgetter("base_offset")
-_ZERO_ENTRY: Final = bytes(QUEUE_ENTRY_SIZE)
 _SYS_FLAG_AT: Final = 36
 _STORE_TIME_AT: Final = 56
 _STORE_TIME_AT_V6: Final = 68
-_SYS_FLAG: Final = struct.Struct(">i")
+_INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 
 
@@ -371,30 +371,52 @@ class ConsumeQueue:
         last = next(real, None)
         return last.physical_offset + last.size if last is not None else 0
 
-    def first_hole(self) -> int | None:
-        """The first entry below ``max_index`` that was never written (all zero), if any."""
-        return next(self._all_of(_ZERO_ENTRY), None)
-
     def fill_holes(self) -> int:
         """Fill what is still missing before ``max_index``, now that the log has nothing for it; how
-        many entries. At one of zeros a broker's recovery would end the queue, and from a pre-blank
-        one behind others its pull skips to the next file."""
+        many entries. At one without a size a broker's recovery would end the queue, and from a
+        pre-blank one behind others its pull skips to the next file."""
         filled = 0
-        for index in sorted([*self._all_of(_ZERO_ENTRY), *self._all_of(PRE_BLANK)]):
+        for index in sorted({*self._without_size(), *self._torn_fillers()}):
             filler = self._filler(index)
             if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
                 self._overwrite(index, entry)
                 filled += 1
         return filled
 
-    def _all_of(self, packed: bytes) -> Iterator[int]:
+    def _without_size(self) -> Iterator[int]:
+        """Entries before ``max_index`` that are missing, in whole or in part, or pre-blank."""
         for mapped in self.files.files:
-            used = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
-            data = bytes(mapped.view[: max(0, used)])
-            position = _find_entry(data, packed, 0)
-            while position is not None:
-                yield (mapped.base_offset + position) // QUEUE_ENTRY_SIZE
-                position = _find_entry(data, packed, position + QUEUE_ENTRY_SIZE)
+            for number in without_size(bytes(mapped.view[: self._used(mapped)])):
+                yield mapped.base_offset // QUEUE_ENTRY_SIZE + number
+
+    def _torn_fillers(self) -> Iterator[int]:
+        """Entries in two sectors of which one was lost when a filler was stored."""
+        for mapped in self.files.files:
+            for sector in range(SECTOR_SIZE, self._used(mapped), SECTOR_SIZE):
+                index = (mapped.base_offset + sector) // QUEUE_ENTRY_SIZE
+                entry, before = self._read(index), self._read(index - 1)
+                if entry is None or before is None or before.is_hole:
+                    continue
+                is_other = entry.physical_offset in (0, before.physical_offset)
+                if self._is_torn(index, entry, before) or (is_other and entry[:2] != before[:2]):
+                    yield index
+
+    def _is_torn(self, index: int, found: QueueEntry, due: QueueEntry) -> bool:
+        """Whether of an entry in two sectors only one was written, over nothing or a filler."""
+        blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK, self._filler(index)
+        position = index * QUEUE_ENTRY_SIZE % self.file_size
+        return is_torn(position, ENTRY.pack(*found), ENTRY.pack(*due), blanks)
+
+    def _lost_first_sector(self, index: int, entry: QueueEntry) -> bool:
+        """Whether of an entry in two sectors the offset is lost: it is below the one before."""
+        before = self.entry(index - 1)
+        in_two = sector_split(index * QUEUE_ENTRY_SIZE % self.file_size) > 0
+        return in_two and before is not None and entry.physical_offset < before.physical_offset
+
+    def _used(self, mapped: MappedFile) -> int:
+        """Bytes of a file that entries before ``max_index`` take."""
+        end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        return max(0, min(mapped.size, end))
 
     def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
         """Binary search for the first entry with ``reached``; None passes an entry over."""
@@ -453,6 +475,8 @@ class ConsumeQueue:
         for index, entry in self.last_entries():
             if entry.is_hole or entry.physical_offset >= physical_offset:
                 continue
+            if self._lost_first_sector(index, entry):
+                continue
             # Of those that name one record, all but the first are fillers: zeros may lie between.
             if last is not None and entry[:2] != last[:2]:
                 break
@@ -482,8 +506,7 @@ class ConsumeQueue:
         found = self.entry(index) if index >= 0 else None
         if found is None:
             return Put.REFUSED
-        position = index * QUEUE_ENTRY_SIZE % self.file_size
-        if _is_torn(position, ENTRY.pack(*found), ENTRY.pack(*entry)):
+        if self._is_torn(index, found, entry):
             self._overwrite(index, entry)
             return Put.FILLED
         if found[:2] == entry[:2]:  # its tagsCode may be an address in ConsumeQueueExt
@@ -562,31 +585,7 @@ def store_time(entry: QueueEntry, log: LogView) -> int | None:
     view = log.select(entry.physical_offset, _STORE_TIME_AT_V6 + _LONG.size)
     if view is None:
         return None
-    sys_flag: int = _SYS_FLAG.unpack_from(view, _SYS_FLAG_AT)[0]
+    sys_flag: int = _INT.unpack_from(view, _SYS_FLAG_AT)[0]
     at = _STORE_TIME_AT_V6 if sys_flag & SysFlag.BORN_HOST_V6 else _STORE_TIME_AT
     stored: int = _LONG.unpack_from(view, at)[0]
     return stored
-
-
-def _find_entry(data: bytes, packed: bytes, start: int) -> int | None:
-    """Where an entry of these bytes stands at or after ``start``; they do not contain themselves
-    shifted, unless all are equal."""
-    at = data.find(packed, start)
-    while at >= 0:
-        first = at - at % QUEUE_ENTRY_SIZE
-        for position in (first, first + QUEUE_ENTRY_SIZE):
-            if position >= at and data[position : position + QUEUE_ENTRY_SIZE] == packed:
-                return position
-        at = data.find(packed, first + QUEUE_ENTRY_SIZE)
-    return None
-
-
-def _is_torn(position: int, found: bytes, due: bytes) -> bool:
-    """Whether of an entry that lies in two sectors only one was written."""
-    first = -position % SECTOR_SIZE
-    if found == due or not 0 < first < QUEUE_ENTRY_SIZE:
-        return False
-    blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK
-    return any(
-        found in (due[:first] + blank[first:], blank[:first] + due[first:]) for blank in blanks
-    )
