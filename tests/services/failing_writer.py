@@ -1,23 +1,42 @@
-"""store-writer on a disk whose syncs fail from the moment that a file appears."""
+"""store-writer on a disk whose syncs do what the file FAILING_DISK_MARKER says.
+
+Without it they work; while it says ``stall`` they wait until it goes or changes; anything else is
+an I/O error.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-real_fdatasync = os.fdatasync
-broken = Path(os.environ["FAILING_DISK_MARKER"])
+marker = Path(os.environ["FAILING_DISK_MARKER"])
+POLL_S = 0.005
 
 
-def failing_fdatasync(descriptor: int) -> None:
-    if broken.exists():
-        raise OSError(errno.EIO, "Input/output error")
-    real_fdatasync(descriptor)
+def _mode() -> str | None:
+    try:
+        return marker.read_text()
+    except FileNotFoundError:
+        return None
 
 
-os.fdatasync = failing_fdatasync  # type: ignore[assignment]  # descriptors are all we use
+def _failing(real: Callable[[int], None]) -> Callable[[int], None]:
+    def sync(descriptor: int) -> None:
+        while (mode := _mode()) == "stall":
+            time.sleep(POLL_S)
+        if mode is not None:
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    return sync
+
+
+os.fdatasync = _failing(os.fdatasync)  # type: ignore[assignment]  # by descriptor only
+os.fsync = _failing(os.fsync)  # type: ignore[assignment]  # likewise
 sys.argv = ["mqstore.writer"]
 
 from mqstore.service.server import main  # noqa: E402 (after the disk is made to fail)

@@ -71,25 +71,6 @@ def test_query_before_any_writer_waits_and_says_so(tmp_path: Path) -> None:
     assert opened.is_set()
 
 
-def test_failed_sync_acknowledges_nothing_and_ends_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, marker = tmp_path / "store", tmp_path / "broken"
-    monkeypatch.setenv("FAILING_DISK_MARKER", str(marker))
-    script = str(Path(__file__).with_name("failing_writer.py"))
-    with service(Target.WRITER, [script], store) as one, Client(one.url) as client:
-        client.create_topic("t", queues=1)
-        client.produce("t", [NewMessage(body="good")], durability="sync")
-        marker.touch()
-        with pytest.raises(ProblemError) as caught:
-            client.produce("t", [NewMessage(body="lost")], durability="sync")
-        assert caught.value.type == "store-failed"
-        code, errors = one.ended()
-        assert code == 1
-        assert "the store failed" in errors
-    assert (store / "abort").exists()
-
-
 def test_full_disk_is_507_and_everything_before_stays(small_disk: Path) -> None:
     store = small_disk / "store"
     settings = {"mapped_file_size_commit_log": 8 << 20, "max_hash_slot_num": 1000}

@@ -156,7 +156,10 @@ PAGE_CACHE_BUSY = _register(
     "page-cache-busy", 503, "The page cache is busy", "As RocketMQ's OS_PAGECACHE_BUSY.", 1
 )
 FLUSH_TIMEOUT = _register(
-    "flush-timeout", 504, "Stored, but not known to be on disk", "The messages can be read."
+    "flush-timeout",
+    504,
+    "Stored, but not known to be on disk",
+    "`messages` says where, as in the answer of 201; they can be read.",
 )
 DISK_FULL = _register(
     "disk-full", 507, "The disk is full", "No room for messages; `disk` may have the numbers.", 30
@@ -282,6 +285,11 @@ def schema() -> dict[str, Any]:
             "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
+            "messages": {
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "Where the messages stand, as in the answer of 201.",
+            },
         },
     }
 

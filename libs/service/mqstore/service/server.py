@@ -27,7 +27,8 @@ from mqstore.service.protocol import bounded_protocol
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, listen
-from mqstore.storage.errors import StorageError
+from mqstore.service.termination import leave_message
+from mqstore.storage.errors import StorageError, StoreFailed
 
 log = logs.get(__name__)
 
@@ -65,8 +66,10 @@ def main(
     build: Callable[[Settings], Service], name: str, port: Callable[[Settings], int]
 ) -> NoReturn:
     """The whole life of a service's process; exits 0, 1 (failed) or 2 (refused)."""
+    message_path = None
     try:
         settings = load()
+        message_path = settings.termination_message_path
         logs.configure(name, settings.log_level, settings.log_format)
         if settings.parent_pid is not None:
             end_with_parent(settings.parent_pid)
@@ -77,6 +80,7 @@ def main(
             code = runner.run(_live(settings, build, listener))
     except Refused as refusal:
         sys.stderr.write(f"mqstore {name}: {refusal}\n")
+        leave_message(str(refusal), message_path)
         code = EXIT_REFUSED
     sys.exit(code)
 
@@ -130,8 +134,8 @@ async def _live(
             service.health.ready()
             log.info("ready", address=address_of(listener))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        deadline = loop.call_later(settings.shutdown_timeout_s, _give_up)
-        code = await _end(service, server, serving, starting)
+        deadline = loop.call_later(settings.shutdown_timeout_s, _give_up, settings)
+        code = await _end(settings, service, server, serving, starting)
         deadline.cancel()
         return code
     finally:
@@ -139,10 +143,16 @@ async def _live(
 
 
 async def _end(
-    service: Service, server: _Server, serving: asyncio.Task[None], starting: asyncio.Task[None]
+    settings: Settings,
+    service: Service,
+    server: _Server,
+    serving: asyncio.Task[None],
+    starting: asyncio.Task[None],
 ) -> int:
     if service.failure.done():
-        service.health.failed(str(service.failure.result()))
+        why = str(service.failure.result())
+        leave_message(f"the store failed: {why}", settings.termination_message_path)
+        service.health.failed(why)
         asyncio.get_running_loop().call_later(FAILURE_GRACE_S, os._exit, EXIT_FAILED)
     service.health.stopping()
     service.interrupt()
@@ -153,11 +163,16 @@ async def _end(
     if service.failure.done():
         log.critical("the store failed", error=str(service.failure.result()))
         os._exit(EXIT_FAILED)
-    await service.stop()
-    return _exit_code(service, starting)
+    try:
+        await service.stop()
+    except StoreFailed as error:
+        log.critical("the store could not be closed", error=str(error))
+        leave_message(str(error), settings.termination_message_path)
+        return EXIT_FAILED
+    return _exit_code(settings, starting)
 
 
-def _exit_code(service: Service, starting: asyncio.Task[None]) -> int:
+def _exit_code(settings: Settings, starting: asyncio.Task[None]) -> int:
     error = starting.exception()
     if error is None:
         log.info("stopped")
@@ -165,9 +180,12 @@ def _exit_code(service: Service, starting: asyncio.Task[None]) -> int:
     if isinstance(error, (Refused, StorageError)):
         raise Refused(str(error))
     log.error("start failed", exc_info=error)
+    leave_message(f"start failed: {error!r}", settings.termination_message_path)
     return EXIT_FAILED
 
 
-def _give_up() -> None:
-    log.critical("the shutdown took too long; ending without a clean close")
+def _give_up(settings: Settings) -> None:
+    why = "the shutdown took too long; ending without a clean close"
+    log.critical(why)
+    leave_message(why, settings.termination_message_path)
     os._exit(EXIT_FAILED)

@@ -68,6 +68,8 @@ class Settings(BaseSettings):
     """A client that has not sent its whole request by then is dropped."""
     shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
     """From the first signal to the end of the process, at most."""
+    termination_message_path: Path | None = None
+    """Where the reason of a failure is left; by default /dev/termination-log where that is."""
 
     listen_fd: int | None = None
     """A listening socket inherited from the parent, instead of binding one."""

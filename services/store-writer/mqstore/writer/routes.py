@@ -22,7 +22,7 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.errors import TopicUnknown
+from mqstore.storage.errors import FlushTimeout, TopicUnknown
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.recovery.report import RecoveryReport
@@ -113,13 +113,23 @@ class Producer:
             )
         placements = batch.append_to(store)
         self._count(placements)
+        try:
+            await self._settled(placements[-1].end, sync=batch.sync)
+        except FlushTimeout as error:
+            placed = self._placed(placements, batch.keys)
+            raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
+        reply = ProduceReply(self._placed(placements, batch.keys))
+        return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
+
+    async def _settled(self, end: int, *, sync: bool) -> None:
+        """Wait for what was asked for. Raises FlushTimeout, StoreFailed."""
+        service = self._service
         if service.commits is not None:
-            await service.commits.wait(placements[-1].end)
-        if batch.sync:
+            await service.commits.wait(end)
+        if sync:
             started = time.perf_counter()
-            await service.durability.wait(placements[-1].end)
+            await service.durability.wait(end)
             service.metrics.sync_seconds.observe(time.perf_counter() - started)
-        return self._reply(placements, batch.keys)
 
     def _writable_topic(self, name: str) -> TopicConfig:
         """Raises TopicNameError, TopicUnknown, Problem."""
@@ -181,9 +191,9 @@ class Producer:
         metrics.messages += len(placements)
         metrics.bytes += placements[-1].end - placements[0].physical_offset
 
-    def _reply(self, placements: list[Placement], keys: list[str]) -> Reply:
+    def _placed(self, placements: list[Placement], keys: list[str]) -> list[Placed]:
         shard = self._service.settings.shard
-        placed = [
+        return [
             Placed(
                 placement.offset_message_id,
                 key,
@@ -196,7 +206,6 @@ class Producer:
             )
             for placement, key in zip(placements, keys, strict=True)
         ]
-        return Reply(self._encoder.encode(ProduceReply(placed)), HTTPStatus.CREATED)
 
 
 class _Topics:
@@ -390,3 +399,6 @@ OPERATION: dict[str, Any] = {
         ).items()
     },
 }
+OPERATION["responses"]["504"]["content"][problems.CONTENT_TYPE]["examples"]["flush-timeout"][
+    "value"
+] |= examples.PRODUCED

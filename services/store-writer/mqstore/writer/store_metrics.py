@@ -48,6 +48,12 @@ class StoreMetrics(Collector):
         yield GaugeMetricFamily(
             "mqstore_store_open", "Whether the store is open", value=float(store is not None)
         )
+        failed = store is not None and store.failure is not None
+        yield GaugeMetricFamily(
+            "mqstore_store_failed",
+            "Whether the disk failed under the open store, which ends the process",
+            value=float(failed),
+        )
         if store is not None:
             yield from _of_store(store.status())
             yield from _of_retention(store.retention)

@@ -1,0 +1,113 @@
+"""store-writer on a disk that stalls or refuses: what it answers, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.client import Client, NewMessage, ProblemError, Target
+from tests.services.service_processes import Process, environment, service
+
+WAITING = 40
+"""Requests that wait for one sync."""
+
+
+class Disk:
+    """The disk under a writer of this test (``failing_writer``)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.marker = directory / "disk"
+        self.store = directory / "store"
+        self.message = directory / "termination-message"
+
+    @contextlib.contextmanager
+    def writer(self, **settings: Any) -> Iterator[Process]:
+        script = str(Path(__file__).with_name("failing_writer.py"))
+        settings.setdefault("termination_message_path", self.message)
+        with service(Target.WRITER, [script], self.store, **settings) as process:
+            yield process
+
+    def stall(self) -> None:
+        self.marker.write_text("stall")
+
+    def fail(self) -> None:
+        self.marker.write_text("fail")
+
+    def heal(self) -> None:
+        self.marker.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    found = Disk(tmp_path)
+    monkeypatch.setenv("FAILING_DISK_MARKER", str(found.marker))
+    return found
+
+
+def _produce(url: str, body: str, **options: Any) -> ProblemError | None:
+    """What a sync produce is refused with, if it is."""
+    with Client(url) as client:
+        try:
+            client.produce("t", [NewMessage(body=body, **options)], durability="sync")
+        except ProblemError as error:
+            return error
+    return None
+
+
+def test_a_sync_that_takes_too_long_is_answered_with_where_the_messages_stand(disk: Disk) -> None:
+    with disk.writer(sync_flush_timeout=200) as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage(body="first")], durability="sync")
+        disk.stall()
+        sent = [NewMessage(body="a", uniq_key="A"), NewMessage(body="b")]
+        with pytest.raises(ProblemError) as caught:
+            client.produce("t", sent, durability="sync")
+        disk.heal()
+        assert (caught.value.status, caught.value.type) == (504, "flush-timeout")
+        first, second = caught.value.problem["messages"]
+        (later,) = client.produce("t", [NewMessage(body="later")], durability="sync").messages
+        assert first["uniqKey"] == "A"
+        assert [first["queueOffset"], second["queueOffset"], later.queue_offset] == [1, 2, 3]
+        assert second["physicalOffset"] == first["physicalOffset"] + first["size"]
+        assert len({first["offsetMsgId"], second["offsetMsgId"], later.offset_msg_id}) == 3
+
+
+def test_a_failed_sync_fails_every_waiter_and_ends_the_process_with_its_reason(disk: Disk) -> None:
+    with disk.writer() as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        (good,) = client.produce("t", [NewMessage(body="good")], durability="sync").messages
+        disk.stall()
+        with ThreadPoolExecutor(WAITING) as pool:
+            waiting = [pool.submit(_produce, one.url, "lost") for _ in range(WAITING)]
+            while client.store().max_offset < (WAITING + 1) * good.size:
+                threading.Event().wait(0.01)
+            disk.fail()
+            refused = [each.result() for each in waiting]
+        assert {error.type for error in refused if error} == {"store-failed"}
+        assert all(error and "Input/output error" in error.detail for error in refused)
+        code, errors = one.ended()
+        assert code == 1
+        assert "the store failed" in errors
+    assert disk.message.read_text().startswith("the store failed: sync of ")
+    assert "Input/output error" in disk.message.read_text()
+    assert (disk.store / "abort").exists()
+
+
+def test_a_refused_start_leaves_its_reason(disk: Disk) -> None:
+    with disk.writer(termination_message_path=disk.store.parent / "unused"):
+        ended = subprocess.run(
+            [sys.executable, "-m", "mqstore.writer"],
+            env=environment(store=disk.store, termination_message_path=disk.message),
+            stderr=subprocess.DEVNULL,
+        )
+    assert ended.returncode == 2
+    assert "is in use by another process" in disk.message.read_text()
+    assert not (disk.store.parent / "unused").exists()
