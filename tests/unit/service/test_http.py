@@ -11,8 +11,7 @@ from fastapi import Query
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.health import Health
-from mqstore.service.http import BodyLimits, ClientGone, HotRequest, HotRoute, Reply
-from mqstore.service.problems import Problem
+from mqstore.service.http import HotRequest, HotRoute, Reply
 from mqstore.service.settings import load
 from mqstore.storage.errors import TopicUnknown
 
@@ -189,60 +188,3 @@ def test_metrics_count_by_template_not_by_path(send: Send) -> None:
     text = send("GET", "/metrics").text
     assert 'mqstore_http_requests_total{method="POST",route="/echo/{name}",status="201"}' in text
     assert "a-name-of-a-client" not in text
-
-
-def _scope(length: int | None = None) -> dict[str, Any]:
-    headers = [] if length is None else [(b"content-length", b"%d" % length)]
-    return {"type": "http", "headers": headers}
-
-
-def _receiving(*chunks: bytes, whole: bool = True) -> Callable[[], Any]:
-    messages = [{"type": "http.request", "body": c, "more_body": True} for c in chunks]
-    messages.append(
-        {"type": "http.request", "body": b"", "more_body": False}
-        if whole
-        else {"type": "http.disconnect"}
-    )
-
-    async def receive() -> dict[str, Any]:
-        return messages.pop(0)
-
-    return receive
-
-
-def test_bodies_together_are_bounded_and_given_back() -> None:
-    limits = BodyLimits(max_request=100, max_pending=10, timeout_s=1)
-    with pytest.raises(Problem) as caught:
-        asyncio.run(limits.read(_scope(), _receiving(b"12345", b"67890", b"1")))
-    assert caught.value.kind.status == 503
-    assert limits.pending == 0
-
-
-def test_connection_that_ends_early_is_no_body() -> None:
-    limits = BodyLimits(max_request=100, max_pending=100, timeout_s=1)
-    with pytest.raises(ClientGone):
-        asyncio.run(limits.read(_scope(), _receiving(b"123", whole=False)))
-    assert limits.pending == 0
-
-
-def test_body_that_is_still_coming_when_the_service_ends_is_refused_at_once() -> None:
-    limits = BodyLimits(max_request=100, max_pending=100, timeout_s=3600)
-
-    async def scenario() -> Problem:
-        receiving = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            if receiving.is_set():
-                await asyncio.Event().wait()
-            receiving.set()
-            return {"type": "http.request", "body": b"1", "more_body": True}
-
-        read = asyncio.ensure_future(limits.read(_scope(), receive))
-        await receiving.wait()
-        limits.interrupt()
-        with pytest.raises(Problem) as caught:
-            await read
-        return caught.value
-
-    assert asyncio.run(scenario()).kind.name == "shutting-down"
-    assert limits.pending == 0

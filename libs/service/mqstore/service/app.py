@@ -19,7 +19,6 @@ from mqstore.service import logs, problems
 from mqstore.service.auth import Authenticator, Role
 from mqstore.service.health import Health
 from mqstore.service.http import (
-    BodyLimits,
     Front,
     HotRoute,
     internal_problem,
@@ -27,6 +26,7 @@ from mqstore.service.http import (
     refuse_repeated,
     refuse_unknown,
 )
+from mqstore.service.limits import Limits
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
@@ -60,7 +60,8 @@ class Api:
         """``tags`` are the groups of the API page in their order, with what they are about."""
         self.settings = settings
         self.health = health
-        self.metrics = HttpMetrics()
+        self.limits = Limits.of(settings)
+        self.metrics = HttpMetrics(self.limits)
         self.auth = Authenticator(settings.tokens())
         self.app: FastAPI = FastAPIOffline(
             docs_url="/docs",
@@ -101,11 +102,7 @@ class Api:
         return Depends(check)
 
     def front(self) -> Front:
-        settings = self.settings
-        limits = BodyLimits(
-            settings.max_request_size, settings.max_pending_bytes, settings.receive_timeout_s
-        )
-        return Front(self.app, self._hot, auth=self.auth, limits=limits, metrics=self.metrics)
+        return Front(self.app, self._hot, auth=self.auth, limits=self.limits, metrics=self.metrics)
 
     def _add_error_handlers(self) -> None:
         handlers: dict[Any, Callable[[Request, Any], Response]] = {

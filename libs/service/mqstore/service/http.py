@@ -20,22 +20,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqstore.service import logs, problems
 from mqstore.service.auth import Authenticator, Role
+from mqstore.service.limits import (
+    CONTROL_BODY_SIZE_MAX,
+    ClientGone,
+    Limits,
+    content_length,
+    ending,
+)
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
 
 log = logs.get(__name__)
 
-CONTROL_BODY_SIZE_MAX: Final = 64 << 10
-"""Bytes of a request body outside the hot routes."""
 QUERY_PARAMETERS_MAX: Final = 100
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-
-
-class ClientGone(Exception):
-    """The connection ended before the request did: there is nobody to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,83 +47,6 @@ class Reply:
     status: int = 200
     content_type: bytes = b"application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-@dataclass(slots=True)
-class BodyLimits:
-    """Bounds on what request bodies may hold in memory, together and each."""
-
-    max_request: int
-    max_pending: int
-    timeout_s: float
-    pending: int = 0
-    is_ending: bool = False
-    _receiving: set[asyncio.Timeout] = field(default_factory=set)
-
-    async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
-        """The whole body. Raises Problem (408, 413, 503) or ClientGone."""
-        limit = self.max_request if maximum is None else min(maximum, self.max_request)
-        declared = _content_length(scope)
-        if declared > limit:
-            raise too_large(limit)
-        message = await receive()
-        if not message.get("more_body", False):
-            body: bytes = message.get("body", b"")
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            if len(body) > limit:
-                raise too_large(limit)
-            return body
-        return await self._read_chunks(message, receive, limit)
-
-    async def _read_chunks(self, message: Message, receive: Receive, limit: int) -> bytes:
-        body = bytearray()
-        deadline = asyncio.timeout(0 if self.is_ending else self.timeout_s)
-        self._receiving.add(deadline)
-        try:
-            async with deadline:
-                while True:
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    chunk = message.get("body", b"")
-                    self._hold(len(chunk))
-                    body += chunk
-                    if len(body) > limit:
-                        raise too_large(limit)
-                    if not message.get("more_body", False):
-                        return bytes(body)
-                    message = await receive()
-        except TimeoutError:
-            raise self._not_received() from None
-        finally:
-            self._receiving.discard(deadline)
-            self.pending -= len(body)
-
-    def interrupt(self) -> None:
-        """Wait for no further part of any body: the service is ending."""
-        self.is_ending = True
-        now = asyncio.get_running_loop().time()
-        for deadline in self._receiving:
-            if not deadline.expired():
-                deadline.reschedule(now)
-
-    def _not_received(self) -> Problem:
-        if self.is_ending:
-            return ending()
-        return Problem(
-            problems.REQUEST_TIMEOUT,
-            f"the body was not there after {self.timeout_s:g} s; send it at once",
-            headers={"connection": "close"},
-        )
-
-    def _hold(self, size: int) -> None:
-        if self.pending + size > self.max_pending:
-            raise Problem(problems.OVERLOADED, "too many request bodies are being received")
-        self.pending += size
-
-
-def ending() -> Problem:
-    return Problem(problems.SHUTTING_DOWN, "the service is ending; try again in a moment")
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
@@ -145,21 +69,13 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def too_large(limit: int) -> Problem:
-    return Problem(
-        problems.BODY_TOO_LARGE,
-        f"the request's body is larger than {limit} bytes; send fewer or smaller messages",
-        extra={"limit": limit},
-    )
-
-
 class HotRequest:
     """One request of a hot route."""
 
     __slots__ = ("_limits", "_receive", "params", "scope")
 
     def __init__(
-        self, scope: Scope, receive: Receive, params: Mapping[str, str], limits: BodyLimits
+        self, scope: Scope, receive: Receive, params: Mapping[str, str], limits: Limits
     ) -> None:
         self.scope = scope
         self.params = params
@@ -232,13 +148,13 @@ class Front:
         hot_routes: Iterable[HotRoute],
         *,
         auth: Authenticator,
-        limits: BodyLimits,
+        limits: Limits,
         metrics: HttpMetrics,
     ) -> None:
         self._app = app
         self._hot = tuple(hot_routes)
         self._auth = auth
-        self._limits = limits
+        self.limits = limits
         self._metrics = metrics
         self._id_prefix = secrets.token_hex(4)
         self._ids = itertools.count(1)
@@ -246,15 +162,17 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        received = scope
         method = scope["method"] if scope["method"] in METHODS else "other"
         if method == "HEAD":  # answered as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
-        exchange = _Exchange(send, self._request_id(scope))
+        exchange = _Exchange(send, self._request_id(scope), scope, self.limits)
         logs.request_id.set(exchange.request_id)
         started = time.perf_counter()
         self._metrics.in_flight += 1
         route = "unmatched"
         try:
+            self.limits.admit(received)
             route = await self._answer(scope, receive, exchange)
         except Problem as problem:
             await exchange.send_problem(problem)
@@ -268,13 +186,14 @@ class Front:
             log.exception("request failed", path=scope["path"][:200])
             await exchange.send_problem(internal_problem())
         finally:
+            self.limits.release(received)
             self._metrics.in_flight -= 1
             route = _template(scope, route)
             self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
 
     def interrupt(self) -> None:
         """The service is ending: wait for no client any more."""
-        self._limits.interrupt()
+        self.limits.interrupt()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
         for route in self._hot:
@@ -283,7 +202,7 @@ class Front:
                 if match is not None:
                     scope["mqstore.route"] = route.template
                     self._auth.check(scope["headers"], route.role)
-                    request = HotRequest(scope, receive, match.groupdict(), self._limits)
+                    request = HotRequest(scope, receive, match.groupdict(), self.limits)
                     await exchange.send_reply(await route.handler(request))
                     return route.template
         if scope["method"] in BODY_METHODS:
@@ -292,7 +211,7 @@ class Front:
         return "unmatched"
 
     async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
-        body = await self._limits.read(scope, receive, CONTROL_BODY_SIZE_MAX)
+        body = await self.limits.read(scope, receive, CONTROL_BODY_SIZE_MAX)
         messages = iter(({"type": "http.request", "body": body, "more_body": False},))
 
         async def replay() -> Message:
@@ -308,24 +227,33 @@ class Front:
 
 
 class _Exchange:
-    """One answer: adds the request's id, remembers the status."""
+    """One answer: adds the request's id, remembers the status, is refused where memory is short."""
 
-    __slots__ = ("_send", "request_id", "started", "status")
+    __slots__ = ("_is_refused", "_limits", "_scope", "_send", "request_id", "started", "status")
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, scope: Scope, limits: Limits) -> None:
         self._send = send
+        self._scope = scope
+        self._limits = limits
+        self._is_refused = False
         self.request_id = request_id
         self.status = 499
         self.started = False
 
     async def send(self, message: Message) -> None:
+        if self._is_refused:
+            return
         if message["type"] == "http.response.start":
+            headers = message.get("headers", ())
+            try:
+                self._limits.hold_answer(self._scope, content_length(headers))
+            except Problem as problem:
+                await self.send_problem(problem)
+                self._is_refused = True
+                return
             self.started = True
             self.status = message["status"]
-            message["headers"] = [
-                *message.get("headers", ()),
-                (b"x-request-id", self.request_id.encode()),
-            ]
+            message["headers"] = [*headers, (b"x-request-id", self.request_id.encode())]
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
@@ -335,7 +263,7 @@ class _Exchange:
             *reply.headers,
         ]
         await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": reply.body})
+        await self.send({"type": "http.response.body", "body": reply.body})
 
     async def send_problem(self, problem: Problem) -> None:
         if self.started:
@@ -361,13 +289,6 @@ def problem_of(error: StorageError) -> Problem:
 
 def internal_problem() -> Problem:
     return Problem(problems.INTERNAL, "a defect of ours; the service's log has it under requestId")
-
-
-def _content_length(scope: Scope) -> int:
-    for key, value in scope["headers"]:
-        if key == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0
 
 
 def _template(scope: Scope, known: str) -> str:

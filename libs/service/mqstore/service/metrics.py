@@ -25,6 +25,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from mqstore.service.limits import Limits
+
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30)
 
 
@@ -56,8 +58,9 @@ class HttpMetrics(Collector):
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.in_flight = 0
+        self._limits = limits
         self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
         self._seconds: defaultdict[str, Latency] = defaultdict(Latency)
         self.registry = CollectorRegistry()
@@ -90,3 +93,23 @@ class HttpMetrics(Collector):
         yield GaugeMetricFamily(
             "mqstore_http_in_flight", "Requests being answered", value=self.in_flight
         )
+        yield from self._of_limits()
+
+    def _of_limits(self) -> Iterable[Metric]:
+        limits = self._limits
+        held = GaugeMetricFamily("mqstore_limit_held", "What is taken of a limit", labels=["limit"])
+        refused = CounterMetricFamily(
+            "mqstore_limit_refused",
+            "What was refused because of a limit",
+            labels=["limit", "problem"],
+        )
+        for name, budget in (
+            ("connections", limits.connections),
+            ("requests", limits.requests),
+            ("bytes", limits.memory),
+        ):
+            held.add_metric([name], budget.taken)
+            for problem, count in budget.refused.items():
+                refused.add_metric([name, problem], count)
+        yield held
+        yield refused

@@ -121,6 +121,13 @@ PROPERTY_INVALID = _register(
 MESSAGE_INVALID = _register(
     "message-invalid", 422, "The message cannot be stored", "A field that no record can hold."
 )
+CLIENT_OVER_SHARE = _register(
+    "client-over-share",
+    429,
+    "Too much at one time from one client",
+    "This address has its share of connections, requests or bytes.",
+    retry_after_s=1,
+)
 HEADERS_TOO_LARGE = _register(
     "headers-too-large", 431, "The headers are too large", "Over maxHeaderSize."
 )
@@ -166,7 +173,16 @@ DISK_FULL = _register(
 )
 
 ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
-GUARDED: Final = (UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY, SHUTTING_DOWN)
+LIMITED: Final = (CLIENT_OVER_SHARE, OVERLOADED)
+"""Of every route but health and metrics."""
+GUARDED: Final = (
+    UNAUTHENTICATED,
+    FORBIDDEN,
+    MISDIRECTED,
+    STORE_NOT_READY,
+    SHUTTING_DOWN,
+    *LIMITED,
+)
 """Of every route that a token may be needed for."""
 WITH_BODY: Final = (
     BAD_JSON,
@@ -175,7 +191,6 @@ WITH_BODY: Final = (
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
     BODY_INVALID,
-    OVERLOADED,
 )
 
 
@@ -297,7 +312,7 @@ def schema() -> dict[str, Any]:
 def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     """OpenAPI response objects for these problems, those of one status joined."""
     by_status: dict[int | str, list[ProblemType]] = {}
-    for kind in kinds:
+    for kind in dict.fromkeys(kinds):
         by_status.setdefault(kind.status, []).append(kind)
     return {status: _response(each) for status, each in by_status.items()}
 

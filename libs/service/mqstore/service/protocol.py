@@ -3,54 +3,93 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mqstore.service import problems
-from mqstore.service.problems import Problem, ProblemType
+from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Limits, Scope
+from mqstore.service.problems import Problem
 
-_ENCODING_OVERHEAD = 8
+_ENCODING_OVERHEAD: Final = 8
 """Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
+_LINGER_S: Final = 2.0
+"""How long a refused client may go on sending: closed at once, it might never read the answer."""
+_UNLIMITED: Final = tuple(path.encode() for path in UNLIMITED_PATHS)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Drops a connection with an endless head, body or trailer.
+    """Drops a connection with an endless head, body or trailer, or one that takes no answer.
 
-    httptools itself collects lines of any length; uvicorn waits for a request line for ever.
+    httptools itself collects lines of any length; uvicorn waits for a request line for ever, and
+    keeps what a client does not read.
     """
 
     max_header_size: ClassVar[int]
     max_message_size: ClassVar[int]
     """Bytes on the wire from the request line to the end of the body."""
     head_timeout_s: ClassVar[float]
+    send_timeout_s: ClassVar[float]
+    limits: ClassVar[Limits]
+    open: ClassVar[Connections]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._address = ""
+        self._refusal: Problem | None = None
+        """What is answered to all but health and metrics: the connection is one too many."""
+        self._refused = False
         self._in_head = True
         self._received = 0
+        self._unsent = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # as in uvicorn: its base class says BaseTransport
         super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self._refusal = self.open.enter(self, self._address)
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch_head()
+        self._sent()
+        self.open.leave(self, self._address, self._refusal)
+        for cycle, _ in self.pipeline:  # those that will never begin
+            self.limits.release(cast(Scope, cycle.scope))
         super().connection_lost(exc)
 
+    def drop(self) -> None:
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         self._received += len(data)
         super().data_received(data)
-        if self.transport.is_closing():
+        if self._refused or self.transport.is_closing():
             return
         if self._in_head:
             self._watch_head()
             if self._received > self.max_header_size:
-                self._refuse(problems.HEADERS_TOO_LARGE, f"more than {self.max_header_size} bytes")
+                detail = f"more than {self.max_header_size} bytes"
+                self._refuse(Problem(problems.HEADERS_TOO_LARGE, detail))
         elif self._received > self.max_message_size:
             self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._sent()
+        scope = cast(Scope, self.cycle.scope) if self.cycle is not None else {}
+        # The transport keeps the whole answer until its last byte is sent.
+        self._unsent = max(scope.get(ANSWER_SIZE, 0), self.transport.get_write_buffer_size())
+        self.limits.memory.add(self._address, self._unsent)
+        self._send_timer = self.loop.call_later(self.send_timeout_s, self.drop)
+
+    def resume_writing(self) -> None:
+        self._sent()
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -58,17 +97,41 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         self._unwatch_head()
+        if self._refusal is not None and not self.url.startswith(_UNLIMITED):
+            self._refuse(self._refusal)
+            return
+        self._in_head = False
         super().on_headers_complete()
+        if self._refusal is not None:
+            self.cycle.keep_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come here too; nobody reads them.
         if self._in_head:
             super().on_header(name, value)
 
+    def on_body(self, body: bytes) -> None:
+        if self._refused or self.cycle.response_complete:
+            return
+        try:
+            self.limits.hold(cast(Scope, self.cycle.scope), len(body))
+        except Problem as problem:
+            self._refuse(problem)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._refused:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            self.cycle.body = bytearray()  # of a body that nobody wanted
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
-        self._refuse(problems.BAD_PARAMETER, "the request is no valid HTTP/1.1")
+        self._refuse(Problem(problems.BAD_PARAMETER, "the request is no valid HTTP/1.1"))
 
     def _watch_head(self) -> None:
         if self._head_timer is None:
@@ -79,19 +142,47 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse(self, kind: ProblemType, detail: str) -> None:
-        body = Problem(kind, detail).body("")
+    def _sent(self) -> None:
+        """Nothing waits to be sent any more, or nobody waits for it."""
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+            self.limits.memory.give_back(self._address, self._unsent)
+            self._unsent = 0
+
+    def _owes_an_answer(self) -> bool:
+        """Whether a refusal would be taken for the answer to an earlier request."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        return self._in_head or not cycle.more_body or cycle.response_started or bool(self.pipeline)
+
+    def _refuse(self, problem: Problem) -> None:
+        self._refused = True
+        if self._owes_an_answer():
+            self.transport.close()
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        kind, body = problem.kind, problem.body("")
+        headers = "".join(f"{name}: {value}\r\n" for name, value in problem.headers.items())
         head = (
-            f"HTTP/1.1 {kind.status} {kind.title}\r\n"
+            f"HTTP/1.1 {kind.status} {kind.title}\r\n{headers}"
             f"content-type: {problems.CONTENT_TYPE}\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        self.transport.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._unwatch_head()
+            self._head_timer = self.loop.call_later(_LINGER_S, self.transport.close)
+        else:
+            self.transport.close()
 
 
 def bounded_protocol(
-    *, max_header_size: int, max_request_size: int, head_timeout_s: float
+    limits: Limits, *, max_header_size: int, send_timeout_s: float
 ) -> type[BoundedProtocol]:
     """The protocol class for these limits: uvicorn wants a class."""
 
@@ -99,6 +190,9 @@ def bounded_protocol(
         pass
 
     Configured.max_header_size = max_header_size
-    Configured.max_message_size = max_header_size + _ENCODING_OVERHEAD * max_request_size
-    Configured.head_timeout_s = head_timeout_s
+    Configured.max_message_size = max_header_size + _ENCODING_OVERHEAD * limits.max_request
+    Configured.head_timeout_s = limits.timeout_s
+    Configured.send_timeout_s = send_timeout_s
+    Configured.limits = limits
+    Configured.open = Connections(limits.connections)
     return Configured

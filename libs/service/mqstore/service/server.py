@@ -94,9 +94,9 @@ class _Server(uvicorn.Server):
 
 def _uvicorn(front: Front, settings: Settings) -> _Server:
     protocol = bounded_protocol(
+        front.limits,
         max_header_size=settings.max_header_size,
-        max_request_size=settings.max_request_size,
-        head_timeout_s=settings.receive_timeout_s,
+        send_timeout_s=settings.send_timeout_s,
     )
     return _Server(
         uvicorn.Config(

@@ -61,11 +61,19 @@ class Settings(BaseSettings):
     max_request_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
     """Bytes of one request's body."""
     max_pending_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
-    """Bytes of all request bodies held at one time."""
+    """Bytes held at one time: request bodies, and answers that clients are slow to take."""
     max_header_size: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
     """Bytes of one request's line and headers."""
+    max_connections: Annotated[int, Field(ge=1)] = 16_384
+    """Open connections; at most three quarters of the open files that the system allows."""
+    max_requests: Annotated[int, Field(ge=1)] = 16_384
+    """Requests being answered at one time, long polls included."""
+    max_client_share: Annotated[int, Field(ge=1, le=100)] = 80
+    """Percent of each of these three that one address may have."""
     receive_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     """A client that has not sent its whole request by then is dropped."""
+    send_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    """A client that has not taken its answer by then is dropped."""
     shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
     """From the first signal to the end of the process, at most."""
     termination_message_path: Path | None = None

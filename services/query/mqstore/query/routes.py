@@ -69,7 +69,6 @@ def add(api: Api, service: QueryService) -> None:
                 route.example,
                 problems.BAD_PARAMETER,
                 *route.problems,
-                problems.OVERLOADED,
                 *problems.GUARDED,
             ),
             tags=["queues" if "queues" in route.path else "messages"],

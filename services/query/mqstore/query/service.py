@@ -71,6 +71,8 @@ class QueryService:
         self._ending = False
         self._pool = ThreadPoolExecutor(settings.query_threads, thread_name_prefix="lookup")
         self._pending = 0
+        # Taken until the event loop has the result: threads must not run ahead of who sends it.
+        self._running = asyncio.Semaphore(settings.query_threads)
         self.topics = KnownTopics(self._root, self._seams)
         self.arrivals = Arrivals(self, self._loop)
         self.api = Api(
@@ -105,7 +107,8 @@ class QueryService:
             raise Problem(OVERLOADED, "too many look-ups are running")
         self._pending += 1
         try:
-            return await self._loop.run_in_executor(self._pool, look)
+            async with self._running:
+                return await self._loop.run_in_executor(self._pool, look)
         finally:
             self._pending -= 1
 
