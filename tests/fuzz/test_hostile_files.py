@@ -22,10 +22,10 @@ from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
     Source,
-    SubscriptionGroups,
     Table,
     TopicTable,
 )
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 from tests.fuzz import stores
 from tests.fuzz.targets import DELAYS, OFFSETS, TOPICS
 

@@ -104,6 +104,7 @@ class Assembly:
         commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint, cover)
         dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
+        offsets.load_missing(self._opened.deleted.next_offsets())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
         report = self._report(found, dispatcher, dropped)
         return Parts(
@@ -282,7 +283,17 @@ class Assembly:
             self._quarantined += applier.apply_to_queue_files(found)
             self._strays += [str(stray.path) for stray in queues.load()]
             self._quarantined += applier.apply_to_queues(found, queues)
+            if found.read_only is None:
+                self._finish_deletions(queues)
         return queues
+
+    def _finish_deletions(self, queues: ConsumeQueues) -> None:
+        """Unlink what a halt left of deleted topics' queues."""
+        for queue in queues.all():
+            if queue.files.files and queue.max_physical_end() <= self._opened.deleted.below(
+                queue.topic
+            ):
+                queues.destroy(queue.topic, queue.queue_id)
 
     def _dispatch(
         self,
@@ -302,6 +313,7 @@ class Assembly:
             config,
             state,
             position=position,
+            deleted_below=self._opened.deleted.below,
         )
         first, clock = position, self._seams.clock
         while dispatcher.behind:

@@ -121,6 +121,9 @@ class StoreConfig(BaseModel):
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000
 
+    # topics and groups
+    flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
+
     # queries
     max_msgs_num_batch: Annotated[int, Field(ge=1)] = 64
 

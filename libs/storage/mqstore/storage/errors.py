@@ -24,8 +24,9 @@
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
+    ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
-    │                              KeyUnknown, CursorError, PinUnknown
+    │                              KeyUnknown, CursorError, PinUnknown, GroupUnknown
     ├── PinRefused
     └── DirectoryNotUsable
 
@@ -271,6 +272,18 @@ class TopicNameError(StorageError):
     """A name that RocketMQ would refuse, or that is no safe file name."""
 
 
+class GroupNameError(StorageError):
+    """A name that no consumer group may have, or a group that is RocketMQ's own."""
+
+
+class TopicConfigError(StorageError):
+    """Queue counts, permissions or attributes that no topic can have."""
+
+
+class OffsetRefused(StorageError):
+    """A consumer offset beyond its queue's end, or before the committed one."""
+
+
 class PropertyError(StorageError):
     """A property that cannot be stored (separator or NUL inside, reserved name, bad encoding)."""
 
@@ -288,6 +301,10 @@ class TopicUnknown(QueryError):
 
 
 class QueueUnknown(QueryError):
+    pass
+
+
+class GroupUnknown(QueryError):
     pass
 
 

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final, cast
+from typing import cast
 
+from mqstore.storage.admin.group_offsets import GroupOffsets
+from mqstore.storage.admin.groups import Groups
+from mqstore.storage.admin.topics import TopicChange, TopicDeletion, Topics
 from mqstore.storage.assembly import Assembly, Parts
-from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
@@ -27,7 +29,6 @@ from mqstore.storage.errors import (
     FlushTimeout,
     StoreFailed,
     StoreNotWritable,
-    TopicUnknown,
 )
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
@@ -47,7 +48,13 @@ from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.system.atomic_file import remove_file, replace_file
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
-from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig, TopicTable
+from mqstore.storage.tables.config_tables import (
+    ConsumerOffsets,
+    DelayOffsets,
+    TopicConfig,
+    TopicTable,
+)
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 __all__ = [
     "Durability",
@@ -57,9 +64,6 @@ __all__ = [
     "StoreOptions",
     "StoreStatus",
 ]
-
-QUEUES_MAX: Final = 65_536
-"""Most queues of one topic."""
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +163,10 @@ class MessageStore:
         self.epoch = opened.format.epoch
         self.host = parse_host(options.store_host)
         """STOREHOST of what is put; a Message's ``store_host`` should be this."""
-        self._topics = TopicTable.load(opened.paths, self.format, seams)
+        tables = opened.paths, self.format, seams
+        topic_table = TopicTable.load(*tables)
+        group_table = SubscriptionGroups.load(*tables)
+        offset_table = ConsumerOffsets.load(*tables)
         self._parts: Parts = Assembly(opened, seams, options, self._fail).run()
         self.log: CommitLog = self._parts.log
         self.queues: ConsumeQueues = self._parts.queues
@@ -173,7 +180,7 @@ class MessageStore:
         guard = BlockGuard(opened.blocks)
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
         self.delays = DelayedMessages(
-            DelayOffsets.load(opened.paths, self.format, seams),
+            DelayOffsets.load(*tables),
             opened.config,
             self.format,
             self.log,
@@ -182,7 +189,20 @@ class MessageStore:
             seams.clock,
             self._put_copy,
         )
-        self.retention = Retention(self._parts, seams, self.delays.holds)
+        self.retention = Retention(self._parts, seams, offset_table, self.delays.holds)
+        self._topics = Topics(
+            topic_table,
+            self.format,
+            self.log,
+            self.queues,
+            opened.deleted,
+            seams.clock,
+            self._drop_queues,
+        )
+        self.offsets = GroupOffsets(
+            offset_table, self.topic, self.queues, self.lookups, opened.config
+        )
+        self.groups = Groups(group_table, self.offsets)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -261,40 +281,46 @@ class MessageStore:
 
     def topics(self) -> list[TopicConfig]:
         """Every topic of topics.json, and those that only have queues, by name."""
-        known = {topic.name: topic for topic in self._topics.all()}
-        for name in self.queues.topics():
-            if name not in known:
-                known[name] = self._from_queues(name)
-        return [topic for _, topic in sorted(known.items())]
+        return self._topics.all()
 
     def topic(self, name: str) -> TopicConfig:
         """Raises TopicUnknown."""
-        found = self._topics.get(name)
-        if found is not None:
-            return found
-        if name in self.queues.topics():
-            return self._from_queues(name)
-        raise TopicUnknown(f"there is no topic {name}; create it first")
+        return self._topics.get(name)
 
-    def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
+    def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
         """Create, or change, a topic; durable in config/topics.json at return.
 
-        Raises TopicNameError, ValueError, StoreNotWritable, OSError.
+        Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
         """
-        topic_names.check_new_topic(name, self.format)
-        if not 1 <= queues <= QUEUES_MAX:
-            raise ValueError(f"{queues} queues: a topic has between 1 and {QUEUES_MAX}")
-        if perm not in range(8):
-            raise ValueError(f"perm {perm}: 4 (read) + 2 (write) + 1 (inherit)")
-        known = self._topics.get(name) or TopicConfig(name)
-        topic = replace(known, read_queues=queues, write_queues=queues, perm=perm)
-        self._topics.put(topic)
-        self._topics.save()
-        return topic
+        self._require_writable()
+        return self._topics.put(name, change)
 
-    def _from_queues(self, name: str) -> TopicConfig:
-        last = max((q.queue_id for q in self.queues.all() if q.topic == name), default=0)
-        return TopicConfig(name, read_queues=last + 1, write_queues=last + 1)
+    def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
+        """``put_topic`` with as many queues to read as to write."""
+        return self.put_topic(name, TopicChange(queues, queues, perm))
+
+    def plan_topic_deletion(self, name: str) -> TopicDeletion:
+        """What ``delete_topic`` would take. Raises TopicNameError, TopicUnknown."""
+        return self._topics.plan_delete(name, self.offsets)
+
+    def delete_topic(self, name: str) -> TopicDeletion:
+        """Delete a topic, its queues, and what groups have consumed of it; durable at return. Its
+        messages stay in the log until retention takes them.
+
+        Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
+        """
+        self._require_writable()
+        return self._topics.delete(name, self.offsets)
+
+    def _drop_queues(self, topic: str) -> None:
+        with self._parts.queue_flush.paused(), self.state.changing():
+            self.dispatcher.drop_queues(topic)
+
+    def _require_writable(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
+        if (reason := self.read_only_reason) is not None:
+            raise StoreNotWritable("read-only", f"nothing can be changed: {reason}")
 
     # telling ------------------------------------------------------------------------------
 
@@ -367,10 +393,7 @@ class MessageStore:
 
         Raises StoreNotWritable, StoreFailed.
         """
-        if self._failure is not None:
-            raise StoreFailed(str(self._failure))
-        if (reason := self.read_only_reason) is not None:
-            raise StoreNotWritable("read-only", f"nothing can be deleted: {reason}")
+        self._require_writable()
         plan = self.retention.run()
         if self._retention_handle is not None:
             self._retention_handle.wake()
@@ -405,6 +428,7 @@ class MessageStore:
         if self._parts.block_cover is not None:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
+        self._start(self.offsets)
         if self._options.deliver_delayed:
             self._start(self.delays.service)
 
@@ -472,6 +496,7 @@ class MessageStore:
                 log.error("closing with %d bytes not dispatched", dispatcher.behind)
                 break
         self.delays.save()
+        self.offsets.save()
         dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:

@@ -22,6 +22,7 @@ from mqstore.storage.layout import MAGIC_V2, StoreFormat
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.own import format_file, manifest, store_lock
 from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.quarantine import Quarantine
@@ -59,6 +60,7 @@ class Opened:
     blocks: BlockFiles
     clean: Manifest | None
     """The clean close of ours that the files still match."""
+    deleted: DeletedTopics
     existed: bool
     odd: list[str]
     """Files of ours that could not be read, and what was done."""
@@ -131,8 +133,11 @@ def _identify(
     size = config.mapped_file_size_commit_log
     blocks = BlockFiles(files, paths.blocks, size, content.store_id)
     view = _view(paths, config, content, segments, files, blocks)
+    if not trusted:
+        remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
+    deleted = DeletedTopics.load(files, paths.deleted_topics)
     if trusted and left is not None and found is not None:
-        view = with_what_is_known(view, found, left)
+        view = with_what_is_known(view, found, left, deleted)
     clean = clean_close(view, found) if trusted else None
     state = _begin(paths, content, seams, trusted=trusted, options=options)
     if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
@@ -141,8 +146,20 @@ def _identify(
     conf = format_file.broker_conf(content, config, paths)
     replace_file(files, paths.broker_conf, conf.encode())
     remove_file(files, paths.manifest)
-    odd, names = aside.odd, aside.names
-    return Opened(paths, config, content, lock, state, view, blocks, clean, existed, odd, names)
+    return Opened(
+        paths,
+        config,
+        content,
+        lock,
+        state,
+        view,
+        blocks,
+        clean,
+        deleted,
+        existed,
+        aside.odd,
+        aside.names,
+    )
 
 
 def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:
@@ -196,7 +213,9 @@ def _view(
     )
 
 
-def with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot) -> StoreView:
+def with_what_is_known(
+    view: StoreView, found: FormatFile, left: StateSnapshot, deleted: DeletedTopics
+) -> StoreView:
     """Add what our own last run left, which holds as nobody else has opened the store since."""
     if left.store_id != found.store_id:
         return view
@@ -204,7 +223,12 @@ def with_what_is_known(view: StoreView, found: FormatFile, left: StateSnapshot) 
     view = replace(view, watermark=left.flushed_offset)
     if running is None or not _is_of(running, found):
         return view
-    return replace(view, known_queues=running.entries, derived_offset=running.derived_offset)
+    known = {
+        queue: count
+        for queue, count in running.entries.items()
+        if deleted.below(queue[0]) < running.derived_offset  # else it went after the note
+    }
+    return replace(view, known_queues=known, derived_offset=running.derived_offset)
 
 
 def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:

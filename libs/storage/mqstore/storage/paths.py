@@ -99,6 +99,11 @@ class StorePaths:
         return self.ours / "pins.json"
 
     @property
+    def deleted_topics(self) -> Path:
+        """Topics that were deleted while the log still holds their messages."""
+        return self.ours / "deleted-topics.json"
+
+    @property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull, PinRefused, StoreFailed, StoreNotWritable
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.own import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
-from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.simulation import SimulatedClock, SimulatedDisk, SimulatedMachine
 from tests.unit.storage.stores import message
 
@@ -321,14 +321,12 @@ def test_what_a_group_has_not_consumed_stays() -> None:
     machine = Machine(keep_for_groups="g")
     machine.fill(6)
     store = machine.store
-    offsets = ConsumerOffsets.load(store.paths, store.format, machine.machine.seams)
     queue = store.queues.get("T", 0)
     other = store.queues.get("T", 1)
     assert queue is not None
     assert other is not None
-    offsets.put("g", "T", 1, other.max_index)
-    offsets.put("g", "T", 0, queue.find_by_physical(3 * SEGMENT))
-    offsets.save()
+    needed = queue.find_by_physical(3 * SEGMENT)
+    store.offsets.commit("g", [Commit("T", 1, other.max_index), Commit("T", 0, needed)])
     machine.age(72 + 16)
     assert machine.run(60) == 3
     assert store.retention.plan().segments[0].held_by == ("group g",)

@@ -16,11 +16,11 @@ from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
     Source,
-    SubscriptionGroups,
     Table,
     TopicConfig,
     TopicTable,
 )
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 T = TypeVar("T", bound=Table)
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X

@@ -10,7 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mqstore.storage.errors import PropertyError, TopicNameError
+from mqstore.storage.errors import (
+    GroupNameError,
+    PropertyError,
+    StorageError,
+    TopicNameError,
+)
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
     LMQ_PREFIX,
@@ -69,6 +74,23 @@ SYSTEM_TOPICS: Final[Mapping[StoreFormat, frozenset[str]]] = {
     StoreFormat.V5_X: _SYSTEM_4_9 | REFUSED_TOPICS[StoreFormat.V5_X] | {"CHECKPOINT_TOPIC"},
 }
 """Topics that the broker owns (SYSTEM_TOPIC_SET); with them go all names in ``rmq_sys_``."""
+
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    }
+)
+"""Groups that brokers make for themselves; with them go all names in ``CID_RMQ_SYS_``."""
 
 _RESERVED_4_9: Final = frozenset(
     {
@@ -170,12 +192,23 @@ def check_new_topic(topic: str, store_format: StoreFormat) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raise TopicNameError unless this may be the name of a consumer or producer group."""
-    _check_pattern("group", group)
+    """Raise GroupNameError unless this may be the name of a consumer or producer group."""
+    _check_pattern("group", group, GroupNameError)
     if len(group) > GROUP_LENGTH_MAX:
-        raise TopicNameError(
+        raise GroupNameError(
             f"group is {len(group)} characters long, at most {GROUP_LENGTH_MAX} are allowed"
         )
+
+
+def check_own_group(group: str) -> None:
+    """Raise GroupNameError unless a client may create, change or delete this group."""
+    check_group(group)
+    if is_system_group(group):
+        raise GroupNameError(f"group {group} is RocketMQ's own, choose another name")
+
+
+def is_system_group(group: str) -> bool:
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_system_topic(topic: str, store_format: StoreFormat) -> bool:
@@ -232,11 +265,11 @@ def check_property_text(what: str, text: str) -> None:
         raise PropertyError(f"{what} contains half a surrogate pair, send valid UTF-8")
 
 
-def _check_pattern(what: str, name: str) -> None:
+def _check_pattern(what: str, name: str, error: type[StorageError] = TopicNameError) -> None:
     if not name.strip():
-        raise TopicNameError(f"{what} is blank, give it a name")
+        raise error(f"{what} is blank, give it a name")
     if _NAME.fullmatch(name) is None:
-        raise TopicNameError(f"{what} {name!r} has characters other than % | a-z A-Z 0-9 _ -")
+        raise error(f"{what} {name!r} has characters other than % | a-z A-Z 0-9 _ -")
 
 
 def _topic_length_max(topic: str, store_format: StoreFormat) -> int:

@@ -124,6 +124,12 @@ class ConsumeQueues:
                 offsets.append(entry.physical_offset)
         return min(offsets, default=None)
 
+    def destroy_topic(self, topic: str) -> None:
+        """``destroy`` all queues of a topic."""
+        for queue in self.all():
+            if queue.topic == topic:
+                self.destroy(topic, queue.queue_id)
+
     def destroy(self, topic: str, queue_id: int) -> None:
         """Unlink a queue's files and its directories as far as they are then empty."""
         queue = self._forget((topic, queue_id))

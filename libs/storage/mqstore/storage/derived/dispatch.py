@@ -108,11 +108,13 @@ class Dispatcher:
         *,
         position: int,
         index_position: int | None = None,
+        deleted_below: Callable[[str], int] = lambda _: 0,
     ) -> None:
         """Everything below ``position`` is in the queues, below ``index_position`` in the index.
 
         Default for the index: where its last file ends. While the index is behind the queues it
-        catches up in the background by itself, and ``index_complete`` is False.
+        catches up in the background by itself, and ``index_complete`` is False. Records of a topic
+        below ``deleted_below`` get no queue entry; queues that have none of theirs never get one.
         """
         self.counts = DispatchCounts()
         self.position = position
@@ -125,6 +127,7 @@ class Dispatcher:
         self._segment_size = config.mapped_file_size_commit_log
         self._delays = DelayLevels(config.message_delay_level)
         self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
+        self._deleted_below = deleted_below
         self._listeners: list[Listener] = []
         self._lock = Lock()
         self._closed = False
@@ -235,6 +238,11 @@ class Dispatcher:
                     self._publish()
                 if progress is not None:
                     progress(self.position)
+
+    def drop_queues(self, topic: str) -> None:
+        """Unlink a topic's queues; nothing is dispatched meanwhile. OSError."""
+        with self._lock:
+            self._queues.destroy_topic(topic)
 
     # the two runs -------------------------------------------------------------------------
 
@@ -376,6 +384,8 @@ class Dispatcher:
     def _put(
         self, topic: str, raw_topic: bytes, queue_id: int, queue_offset: int, found: Record
     ) -> None:
+        if found.physical_offset < self._deleted_below(topic):
+            return
         queue = self._queues.get_or_create(topic, queue_id)
         if queue is None:
             self._refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")

@@ -8,6 +8,8 @@ FlushConsumeQueueService of 4.9.7 and 5.4.0.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,12 @@ class QueueFlushService:
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_due = -math.inf
         self._lock = Lock()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No queue is being synced meanwhile."""
+        with self._lock:
+            yield
 
     def step(self, now: float) -> float:
         """Flush what is due. Raises StoreFailed, OSError."""

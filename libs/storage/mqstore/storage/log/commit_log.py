@@ -255,6 +255,12 @@ class CommitLog:
                 raise self._refused()
             return self._place_run(messages, versions)
 
+    def queue_offsets_of(self, topic: str) -> tuple[int, dict[int, int]]:
+        """The log's end, and the next queue offset of each of a topic's queues, of one moment."""
+        with self._lock:
+            known = self.offsets.known.items()
+            return self.max_offset, {queue: n for (name, queue), n in known if name == topic}
+
     def close(self) -> None:
         """Unmap everything. Stop ``commits`` and ``flush`` before."""
         if self.commits is not None:

@@ -69,6 +69,12 @@ class QueueOffsets:
         for topic, queue_id, next_offset in queues:
             self.set(topic, queue_id, next_offset)
 
+    def load_missing(self, queues: Iterable[tuple[str, int, int]]) -> None:
+        """As ``load``, of queues that the table does not know."""
+        for topic, queue_id, next_offset in queues:
+            if not self.knows(topic, queue_id):
+                self.set(topic, queue_id, next_offset)
+
     def remove(self, topic: str, queue_id: int) -> None:
         """Forget a queue that was deleted; a later record starts at 0 again."""
         if self._next.pop((topic, queue_id), None) is not None and topic.startswith(LMQ_PREFIX):

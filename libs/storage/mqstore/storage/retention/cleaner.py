@@ -24,6 +24,7 @@ from mqstore.storage.retention.pins import Pin, Pins
 from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts, Situation, Trigger, Why
 from mqstore.storage.retention.removal import Removal
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 if TYPE_CHECKING:
     from mqstore.storage.assembly import Parts
@@ -42,9 +43,14 @@ class Retention:
     name = "retention"
 
     def __init__(
-        self, parts: Parts, seams: Seams, undelivered: Callable[[], Iterable[Hold]] = tuple
+        self,
+        parts: Parts,
+        seams: Seams,
+        offsets: ConsumerOffsets,
+        undelivered: Callable[[], Iterable[Hold]] = tuple,
     ) -> None:
-        """``undelivered`` tells what delayed messages hold."""
+        """``offsets`` are those of keepForGroups; ``undelivered`` tells what delayed messages
+        hold."""
         opened = parts.opened
         config, paths = opened.config, opened.paths
         self.deleted: Counter[Why] = Counter()
@@ -63,9 +69,7 @@ class Retention:
         self._seams = seams
         self._watch = DiskWatch(seams.files, paths, config)
         self._pins = Pins(paths, seams)
-        self._groups = Groups(
-            config.keep_for_groups, parts.queues, paths, opened.format.rocketmq_format, seams
-        )
+        self._groups = Groups(config.keep_for_groups, parts.queues, offsets)
         self._undelivered = undelivered
         self._lock = Lock()
         self._work: Iterator[float] = iter(())

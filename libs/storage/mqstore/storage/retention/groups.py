@@ -1,18 +1,10 @@
-"""keepForGroups: from where named consumer groups still need the log.
-
-As ``consumerOffset.json`` says, which is at most some seconds behind: what was consumed since is
-kept a little longer.
-"""
+"""keepForGroups: from where named consumer groups still need the log."""
 
 from __future__ import annotations
 
 from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.errors import ConfigTableError
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.holds import Hold
-from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 SEPARATOR = ";"
@@ -23,19 +15,10 @@ HOLES_MAX = 10_000
 class Groups:
     """Finds what the groups of keepForGroups have not consumed. One thread at a time."""
 
-    def __init__(
-        self,
-        setting: str,
-        queues: ConsumeQueues,
-        paths: StorePaths,
-        store_format: StoreFormat,
-        seams: Seams,
-    ) -> None:
+    def __init__(self, setting: str, queues: ConsumeQueues, offsets: ConsumerOffsets) -> None:
         self.names = tuple(name.strip() for name in setting.split(SEPARATOR) if name.strip())
         self._queues = queues
-        self._paths = paths
-        self._format = store_format
-        self._seams = seams
+        self._offsets = offsets
 
     def holds(self) -> list[Hold]:
         """One for each group that has not consumed everything of its topics.
@@ -44,16 +27,12 @@ class Groups:
         """
         if not self.names:
             return []
-        try:
-            offsets = ConsumerOffsets.load(self._paths, self._format, self._seams)
-        except (ConfigTableError, OSError):
-            return [_hold(name, 0) for name in self.names]
-        topics = offsets.groups()
+        topics = self._offsets.groups()
         found = []
         for name in self.names:
             needed = [0] if name not in topics else []
             for topic in topics.get(name, ()):
-                needed += self._needed(topic, offsets.of(name, topic))
+                needed += self._needed(topic, self._offsets.of(name, topic))
             if needed:
                 found.append(_hold(name, min(needed)))
         return found

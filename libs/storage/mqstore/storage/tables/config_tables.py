@@ -9,11 +9,11 @@ Every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, ClassVar, Final, Self
 
 from mqstore.storage.errors import ConfigTableError, TopicUnknown
@@ -59,6 +59,7 @@ class Table:
         self._format = store_format
         self._seams = seams
         self._lock = RLock()
+        self._saving = Lock()
         self._saved: bytes | None = None
         """Content of the last good load or save: the next ``.bak``."""
 
@@ -82,8 +83,9 @@ class Table:
             return java_json.dump(self._prepared(), self._format)
 
     def save(self) -> None:
-        """Write the file atomically, the content before going to ``.bak`` first. OSError."""
-        with self._lock:
+        """Write the file atomically, the content before going to ``.bak`` first; what changes
+        meanwhile waits for nothing, and for the next save. OSError."""
+        with self._saving:
             content = self.text().encode()
             self._seams.files.make_directories(self.path.parent)
             if self._saved is not None:
@@ -97,7 +99,7 @@ class Table:
         with self._lock:
             version = self.data.get(_DATA_VERSION)
             changed = dict(version) if isinstance(version, dict) else {}
-            changed["counter"] = _integer(changed.get("counter"), 0) + 1
+            changed["counter"] = integer(changed.get("counter"), 0) + 1
             if self._format is StoreFormat.V5_X:
                 changed.setdefault("stateVersion", 0)
             changed["timestamp"] = self._seams.clock.now_ms()
@@ -216,6 +218,19 @@ class ConsumerOffsets(Table):
     file_name = "consumerOffset.json"
     table_name = "offsetTable"
 
+    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
+        super().__init__(path, store_format, seams)
+        self.is_changed = False
+        """Whether memory is ahead of the file."""
+
+    def save(self) -> None:
+        self.is_changed = False
+        try:
+            super().save()
+        except BaseException:
+            self.is_changed = True
+            raise
+
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         with self._lock:
             return self.of(group, topic).get(queue_id)
@@ -233,16 +248,36 @@ class ConsumerOffsets(Table):
                 queues = self.entries[key] = {}
             queues.pop(str(queue_id), None)
             queues[queue_id] = offset
-            if self._format is StoreFormat.V5_X:
-                self.touch()
+            self._changed()
+
+    def remove_group(self, group: str) -> None:
+        """Forget everything that a group has consumed."""
+        self._remove(lambda found: found[1] == group)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget what every group has consumed of a topic."""
+        self._remove(lambda found: found[0] == topic)
+
+    def _remove(self, is_meant: Callable[[tuple[str, str]], bool]) -> None:
+        with self._lock:
+            gone = [key for key in self.entries if is_meant(_topic_and_group(key))]
+            for key in gone:
+                del self.entries[key]
+            if gone:
+                self._changed()
+
+    def _changed(self) -> None:
+        self.is_changed = True
+        if self._format is StoreFormat.V5_X:
+            self.touch()
 
     def groups(self) -> dict[str, list[str]]:
         """Topics that each group has offsets in."""
         found: dict[str, list[str]] = {}
         with self._lock:
             for key in self.entries:
-                topic, separator, group = str(key).partition(TOPIC_GROUP_SEPARATOR)
-                if separator and TOPIC_GROUP_SEPARATOR not in group:
+                topic, group = _topic_and_group(key)
+                if group and TOPIC_GROUP_SEPARATOR not in group:
                     found.setdefault(group, []).append(topic)
         return found
 
@@ -285,13 +320,6 @@ class DelayOffsets(Table):
         return super()._prepared()
 
 
-class SubscriptionGroups(Table):
-    """``subscriptionGroup.json``, as found."""
-
-    file_name = "subscriptionGroup.json"
-    table_name = "subscriptionGroupTable"
-
-
 class ConsumerFilters(Table):
     """``consumerFilter.json``, as found."""
 
@@ -299,14 +327,19 @@ class ConsumerFilters(Table):
     table_name = "filterDataByTopic"
 
 
+def _topic_and_group(key: str | int) -> tuple[str, str]:
+    topic, _, group = str(key).partition(TOPIC_GROUP_SEPARATOR)
+    return topic, group
+
+
 def _topic_from(name: str, found: JsonObject) -> TopicConfig:
     attributes = found.get("attributes")
     return TopicConfig(
         name=name,
-        read_queues=_integer(found.get("readQueueNums"), QUEUES_DEFAULT),
-        write_queues=_integer(found.get("writeQueueNums"), QUEUES_DEFAULT),
-        perm=_integer(found.get("perm"), PERM_READ_WRITE),
-        sys_flag=_integer(found.get("topicSysFlag"), 0),
+        read_queues=integer(found.get("readQueueNums"), QUEUES_DEFAULT),
+        write_queues=integer(found.get("writeQueueNums"), QUEUES_DEFAULT),
+        perm=integer(found.get("perm"), PERM_READ_WRITE),
+        sys_flag=integer(found.get("topicSysFlag"), 0),
         filter_type=str(found.get("topicFilterType", "SINGLE_TAG")),
         order=found.get("order") is True,
         attributes=(
@@ -317,7 +350,7 @@ def _topic_from(name: str, found: JsonObject) -> TopicConfig:
     )
 
 
-def _integer(value: Any, default: int) -> int:
+def integer(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 

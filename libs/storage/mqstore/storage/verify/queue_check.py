@@ -80,6 +80,8 @@ class QueueCheck:
 
     def _entry_of(self, found: Record, place: Place) -> Iterator[Finding]:
         topic, queue_id, number = place
+        if found.physical_offset < self._store.deleted.below(topic):
+            return
         queue = self._queues.get(topic, queue_id)
         entry = None if queue is None else queue.entry(number)
         if queue is None or entry is None or entry.is_hole:

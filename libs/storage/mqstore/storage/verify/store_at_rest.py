@@ -20,6 +20,7 @@ from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.own import format_file
 from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.state_page import StateSnapshot, read_state
@@ -46,6 +47,7 @@ class StoreAtRest:
         recovery: RecoveryPlan,
         *,
         clean: Manifest | None,
+        deleted: DeletedTopics,
         is_live: bool,
     ) -> None:
         self.view = view
@@ -58,6 +60,7 @@ class StoreAtRest:
         self.state = state
         self.plan = recovery
         self.clean = clean
+        self.deleted = deleted
         self.is_live = is_live
         self.min_offset = recovery.min_offset
         self.end = recovery.max_offset
@@ -96,7 +99,7 @@ class StoreAtRest:
             checkpoint=read_checkpoint(files, paths.checkpoint),
         )
         state = read_state(files, paths.state)
-        clean = None
+        clean, deleted = None, DeletedTopics(files, paths.deleted_topics)
         lock = files.stat(paths.lock)
         if content is not None and lock is not None:
             view = _with_block_checksums(view, content, lock.modified_ms)
@@ -105,16 +108,26 @@ class StoreAtRest:
             and lock is not None
             and lock.modified_ms == content.lock_modified_ms
         ):
+            deleted = DeletedTopics.load(files, paths.deleted_topics)
             clean = opening.clean_close(view, content)
             if state is not None:
-                view = opening.with_what_is_known(view, content, state)
+                view = opening.with_what_is_known(view, content, state, deleted)
         recovery = (
             clean_plan(view, clean)
             if clean is not None
             else plan(view, lambda done, total: progress("recovery", done, total))
         )
         overlaid = replace(seams, files=files)
-        return cls(view, overlaid, content, state, recovery, clean=clean, is_live=is_live)
+        return cls(
+            view,
+            overlaid,
+            content,
+            state,
+            recovery,
+            clean=clean,
+            deleted=deleted,
+            is_live=is_live,
+        )
 
     def name_of(self, path: Path) -> str:
         """A file as findings name it."""

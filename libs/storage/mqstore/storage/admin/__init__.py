@@ -1,0 +1,1 @@
+"""What people and clients change besides messages: topics, groups, consumer offsets."""

@@ -1,0 +1,228 @@
+"""Consumer offsets: the next message of each queue that a group will consume.
+
+They live in memory and are brought to ``consumerOffset.json`` every flushConsumerOffsetInterval
+and at the close, as a broker does: a kill forgets the commits since, and those messages come again.
+Source: ConsumerOffsetManager of 4.9.7 and 5.4.0, which takes any offset; here one must lie in its
+queue, and goes back only when asked to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+
+from mqstore.storage.codec import topic_names
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.errors import OffsetRefused, QueueUnknown, TopicUnknown
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicConfig
+
+_log = logging.getLogger(__name__)
+
+
+class Position(StrEnum):
+    """Where a reset puts a group."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    """The first message stored at or after a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """``offset`` is that of the next message to consume."""
+
+    topic: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """Where a group stands in one queue."""
+
+    topic: str
+    queue_id: int
+    committed: int | None
+    """None: it has consumed nothing of this queue, or never said so."""
+    min_offset: int
+    max_offset: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that are still to be consumed; without an offset all of the queue."""
+        return self.max_offset - min(self.max_offset, max(self.min_offset, self.committed or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """What a reset does, or would do, to one queue."""
+
+    topic: str
+    queue_id: int
+    before: int | None
+    after: int
+    min_offset: int
+    max_offset: int
+
+
+class GroupOffsets:
+    """A ``BackgroundService``, and all that is asked of consumer offsets. Any thread."""
+
+    name = "consumer-offsets"
+
+    def __init__(
+        self,
+        table: ConsumerOffsets,
+        topic_of: Callable[[str], TopicConfig],
+        queues: ConsumeQueues,
+        lookups: Lookups,
+        config: StoreConfig,
+    ) -> None:
+        """``topic_of`` raises TopicUnknown."""
+        self._table = table
+        self._topic_of = topic_of
+        self._queues = queues
+        self._lookups = lookups
+        self._interval_s = config.flush_consumer_offset_interval / 1000
+        self._lock = Lock()
+
+    def step(self, now: float) -> float:
+        """Save what has changed; a disk that refuses is tried again at the next turn."""
+        try:
+            self.save()
+        except OSError as error:
+            _log.error("consumer offsets are not saved, tried again: %s", error)
+        return now + self._interval_s
+
+    def save(self) -> None:
+        """Bring what has changed to disk. OSError."""
+        if self._table.is_changed:
+            self._table.save()
+
+    def groups(self) -> dict[str, list[str]]:
+        """The topics that each group has offsets in."""
+        return self._table.groups()
+
+    def of(self, group: str, topic: str | None = None) -> list[GroupOffset]:
+        """Where a group stands: in all queues of one topic, or of those that it has offsets in.
+
+        Raises GroupNameError, TopicUnknown.
+        """
+        topic_names.check_group(group)
+        names = [topic] if topic is not None else sorted(self.groups().get(group, ()))
+        return [found for name in names for found in self._of_topic(group, name)]
+
+    def commit(
+        self, group: str, commits: Sequence[Commit], *, allow_back: bool = False
+    ) -> list[GroupOffset]:
+        """Take all of these offsets, or none; where the group stands in those queues then.
+
+        Raises GroupNameError, TopicUnknown, QueueUnknown, OffsetRefused.
+        """
+        topic_names.check_group(group)
+        with self._lock:
+            for each in commits:
+                self._check(group, each, allow_back=allow_back)
+            for each in commits:
+                self._table.put(group, each.topic, each.queue_id, each.offset)
+        return [self._stand(group, each.topic, each.queue_id) for each in commits]
+
+    def plan_reset(
+        self,
+        group: str,
+        topic: str,
+        to: Position,
+        timestamp_ms: int = 0,
+        queue_ids: Iterable[int] | None = None,
+    ) -> list[OffsetChange]:
+        """What a reset would do to these queues, by default to all of the topic's.
+
+        Raises GroupNameError, TopicUnknown, QueueUnknown.
+        """
+        topic_names.check_group(group)
+        known = self._queue_ids(topic)
+        asked = known if queue_ids is None else sorted(set(queue_ids))
+        for queue_id in asked:
+            if queue_id not in known:
+                raise QueueUnknown(_no_queue(topic, queue_id))
+        stands = [self._stand(group, topic, queue_id) for queue_id in asked]
+        return [
+            OffsetChange(
+                topic,
+                stand.queue_id,
+                stand.committed,
+                self._target(stand, to, timestamp_ms),
+                stand.min_offset,
+                stand.max_offset,
+            )
+            for stand in stands
+        ]
+
+    def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
+        """Do what was planned; durable at return. OSError: in memory it is done."""
+        with self._lock:
+            for change in changes:
+                self._table.put(group, change.topic, change.queue_id, change.after)
+        self.save()
+
+    def forget_group(self, group: str) -> None:
+        """Durable at return. OSError."""
+        self._table.remove_group(group)
+        self.save()
+
+    def forget_topic(self, topic: str) -> None:
+        """Durable at return. OSError."""
+        self._table.remove_topic(topic)
+        self.save()
+
+    def _check(self, group: str, commit: Commit, *, allow_back: bool) -> None:
+        topic, queue_id, offset = commit.topic, commit.queue_id, commit.offset
+        if queue_id not in self._queue_ids(topic):
+            raise QueueUnknown(_no_queue(topic, queue_id))
+        stand = self._stand(group, topic, queue_id)
+        if not 0 <= offset <= stand.max_offset:
+            raise OffsetRefused(
+                f"queue {queue_id} of {topic} ends at {stand.max_offset}; {offset} is not in it"
+            )
+        if not allow_back and stand.committed is not None and offset < stand.committed:
+            raise OffsetRefused(
+                f"group {group} has consumed queue {queue_id} of {topic} up to {stand.committed}; "
+                f"to go back to {offset}, allow it or reset the group"
+            )
+
+    def _of_topic(self, group: str, topic: str) -> list[GroupOffset]:
+        try:
+            queue_ids = self._queue_ids(topic)
+        except TopicUnknown:
+            known = sorted(self._table.of(group, topic))
+            if not known:
+                raise
+            queue_ids = range(known[-1] + 1)
+        return [self._stand(group, topic, queue_id) for queue_id in queue_ids]
+
+    def _queue_ids(self, topic: str) -> range:
+        found = self._topic_of(topic)
+        return range(max(found.read_queues, found.write_queues))
+
+    def _stand(self, group: str, topic: str, queue_id: int) -> GroupOffset:
+        committed = self._table.get(group, topic, queue_id)
+        queue = self._queues.get(topic, queue_id)
+        low, high = (0, 0) if queue is None else (queue.min_index, queue.max_index)
+        return GroupOffset(topic, queue_id, committed, low, high)
+
+    def _target(self, stand: GroupOffset, to: Position, timestamp_ms: int) -> int:
+        if to is Position.EARLIEST:
+            return stand.min_offset
+        if to is Position.LATEST or self._queues.get(stand.topic, stand.queue_id) is None:
+            return stand.max_offset
+        return self._lookups.offset_by_time(stand.topic, stand.queue_id, timestamp_ms)
+
+
+def _no_queue(topic: str, queue_id: int) -> str:
+    return f"topic {topic} has no queue {queue_id}"

@@ -1,0 +1,79 @@
+"""The consumer groups of a store: those of subscriptionGroup.json, and those with offsets.
+
+A group needs no creation: it is there once it has committed an offset. Source:
+SubscriptionGroupManager of 4.9.7 and 5.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from mqstore.storage.admin.group_offsets import GroupOffsets
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import GroupUnknown
+from mqstore.storage.tables.subscription_groups import GroupConfig, SubscriptionGroups
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One consumer group."""
+
+    config: GroupConfig
+    is_configured: bool
+    """Whether subscriptionGroup.json has it; else ``config`` is RocketMQ's default."""
+    topics: tuple[str, ...]
+    """Those it has offsets in, by name."""
+
+
+class Groups:
+    """Every method may be called from any thread; a change is durable when its call returns."""
+
+    def __init__(self, table: SubscriptionGroups, offsets: GroupOffsets) -> None:
+        self._table = table
+        self._offsets = offsets
+        self._lock = Lock()
+
+    def all(self) -> list[Group]:
+        """By name."""
+        topics = self._offsets.groups()
+        names = {config.name for config in self._table.all()} | topics.keys()
+        return [self._group(name, topics.get(name, [])) for name in sorted(names)]
+
+    def get(self, name: str) -> Group:
+        """Raises GroupNameError, GroupUnknown."""
+        topic_names.check_group(name)
+        topics = self._offsets.groups().get(name, [])
+        if not topics and self._table.get(name) is None:
+            raise GroupUnknown(f"there is no group {name}: it was not created, and has no offsets")
+        return self._group(name, topics)
+
+    def put(self, name: str, change: Callable[[GroupConfig], GroupConfig]) -> Group:
+        """Create or change a group: ``change`` gets what it is, or RocketMQ's default.
+
+        Raises GroupNameError, OSError.
+        """
+        topic_names.check_own_group(name)
+        with self._lock:
+            self._table.put(change(self._table.get(name) or GroupConfig(name)))
+            self._table.save()
+        return self.get(name)
+
+    def delete(self, name: str, *, with_offsets: bool) -> None:
+        """Forget a group's config and, as RocketMQ's cleanOffset, what it has consumed.
+
+        Raises GroupNameError, GroupUnknown, OSError.
+        """
+        topic_names.check_own_group(name)
+        with self._lock:
+            self.get(name)
+            if self._table.get(name) is not None:
+                self._table.remove(name)
+                self._table.save()
+            if with_offsets:
+                self._offsets.forget_group(name)
+
+    def _group(self, name: str, topics: list[str]) -> Group:
+        config = self._table.get(name)
+        return Group(config or GroupConfig(name), config is not None, tuple(sorted(topics)))

@@ -1,0 +1,172 @@
+"""The topics of a store: created, changed, listed, and deleted with their queues.
+
+Source: AdminBrokerProcessor, TopicConfigManager and DefaultMessageStore of 4.9.7 and 5.4.0. As in
+5.4.0 a deletion takes the topic's config, its queues' files and what groups have consumed of it;
+its messages stay in the log until retention takes them, and are found by id and key. What a broker
+does not know of is in ``own.deleted_topics``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.admin.group_offsets import GroupOffsets
+from mqstore.storage.codec import topic_names
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.errors import TopicConfigError, TopicUnknown
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.own.deleted_topics import DeletedTopics
+from mqstore.storage.seams import Clock
+from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
+
+QUEUES_MAX: Final = 65_536
+"""Most queues of one topic."""
+FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
+    "queue.type": frozenset({"SimpleCQ"}),
+    "cleanup.policy": frozenset({"DELETE"}),
+    "message.type": frozenset(
+        {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY"}
+    ),
+}
+"""TopicAttributes of 5.4.0, less what asks for another kind of queue than ours."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What a topic should be; None leaves it as it is, or at RocketMQ's default."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    filter_type: str | None = None
+    attributes: Mapping[str, str] | None = None
+    """5.x only."""
+
+    def of(self, topic: TopicConfig) -> TopicConfig:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return replace(topic, **{k: v for k, v in fields.items() if v is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """What goes with a topic, or would go."""
+
+    topic: str
+    queues: int
+    messages: int
+    """Queue entries; the messages themselves stay in the log until retention takes them."""
+    groups: tuple[str, ...]
+    """Those whose offsets in it go too."""
+
+
+class Topics:
+    """Every method may be called from any thread; a change is durable when its call returns."""
+
+    def __init__(
+        self,
+        table: TopicTable,
+        store_format: StoreFormat,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        deleted: DeletedTopics,
+        clock: Clock,
+        drop_queues: Callable[[str], None],
+    ) -> None:
+        """``drop_queues`` unlinks a topic's queues while nobody dispatches."""
+        self._table = table
+        self._format = store_format
+        self._log = log
+        self._queues = queues
+        self._deleted = deleted
+        self._clock = clock
+        self._drop_queues = drop_queues
+        self._lock = Lock()
+
+    def all(self) -> list[TopicConfig]:
+        """Every topic of topics.json, and those that only have queues, by name."""
+        known = {topic.name: topic for topic in self._table.all()}
+        for name in self._queues.topics():
+            if name not in known:
+                known[name] = self._from_queues(name)
+        return [topic for _, topic in sorted(known.items())]
+
+    def get(self, name: str) -> TopicConfig:
+        """Raises TopicUnknown."""
+        found = self._table.get(name)
+        if found is not None:
+            return found
+        if name in self._queues.topics():
+            return self._from_queues(name)
+        raise TopicUnknown(f"there is no topic {name}; create it first")
+
+    def put(self, name: str, change: TopicChange) -> TopicConfig:
+        """Create a topic, or change it. Raises TopicNameError, TopicConfigError, OSError."""
+        topic_names.check_new_topic(name, self._format)
+        with self._lock:
+            topic = change.of(self._table.get(name) or TopicConfig(name))
+            self._check(topic)
+            self._table.put(topic)
+            self._table.save()
+        return topic
+
+    def plan_delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
+        """What a deletion would take. Raises TopicNameError, TopicUnknown."""
+        topic_names.check_new_topic(name, self._format)
+        self.get(name)
+        queues = [queue for queue in self._queues.all() if queue.topic == name]
+        groups = (group for group, topics in offsets.groups().items() if name in topics)
+        messages = sum(queue.max_index - queue.min_index for queue in queues)
+        return TopicDeletion(name, len(queues), messages, tuple(sorted(groups)))
+
+    def delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
+        """Delete a topic. Raises TopicNameError, TopicUnknown, FlushTimeout, StoreFailed, OSError;
+        what was cut short is finished by deleting it again, or at the next opening."""
+        with self._lock:
+            gone = self.plan_delete(name, offsets)
+            end, following = self._log.queue_offsets_of(name)
+            self._log.flush.wait(self._log.flush.request(end))
+            now_ms, min_offset = self._clock.now_ms(), self._log.min_offset
+            self._deleted.add(name, end, following, now_ms, min_offset)
+            if self._table.get(name) is not None:
+                self._table.remove(name)
+                self._table.save()
+            offsets.forget_topic(name)
+            self._drop_queues(name)
+        _log.warning("topic %s was deleted: %d queues, up to offset %d", name, gone.queues, end)
+        return gone
+
+    def _check(self, topic: TopicConfig) -> None:
+        for what, count in (("read", topic.read_queues), ("write", topic.write_queues)):
+            if not 1 <= count <= QUEUES_MAX:
+                raise TopicConfigError(
+                    f"{count} {what} queues: a topic has between 1 and {QUEUES_MAX}"
+                )
+        if topic.perm not in range(8):
+            raise TopicConfigError(f"perm {topic.perm}: 4 (read) + 2 (write) + 1 (inherit)")
+        if topic.filter_type not in FILTER_TYPES:
+            raise TopicConfigError(f"filter type {topic.filter_type}: SINGLE_TAG or MULTI_TAG")
+        self._check_attributes(topic.attributes)
+
+    def _check_attributes(self, attributes: Mapping[str, str]) -> None:
+        if attributes and self._format is not StoreFormat.V5_X:
+            raise TopicConfigError("a store of format 4.9 keeps no attributes; leave them out")
+        for name, value in attributes.items():
+            if name not in _ATTRIBUTES:
+                known = ", ".join(sorted(_ATTRIBUTES))
+                raise TopicConfigError(f"attribute {name!r} is none of {known}")
+            if value not in _ATTRIBUTES[name]:
+                offered = ", ".join(sorted(_ATTRIBUTES[name]))
+                raise TopicConfigError(f"attribute {name} is {value!r}; it may be {offered}")
+
+    def _from_queues(self, name: str) -> TopicConfig:
+        last = max((q.queue_id for q in self._queues.all() if q.topic == name), default=0)
+        return TopicConfig(name, read_queues=last + 1, write_queues=last + 1)

@@ -1,0 +1,97 @@
+"""Topics that were deleted while the log still holds their messages (``deleted-topics.json``).
+
+RocketMQ keeps no such note: a recovery that reads the log again brings a deleted topic's queues
+back, and one that is made anew begins at queue offset 0, as its old messages did. Here a record
+below the note's offset gets no queue entry any more, and queue offsets go on where they were, so
+that no two records of the log ever share one. The log is on disk up to that offset before the
+note is: no recovery cuts below it. A note ends when retention has passed it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.own import sealed_json
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+_log = logging.getLogger(__name__)
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class DeletedTopic(_Value):
+    """One note. Nothing of the topic below ``offset``, which is physical, is in a queue."""
+
+    topic: str
+    offset: int
+    deleted_ms: int
+    """Milliseconds since the epoch."""
+    queues: Mapping[int, int]
+    """The next queue offset of each queue id."""
+
+
+class _File(_Value):
+    topics: tuple[DeletedTopic, ...]
+
+
+def read(files: FileSystem, path: Path) -> tuple[DeletedTopic, ...]:
+    """The notes of a file; none without one. ValueError, OSError."""
+    if files.stat(path) is None:
+        return ()
+    return _File.model_validate_json(sealed_json.unseal(files.read(path))).topics
+
+
+class DeletedTopics:
+    """The notes of one store. Any thread may look, one at a time may change them."""
+
+    def __init__(self, files: FileSystem, path: Path, notes: tuple[DeletedTopic, ...] = ()) -> None:
+        self._files = files
+        self._path = path
+        self._notes = {note.topic: note for note in notes}
+
+    @classmethod
+    def load(cls, files: FileSystem, path: Path) -> DeletedTopics:
+        """Without notes where they cannot be read: deleted messages may then come back. OSError."""
+        try:
+            return cls(files, path, read(files, path))
+        except ValueError as error:
+            _log.error("deleted topics may come back, their notes cannot be read: %s", error)
+            return cls(files, path)
+
+    def below(self, topic: str) -> int:
+        """Records of a topic below this physical offset are deleted; 0 for none."""
+        note = self._notes.get(topic)
+        return 0 if note is None else note.offset
+
+    def all(self) -> list[DeletedTopic]:
+        """By topic."""
+        return [note for _, note in sorted(self._notes.items())]
+
+    def next_offsets(self) -> Iterator[tuple[str, int, int]]:
+        """Topic, queue id and next queue offset of each deleted queue."""
+        for note in self.all():
+            for queue_id, following in note.queues.items():
+                yield note.topic, queue_id, following
+
+    def add(
+        self, topic: str, offset: int, queues: Mapping[int, int], now_ms: int, min_offset: int
+    ) -> None:
+        """Note a deletion, and forget those that the log has nothing of below ``min_offset``.
+
+        Durable at return; the log must be so up to ``offset``. OSError.
+        """
+        note = DeletedTopic(topic=topic, offset=offset, deleted_ms=now_ms, queues=dict(queues))
+        notes = {**self._notes, topic: note}
+        left = {name: each for name, each in notes.items() if each.offset > min_offset}
+        content = _File(topics=tuple(each for _, each in sorted(left.items())))
+        text = content.model_dump_json(by_alias=True)
+        replace_file(self._files, self._path, sealed_json.seal(text))
+        self._notes = left

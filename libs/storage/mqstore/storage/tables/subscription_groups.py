@@ -1,0 +1,130 @@
+"""``subscriptionGroup.json``: how each consumer group may consume.
+
+Fields and defaults are those of SubscriptionGroupConfig of 4.9.7 and 5.4.0; which names are
+RocketMQ's own is in MixAll and SubscriptionGroupManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mqstore.storage.errors import GroupUnknown
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.tables.config_tables import JsonObject, Table, integer
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One group of ``subscriptionGroup.json``."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    """5.x only, like the fields that say so."""
+    retry_queues: int = 1
+    retry_times_max: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    consume_timeout_minutes: int = 15
+    """5.x only."""
+    sys_flag: int = 0
+    """5.x only."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """5.x only."""
+
+
+_FIELDS: Final = {
+    "brokerId": "broker_id",
+    "consumeBroadcastEnable": "consume_broadcast_enable",
+    "consumeEnable": "consume_enable",
+    "consumeFromMinEnable": "consume_from_min_enable",
+    "groupName": "name",
+    "notifyConsumerIdsChangedEnable": "notify_consumer_ids_changed_enable",
+    "retryMaxTimes": "retry_times_max",
+    "retryQueueNums": "retry_queues",
+    "whichBrokerWhenConsumeSlowly": "which_broker_when_consume_slowly",
+}
+_FIELDS_5_X: Final = {
+    "attributes": "attributes",
+    "consumeMessageOrderly": "consume_message_orderly",
+    "consumeTimeoutMinute": "consume_timeout_minutes",
+    "groupSysFlag": "sys_flag",
+}
+_RETRY_POLICY: Final = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
+"""5.x: what a group has that names none."""
+
+
+class SubscriptionGroups(Table):
+    """A GroupConfig by name; fields that we do not know stay as found."""
+
+    file_name = "subscriptionGroup.json"
+    table_name = "subscriptionGroupTable"
+
+    def get(self, name: str) -> GroupConfig | None:
+        with self._lock:
+            found = self.entries.get(name)
+            return _group_from(name, found) if isinstance(found, dict) else None
+
+    def all(self) -> list[GroupConfig]:
+        """Every group, by name."""
+        with self._lock:
+            return [
+                _group_from(str(name), found)
+                for name, found in sorted(self.entries.items(), key=lambda entry: str(entry[0]))
+                if isinstance(found, dict)
+            ]
+
+    def put(self, group: GroupConfig) -> None:
+        """Add or replace a group."""
+        with self._lock:
+            known = self.entries.get(group.name)
+            merged = {**(known if isinstance(known, dict) else {}), **self._group_to(group)}
+            if self._format is StoreFormat.V5_X:
+                merged = {**_RETRY_POLICY, **merged}
+            self.entries[group.name] = dict(sorted(merged.items()))
+            self.touch()
+
+    def remove(self, name: str) -> None:
+        """Raises GroupUnknown."""
+        with self._lock:
+            if self.entries.pop(name, None) is None:
+                raise GroupUnknown(f"there is no group {name}")
+            self.touch()
+
+    def _group_to(self, group: GroupConfig) -> JsonObject:
+        fields = _FIELDS | (_FIELDS_5_X if self._format is StoreFormat.V5_X else {})
+        values: JsonObject = {name: getattr(group, ours) for name, ours in fields.items()}
+        if "attributes" in values:
+            values["attributes"] = dict(group.attributes)
+        return values
+
+    def _prepared(self) -> JsonObject:
+        if self._format is StoreFormat.V5_X:
+            self.data.setdefault("forbiddenTable", {})
+        return super()._prepared()
+
+
+def _group_from(name: str, found: JsonObject) -> GroupConfig:
+    default = GroupConfig(name)
+    values = {
+        ours: _as(getattr(default, ours), found.get(theirs))
+        for theirs, ours in (_FIELDS | _FIELDS_5_X).items()
+        if theirs != "groupName"
+    }
+    return GroupConfig(name, **values)
+
+
+def _as(default: Any, found: Any) -> Any:
+    """``found`` where it is of the default's kind."""
+    if isinstance(default, bool):
+        return found if isinstance(found, bool) else default
+    if isinstance(default, int):
+        return integer(found, default)
+    if isinstance(found, dict):
+        return {str(key): str(value) for key, value in found.items()}
+    return default
