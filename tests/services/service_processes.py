@@ -173,8 +173,9 @@ def query(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Pro
 
 @contextlib.contextmanager
 def service(
-    target: Target, arguments: list[str], store: Path, **settings: Any
+    target: Target, arguments: list[str], store: Path, *, status: str = "ready", **settings: Any
 ) -> Iterator[Process]:
+    """A service's process, once its health says ``status``; killed at the end."""
     settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
     with bind("127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -188,19 +189,19 @@ def service(
     found = Process(process, url)
     try:
         with Client(url, url) as client:
-            await_ready(client, target)
+            await_ready(client, target, status)
         yield found
     finally:
         process.kill()
         process.communicate()
 
 
-def await_ready(client: Client, target: Target) -> None:
-    """Ask the health endpoint until it says ready, for a bounded time."""
+def await_ready(client: Client, target: Target, wanted: str = "ready") -> None:
+    """Ask the health endpoint until it says so, for a bounded time."""
     deadline = time.monotonic() + START_TIMEOUT_S
     status = ""
-    while status != "ready":
-        assert time.monotonic() < deadline, f"{target} is not ready: {status}"
+    while status != wanted:
+        assert time.monotonic() < deadline, f"{target} is not {wanted}: {status}"
         try:
             status = client.health(target).status
         except ClientError as error:

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError, Target
-from tests.services.service_processes import Process, environment, service
+from tests.services.service_processes import Process, await_ready, environment, query, service
 
 WAITING = 40
 """Requests that wait for one sync."""
@@ -99,6 +100,70 @@ def test_a_failed_sync_fails_every_waiter_and_ends_the_process_with_its_reason(d
     assert disk.message.read_text().startswith("the store failed: sync of ")
     assert "Input/output error" in disk.message.read_text()
     assert (disk.store / "abort").exists()
+
+
+def test_a_restart_stays_read_only_until_the_disk_holds(disk: Disk) -> None:
+    with disk.writer() as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        sent = [NewMessage(body="1"), NewMessage(body="2")]
+        placed = client.produce("t", sent, durability="async").messages
+        one.kill()
+    disk.fail()
+    with (
+        disk.writer(status="not-ready") as two,
+        query(disk.store) as reader,
+        Client(two.url, reader.url) as client,
+    ):
+        _expect_read_only(client)
+        assert client.message(placed[1].offset_msg_id).body == "2"
+        assert client.health(Target.WRITER, "startup").status == "ready"
+        metrics = httpx.get(f"{two.url}/metrics").text
+        assert "mqstore_store_read_only 1.0" in metrics
+        assert "mqstore_openings_refused_total 0.0" not in metrics
+        disk.heal()
+        await_ready(client, Target.WRITER)
+        assert "rewrite-range" in str(client.recovery().plan["actions"])
+        (third,) = client.produce("t", [NewMessage(body="3")], durability="sync").messages
+        assert third.queue_offset == 2
+        pulled = client.pull("t", 0).messages
+        assert [each.body for each in pulled] == ["1", "2", "3"]
+        two.process.terminate()
+        assert two.ended()[0] == 0
+    assert not (disk.store / "abort").exists()
+
+
+def _expect_read_only(client: Client) -> None:
+    for change in (
+        lambda: client.produce("t", [NewMessage(body="refused")]),
+        lambda: client.create_topic("other", queues=1),
+    ):
+        with pytest.raises(ProblemError) as caught:
+            change()
+        assert (caught.value.status, caught.value.type) == (503, "disk-refuses")
+        assert "Input/output error" in caught.value.detail
+    assert [topic.topic for topic in client.topics().topics] == ["t"]
+    assert "Input/output error" in str(client.store().read_only_reason)
+
+
+def test_a_service_that_waits_for_its_disk_ends_in_order(disk: Disk) -> None:
+    with disk.writer() as one:
+        one.kill()
+    disk.fail()
+    with disk.writer(status="not-ready") as two:
+        two.process.terminate()
+        assert two.ended()[0] == 0
+    assert (disk.store / "abort").exists()
+
+
+def test_a_disk_that_refuses_a_new_store_refuses_the_start(disk: Disk) -> None:
+    disk.fail()
+    ended = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("failing_writer.py"))],
+        env=environment(store=disk.store, termination_message_path=disk.message),
+        stderr=subprocess.DEVNULL,
+    )
+    assert ended.returncode == 2
+    assert "Input/output error" in disk.message.read_text()
 
 
 def test_a_refused_start_leaves_its_reason(disk: Disk) -> None:

@@ -98,6 +98,11 @@ class SimulatedScheduler:
         self._services.append(started)
         return started
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no service runs."""
+        return not self._services
+
     def forget(self, stopped: SimulatedService) -> None:
         self._services = [service for service in self._services if service is not stopped]
 

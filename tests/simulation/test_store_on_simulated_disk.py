@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.storage.errors import StorageError
+from mqstore.storage.errors import DiskRefuses, StorageError
 from mqstore.storage.message_store import Durability
 from mqstore.storage.own.state_page import Health
+from tests.simulation import SimulatedMachine
 from tests.simulation.driver import NewMessage
 from tests.simulation.inode import PAGE, Loss
-from tests.simulation.world import World
+from tests.simulation.world import World, open_store
 
 SEEDS = st.integers(0, 2**32)
 TRACE = """
@@ -99,6 +100,25 @@ def test_a_store_that_failed_before_closes_without_a_word() -> None:
     with pytest.raises(StorageError):
         put(world)
     world.store.close()
+
+
+def test_an_opening_that_the_disk_refuses_leaves_nothing_running_and_may_be_tried_again() -> None:
+    world = opened(steps=60)
+    end = world.store.log.max_offset
+    left = world.disk.kill()
+    refused = 0
+    for number in range(len(left.trace), len(left.trace) + 400, 3):
+        machine = SimulatedMachine(number, clock=left.clock, disk=left)
+        left.fail_at(number, errno.EIO)
+        try:
+            store = open_store(machine.seams, world.format, world.config)
+        except DiskRefuses:
+            assert machine.scheduler.is_idle
+            refused += 1
+        else:
+            assert store.log.max_offset == end
+        left = left.kill()
+    assert refused > 5
 
 
 def test_small_mapped_files_that_a_halt_left_as_holes_get_their_blocks() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -42,6 +42,8 @@ TopicName = Annotated[
     ),
 ]
 BEARER: Final = "bearer"
+_LOOKING: Final = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
 _SCHEMA_REF = "#/components/schemas/{name}"
 
 
@@ -79,6 +81,8 @@ class Api:
             responses=problems.responses(*problems.ANY_ROUTE),
             separate_input_output_schemas=False,
         )
+        self._check_change: Callable[[], None] = lambda: None
+        self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
         self._structs: list[type[msgspec.Struct]] = []
         self._add_error_handlers()
@@ -92,12 +96,19 @@ class Api:
         """Put msgspec structs among the OpenAPI schemas, under their own names."""
         self._structs.extend(structs)
 
+    def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
+        """Before each request that may change something, other than those of hot routes, call
+        ``check``, which raises a Problem of these kinds where nothing may be changed."""
+        self._check_change, self._change_kinds = check, kinds
+
     def requires(self, role: Role) -> Any:
-        """A FastAPI dependency: the request's token must allow ``role``."""
+        """A FastAPI dependency: the token must allow ``role``, and a change must be allowed."""
         auth = self.auth
 
         async def check(request: Request) -> None:  # a plain function would cost a thread's hop
             auth.check(request.scope["headers"], role)
+            if request.method not in _LOOKING:
+                self._check_change()
 
         return Depends(check)
 
@@ -184,6 +195,9 @@ class Api:
         for route in self._hot:
             document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
         _drop_validation_errors(document)
+        for method, operation in _operations(document):
+            if method.upper() not in _LOOKING:
+                problems.add_responses(operation["responses"], *self._change_kinds)
         if self.auth.enabled:
             components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}
             document["security"] = [{BEARER: []}]
@@ -285,13 +299,18 @@ def _http_problem(request: Request, error: HTTPException, offered: set[str]) -> 
     return Problem(kind, detail)
 
 
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Method and operation object of everything in an OpenAPI document."""
+    for operations in document["paths"].values():
+        yield from operations.items()
+
+
 def _drop_validation_errors(document: dict[str, Any]) -> None:
     """FastAPI documents an answer of its own for wrong parameters and bodies; ours are problems."""
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            responses = operation.get("responses", {})
-            if "application/json" in responses.get("422", {}).get("content", {}):
-                del responses["422"]
+    for _, operation in _operations(document):
+        responses = operation.get("responses", {})
+        if "application/json" in responses.get("422", {}).get("content", {}):
+            del responses["422"]
 
 
 _OPERATIONS: Final = {"operations": "Health and metrics, for whoever runs this service."}

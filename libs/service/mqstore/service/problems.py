@@ -156,6 +156,13 @@ STORE_NOT_WRITABLE = _register(
 STORE_READ_ONLY = _register(
     "store-read-only", 503, "The store may only be read", "`detail` names what needs a person.", 30
 )
+DISK_REFUSES = _register(
+    "disk-refuses",
+    503,
+    "The disk refused the recovery",
+    "What is there can be read; the service tries again by itself, next after Retry-After.",
+    5,
+)
 STORE_FAILED = _register(
     "store-failed", 503, "The disk failed", "Nothing is acknowledged; the process ends.", 5
 )
@@ -184,6 +191,8 @@ GUARDED: Final = (
     *LIMITED,
 )
 """Of every route that a token may be needed for."""
+READ_ONLY_KINDS: Final = (STORE_READ_ONLY, DISK_REFUSES)
+"""Why a whole store takes no change."""
 WITH_BODY: Final = (
     BAD_JSON,
     BAD_PARAMETER,
@@ -315,6 +324,18 @@ def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     for kind in dict.fromkeys(kinds):
         by_status.setdefault(kind.status, []).append(kind)
     return {status: _response(each) for status, each in by_status.items()}
+
+
+def add_responses(known: dict[str, Any], *kinds: ProblemType) -> None:
+    """Put these problems among an operation's OpenAPI responses, whose keys are texts."""
+    for status, response in responses(*kinds).items():
+        there = known.setdefault(str(status), response)
+        examples = there["content"][CONTENT_TYPE]["examples"]
+        for name, example in response["content"][CONTENT_TYPE]["examples"].items():
+            if name not in examples:
+                examples[name] = example
+                kind = REGISTRY[name]
+                there["description"] += f"\n\n`{name}`: {kind.title}. {kind.when}"
 
 
 def _response(kinds: list[ProblemType]) -> dict[str, Any]:

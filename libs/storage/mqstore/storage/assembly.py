@@ -19,7 +19,7 @@ from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.derived.queue_flush import QueueFlushService
-from mqstore.storage.errors import CheckpointError, StorageError
+from mqstore.storage.errors import CheckpointError, DiskRefuses
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.log.commit_log import CommitLog
@@ -320,9 +320,9 @@ class Assembly:
             before = dispatcher.position
             dispatcher.step(clock.monotonic())
             if dispatcher.position == before:
-                raise StorageError(
+                raise DiskRefuses(
                     f"queues cannot be rebuilt beyond offset {before}; make room on the disk, "
-                    "then open again"
+                    "or repair it, then open again"
                 )
             done = dispatcher.position - first
             self._progress("queues", done, done + dispatcher.behind)

@@ -29,6 +29,7 @@
     │                              KeyUnknown, CursorError, PinUnknown, GroupUnknown
     ├── PinRefused
     └── DirectoryNotUsable
+        └── DiskRefuses            the disk's own error: a later opening may succeed
 
 Each message says what was wrong and what to do, lower case, without a final period.
 """
@@ -254,6 +255,11 @@ class StoreNotOpen(StorageError):
 
 class DirectoryNotUsable(StorageError):
     """A directory that cannot be created, read or written."""
+
+
+class DiskRefuses(DirectoryNotUsable):
+    """The disk itself refused while a store was opened (an I/O error, no room, read-only): nothing
+    may be acknowledged, and a later opening may succeed."""
 
 
 class ConfigTableError(StorageError):

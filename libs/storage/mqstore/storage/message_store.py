@@ -25,7 +25,7 @@ from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import (
-    DirectoryNotUsable,
+    DiskRefuses,
     FlushTimeout,
     StoreFailed,
     StoreNotWritable,
@@ -36,7 +36,7 @@ from mqstore.storage.log.flush import FlushService
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
-from mqstore.storage.own import manifest
+from mqstore.storage.own import manifest, store_lock
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.manifest import LogState, Manifest
 from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
@@ -123,8 +123,8 @@ class MessageStore:
         """Lock, check, recover and start. ``root`` is absolute.
 
         A store that may only be read (damage that needs a person) opens with ``read_only_reason``
-        set. Raises StoreLocked, DirectoryNotUsable, StoreOfAnother, StoreUnsupported,
-        StoreDamaged, ConfigTableError.
+        set. Raises StoreLocked, DirectoryNotUsable, DiskRefuses (a later opening may succeed),
+        StoreOfAnother, StoreUnsupported, StoreDamaged, ConfigTableError.
         """
         options = options or StoreOptions()
         if not options.in_place:
@@ -134,9 +134,12 @@ class MessageStore:
             return cls(opened, seams, options)
         except OSError as error:
             opened.lock.release()
-            raise DirectoryNotUsable(
-                f"{root} cannot be recovered ({error}); check its permissions and its disk"
+            raise store_lock.not_usable(
+                f"{root} cannot be recovered ({error}); check its permissions and its disk", error
             ) from error
+        except StoreFailed as error:
+            opened.lock.release()
+            raise DiskRefuses(f"{root} cannot be recovered: {error}") from error
         except BaseException:
             opened.lock.release()
             raise
@@ -330,7 +333,7 @@ class MessageStore:
         if self._failure is not None:
             return str(self._failure)
         if not self._options.services:
-            return "opened to look at it only"
+            return self._options.why_no_services
         return self._parts.plan.read_only
 
     @property
@@ -410,11 +413,12 @@ class MessageStore:
         if read_only is not None:
             self.log.refuse_puts("read-only", read_only)
         elif not self._options.services:
-            self.log.refuse_puts("read-only", "the store was opened to look at it only")
-        else:
-            self._start_services()
+            self.log.refuse_puts("read-only", self._options.why_no_services)
         text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
         replace_file(self._seams.files, self.paths.recovery_report, text.encode())
+        # Last, as nobody could stop them again if the disk refused anything here.
+        if self.read_only_reason is None:
+            self._start_services()
         self.state.set_health(Health.READY if read_only is None else Health.READ_ONLY)
 
     def _start_services(self) -> None:

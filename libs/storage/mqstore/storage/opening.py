@@ -88,7 +88,8 @@ class _Aside:
 def open_directory(root: Path, config: StoreConfig, seams: Seams, options: StoreOptions) -> Opened:
     """Lock and identify a store; nothing of RocketMQ's files changes but ``lock``.
 
-    Raises StoreLocked, DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged.
+    Raises StoreLocked, DirectoryNotUsable, DiskRefuses, StoreOfAnother, StoreUnsupported,
+    StoreDamaged.
     """
     paths = StorePaths(root, _log_directory(root, options.store_path_commit_log))
     lock = store_lock.take(seams.files, paths, create=options.create)
@@ -96,8 +97,8 @@ def open_directory(root: Path, config: StoreConfig, seams: Seams, options: Store
         return _identify(paths, config, seams, options, lock)
     except OSError as error:
         lock.release()
-        raise DirectoryNotUsable(
-            f"{root} cannot be used as a store ({error}); check its permissions and its disk"
+        raise store_lock.not_usable(
+            f"{root} cannot be used as a store ({error}); check its permissions and its disk", error
         ) from error
     except BaseException:
         lock.release()

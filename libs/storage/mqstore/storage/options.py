@@ -47,6 +47,8 @@ class StoreOptions:
     """False: on a copy-on-write overlay; nothing is written and no lock is needed."""
     services: bool = True
     """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
+    why_no_services: str = "the store was opened to look at it only"
+    """What is told of a store without services to who wants to put."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
     on_progress: Callable[[Progress], None] | None = None

@@ -98,6 +98,7 @@ class Producer:
 
     async def _answer(self, request: HotRequest) -> Reply:
         service = self._service
+        service.require_writable()
         store = service.store
         topic = self._writable_topic(request.params["topic"])
         media_type = request.media_type
@@ -388,7 +389,7 @@ OPERATION: dict[str, Any] = {
             problems.PROPERTY_INVALID,
             problems.MESSAGE_INVALID,
             problems.STORE_NOT_WRITABLE,
-            problems.STORE_READ_ONLY,
+            *problems.READ_ONLY_KINDS,
             problems.PAGE_CACHE_BUSY,
             problems.STORE_FAILED,
             problems.FLUSH_TIMEOUT,

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
-from mqstore.service import logs
+from mqstore.service import logs, problems
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
-from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
+from mqstore.storage.errors import DiskRefuses, StorageError
+from mqstore.storage.message_store import MessageStore, Progress
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
+from mqstore.writer.opening import Opening
 from mqstore.writer.store_metrics import StoreMetrics
 
 log = logs.get(__name__)
@@ -54,13 +55,19 @@ class WriterService:
         self.seams = production_seams()
         self._recovery: Progress | None = None
         self._store: MessageStore | None = None
+        self._opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
+        self._retrying: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
         self.commits: DurabilityWaiter | None = None
         """With a TransientStorePool: what is put counts once the page cache has it."""
         self.api = Api(
             settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
         )
-        self.metrics = StoreMetrics(self.api.metrics.registry, lambda: self._store)
+        self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
+        self.metrics = StoreMetrics(
+            self.api.metrics.registry, lambda: self._store, lambda: self._opening.refused
+        )
 
     @cached_property
     def front(self) -> Front:
@@ -81,28 +88,52 @@ class WriterService:
             raise Problem(STORE_NOT_READY, "the store is not open")
         return self._durability
 
+    def require_writable(self) -> None:
+        """Raises Problem (503) while nothing may be changed."""
+        reason = self.store.read_only_reason
+        if reason is None:
+            return
+        if self._retrying is None:
+            raise Problem(problems.STORE_READ_ONLY, reason)
+        headers = {"retry-after": str(self._opening.next_attempt_s)}
+        raise Problem(problems.DISK_REFUSES, reason, headers=headers)
+
     async def start(self) -> None:
-        settings = self.settings
-        options = StoreOptions(
-            store_host=settings.store_host,
-            shard=str(settings.shard),
-            store_id=settings.store_id,
-            store_path_commit_log=settings.store_path_commit_log,
-            format=settings.store_format,
-            on_progress=self._note_progress,
-            on_failure=self._note_failure,
-        )
-        root = settings.store.absolute()
-        store = await asyncio.to_thread(_open, root, settings, self.seams, options)
+        try:
+            store = await asyncio.to_thread(self._opening.open)
+        except DiskRefuses as error:
+            log.error("the disk refuses, so the store can only be read", error=str(error))
+            self._store = await asyncio.to_thread(self._opening.look_at_it, error)
+            self._retrying = self._loop.create_task(self._open_later())
+        else:
+            self._use(store)
+
+    async def _open_later(self) -> None:
+        """Try again, at ever longer intervals, until the disk holds."""
+        while not await self._opening.pause(self._ending):
+            try:
+                store = await asyncio.to_thread(self._opening.open)
+            except DiskRefuses as error:
+                log.warning("the disk still refuses", error=str(error))
+                continue
+            except StorageError as error:
+                self._fail(error)
+            else:
+                self._use(store)
+            return
+
+    def _use(self, store: MessageStore) -> None:
+        """From now on requests are served by this one. What was opened only to look at is left to
+        those who still read it; its memory goes with the last of them."""
         timeout_s = store.config.sync_flush_timeout / 1000
         self._durability = DurabilityWaiter(store.flush, timeout_s)
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
-        self._store = store
+        self._store, self._retrying = store, None
         status = store.status()
         log.info(
             "store open",
-            path=str(root),
+            path=status.root,
             min_offset=status.min_offset,
             max_offset=status.max_offset,
             format=status.format,
@@ -110,8 +141,12 @@ class WriterService:
 
     def interrupt(self) -> None:
         """Nothing waits here but group commits, which end by themselves."""
+        self._ending.set()
 
     async def stop(self) -> None:
+        self._ending.set()
+        if self._retrying is not None:
+            await self._retrying
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(store.close)
@@ -136,7 +171,3 @@ class WriterService:
 
     def _not_ready_reason(self) -> str | None:
         return self._store.read_only_reason if self._store is not None else "the store is not open"
-
-
-def _open(root: Path, settings: Settings, seams: Any, options: StoreOptions) -> MessageStore:
-    return MessageStore.open(root, settings.store_config, seams, options)

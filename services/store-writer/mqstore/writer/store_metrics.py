@@ -23,12 +23,16 @@ class StoreMetrics(Collector):
     """Counters are plain numbers that the event loop adds to."""
 
     def __init__(
-        self, registry: CollectorRegistry, store: Callable[[], MessageStore | None]
+        self,
+        registry: CollectorRegistry,
+        store: Callable[[], MessageStore | None],
+        refused_openings: Callable[[], int],
     ) -> None:
         self.messages = 0
         self.bytes = 0
         self.sync_seconds = Latency()
         self._store = store
+        self._refused_openings = refused_openings
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -47,6 +51,16 @@ class StoreMetrics(Collector):
         store = self._store()
         yield GaugeMetricFamily(
             "mqstore_store_open", "Whether the store is open", value=float(store is not None)
+        )
+        yield CounterMetricFamily(
+            "mqstore_openings_refused",
+            "Attempts to open the store that the disk refused",
+            value=self._refused_openings(),
+        )
+        yield GaugeMetricFamily(
+            "mqstore_store_read_only",
+            "Whether the store is open and takes no messages",
+            value=float(store is not None and store.read_only_reason is not None),
         )
         failed = store is not None and store.failure is not None
         yield GaugeMetricFamily(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from mqstore.storage.errors import DirectoryNotUsable, StoreLocked
+from mqstore.storage.errors import DirectoryNotUsable, DiskRefuses, StoreLocked
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileLock, FileSystem
+
+DISK_ERRORS: Final = frozenset(
+    {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ESTALE}
+    | {errno.ETIMEDOUT, errno.EREMOTEIO, errno.EUCLEAN, errno.ENOMEDIUM}
+)
+"""What a disk or volume answers that has failed, is full, or was made read-only for it."""
 
 
 @dataclass(slots=True)
@@ -26,7 +34,7 @@ class StoreLock:
 def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
     """Lock the directory, making it first when ``create``.
 
-    Raises StoreLocked (says who holds it, as far as can be told) and DirectoryNotUsable.
+    Raises StoreLocked (says who holds it, as far as can be told), DirectoryNotUsable, DiskRefuses.
     """
     try:
         _prepare(files, paths.root, create=create)
@@ -38,10 +46,16 @@ def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
             f"{paths.root} is in use by {_holder(files, paths)}; stop it first"
         ) from (error)
     except OSError as error:
-        raise DirectoryNotUsable(
+        raise not_usable(
             f"{paths.root} cannot be used as a store ({error.strerror or error}); "
-            "choose a directory that this user may write"
+            "choose a directory that this user may write",
+            error,
         ) from error
+
+
+def not_usable(why: str, error: OSError) -> DirectoryNotUsable:
+    """The error to raise for one that the system gave: a DiskRefuses where it is the disk's."""
+    return (DiskRefuses if error.errno in DISK_ERRORS else DirectoryNotUsable)(why)
 
 
 def _prepare(files: FileSystem, root: Path, *, create: bool) -> None:
