@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mqstore.client import Client, ClientError, Target
+from mqstore.client import Client, ClientError, Target, trusting
 from mqstore.service.sockets import bind
 
 START_TIMEOUT_S = 60.0
@@ -34,7 +34,7 @@ _MAKE_RUN = [
     f"BIN={Path(sys.executable).parent}",
     "ARGS=--writer-port 0 --query-port 0",
 ]
-_ADDRESS = re.compile(r"(store-writer|query) +(http://[^ ]+)")
+_ADDRESS = re.compile(r"(store-writer|query) +(https?://[^ ]+)")
 _PROGRESS = re.compile(r"^mqstore: the \w+ process is starting.*\n", re.MULTILINE)
 
 
@@ -173,12 +173,22 @@ def query(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Pro
 
 @contextlib.contextmanager
 def service(
-    target: Target, arguments: list[str], store: Path, *, status: str = "ready", **settings: Any
+    target: Target,
+    arguments: list[str],
+    store: Path,
+    *,
+    status: str = "ready",
+    ca: Path | None = None,
+    **settings: Any,
 ) -> Iterator[Process]:
-    """A service's process, once its health says ``status``; killed at the end."""
+    """A service's process, once its health says ``status``; killed at the end.
+
+    ``ca``: who signed the certificate of a service with TLS.
+    """
     settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
     with bind("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        scheme = "http" if ca is None else "https"
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         process = subprocess.Popen(
             [sys.executable, *arguments],
             env=environment(store=store, listen_fd=listener.fileno(), **settings),
@@ -188,7 +198,7 @@ def service(
         )
     found = Process(process, url)
     try:
-        with Client(url, url) as client:
+        with Client(url, url, tls=None if ca is None else trusting(ca)) as client:
             await_ready(client, target, status)
         yield found
     finally:

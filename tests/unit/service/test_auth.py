@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from mqstore.service import problems
-from mqstore.service.auth import Authenticator, Role, check_binding
+from mqstore.service.auth import REREAD_S, Authenticator, Role, check_binding
 from mqstore.service.problems import Problem
 from mqstore.service.refusal import Refused
+from mqstore.service.settings import Tokens
 
-TOKENS = {role.value: f"{role.value}-token-of-enough-length" for role in Role}
+TOKENS: Tokens = {role.value: (f"{role.value}-token-of-enough-length",) for role in Role}
+OLD, NEW = "the-old-token-of-a-role", "the-new-token-of-a-role"
+
+
+def _authenticator(tokens: Tokens) -> Authenticator:
+    return Authenticator(lambda: tokens)
 
 
 def _headers(token: str | None = None, host: str = "localhost") -> list[tuple[bytes, bytes]]:
@@ -27,11 +35,11 @@ def _headers(token: str | None = None, host: str = "localhost") -> list[tuple[by
     ],
 )
 def test_each_role_may_do_what_it_is_for(role: Role, granted: set[Role]) -> None:
-    auth = Authenticator(TOKENS)
+    auth = _authenticator(TOKENS)
     allowed = set()
     for needed in Role:
         try:
-            auth.check(_headers(TOKENS[role.value]), needed)
+            auth.check(_headers(TOKENS[role.value][0]), needed)
         except Problem as problem:
             assert problem.kind is problems.FORBIDDEN
         else:
@@ -42,20 +50,20 @@ def test_each_role_may_do_what_it_is_for(role: Role, granted: set[Role]) -> None
 @pytest.mark.parametrize("token", [None, "wrong", ""])
 def test_without_a_valid_token_it_is_401(token: str | None) -> None:
     with pytest.raises(Problem) as caught:
-        Authenticator(TOKENS).check(_headers(token), Role.PRODUCE)
+        _authenticator(TOKENS).check(_headers(token), Role.PRODUCE)
     assert caught.value.kind is problems.UNAUTHENTICATED
     assert caught.value.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8081", "127.0.0.1:1", "[::1]:8081", ""])
 def test_without_tokens_loopback_names_need_none(host: str) -> None:
-    Authenticator({}).check(_headers(host=host), Role.SYSTEM)
+    _authenticator({}).check(_headers(host=host), Role.SYSTEM)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8081", "localhost.x"])
 def test_without_tokens_a_rebound_name_is_refused(host: str) -> None:
     with pytest.raises(Problem) as caught:
-        Authenticator({}).check(_headers(host=host), Role.CONSUME)
+        _authenticator({}).check(_headers(host=host), Role.CONSUME)
     assert caught.value.kind is problems.MISDIRECTED
 
 
@@ -69,3 +77,38 @@ def test_a_network_address_without_tokens_is_refused(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_loopback_needs_no_tokens(host: str) -> None:
     check_binding(host, {})
+
+
+class _Source:
+    """Tokens that change, and a clock that moves by REREAD_S at each look."""
+
+    def __init__(self, *given: Tokens | Refused) -> None:
+        self._given = iter(given)
+        self.auth = Authenticator(self._read, clock=itertools.count(0, REREAD_S).__next__)
+
+    def _read(self) -> Tokens:
+        found = next(self._given)
+        if isinstance(found, Refused):
+            raise found
+        return found
+
+    def allows(self, token: str) -> bool:
+        try:
+            self.auth.check(_headers(token), Role.ADMIN)
+        except Problem:
+            return False
+        return True
+
+
+def test_during_a_rotation_both_tokens_are_valid_and_then_one() -> None:
+    both: Tokens = {"admin": (OLD, NEW)}
+    source = _Source({"admin": (OLD,)}, both, both, {"admin": (NEW,)})
+    assert [source.allows(OLD), source.allows(NEW)] == [True, True]
+    assert not source.allows(OLD)
+
+
+@pytest.mark.parametrize("broken", [Refused("too short"), {}])
+def test_tokens_that_cannot_be_used_change_nothing(broken: Tokens | Refused) -> None:
+    source = _Source({"admin": (OLD,)}, broken, {"admin": (NEW,)})
+    assert source.allows(OLD)
+    assert source.allows(NEW)

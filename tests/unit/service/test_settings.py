@@ -101,7 +101,15 @@ def test_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_tokens_come_from_a_directory_as_kubernetes_mounts_a_secret(tmp_path: Path) -> None:
     (tmp_path / "admin").write_text("a" * 32 + "\n", encoding="utf-8")
-    assert load(tokens_dir=tmp_path).tokens() == {"admin": "a" * 32}
+    (tmp_path / "produce").write_text("p" * 32 + "\n" + "q" * 32 + "\n")
+    tokens = load(tokens_dir=tmp_path).tokens()
+    assert tokens == {"admin": ("a" * 32,), "produce": ("p" * 32, "q" * 32)}
+
+
+@pytest.mark.parametrize("text", [" ".join(["a" * 16] * 3), "a" * 16 + " b", ""])
+def test_tokens_of_a_role_that_cannot_be_meant_are_refused(text: str) -> None:
+    with pytest.raises(Refused, match="admin token"):
+        load(token_admin=text).tokens()
 
 
 def test_short_token_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from mqstore.client import Client, ClientError, Health, Store, Target
+from mqstore.service.settings import Settings
 
 PROBE_INTERVAL_S: Final = 0.05
 PROGRESS_INTERVAL_S: Final = 5.0
@@ -16,25 +18,37 @@ _READING_ROLES: Final = ("admin", "system", "consume")
 
 
 def await_ready(
-    addresses: Mapping[str, str], tokens: Mapping[str, str], is_stopping: Callable[[], bool]
+    addresses: Mapping[str, str], settings: Settings, is_stopping: Callable[[], bool]
 ) -> str | None:
     """The banner, once both services at ``addresses`` have started; None when they are stopping.
 
     A recovery that takes long tells on stderr how far it is.
     """
-    token = next((tokens[role] for role in _READING_ROLES if role in tokens), None)
+    tokens = settings.tokens()
+    token = next((tokens[role][0] for role in _READING_ROLES if role in tokens), None)
+    may_read = (bool(token) or not tokens) and settings.tls_client_ca is None
     tells_at = time.monotonic() + PROGRESS_INTERVAL_S
-    with Client(addresses["writer"], addresses["query"], token=token) as client:
+    with Client(addresses["writer"], addresses["query"], token=token, tls=_tls(settings)) as client:
         while not is_stopping():
             starting = _starting(client)
             if starting is None:
                 with suppress(ClientError):  # it ended just now, which its supervisor tells
-                    return "\n".join(_lines(client, addresses, may_read=bool(token) or not tokens))
+                    return "\n".join(_lines(client, addresses, may_read=may_read))
             elif time.monotonic() > tells_at:
                 print(f"mqstore: {starting}", file=sys.stderr)
                 tells_at += PROGRESS_INTERVAL_S
             time.sleep(PROBE_INTERVAL_S)
     return None
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    """Trust in our own children, whatever name their certificate is for."""
+    if settings.tls_cert is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _starting(client: Client) -> str | None:

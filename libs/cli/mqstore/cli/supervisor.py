@@ -93,6 +93,7 @@ class _Supervisor:
 
     def _start(self) -> None:
         settings = self._settings
+        scheme = "http://" if settings.tls_cert is None else "https://"
         ports = {"writer": settings.writer_port, "query": settings.query_port}
         with contextlib.ExitStack() as sockets:
             bound = {
@@ -100,7 +101,7 @@ class _Supervisor:
                 for name, port in ports.items()
             }
             for name, listener in bound.items():
-                self._addresses[name] = "http://" + _reachable(address_of(listener))
+                self._addresses[name] = scheme + _reachable(address_of(listener))
                 self._children[name] = self._spawn(name, listener)
 
     def _spawn(self, name: str, listener: socket.socket) -> subprocess.Popen[bytes]:
@@ -122,8 +123,7 @@ class _Supervisor:
         """Print the banner once both services are ready."""
         from mqstore.cli import banner  # slow, so only now that both are starting
 
-        tokens = self._settings.tokens()
-        text = banner.await_ready(self._addresses, tokens, lambda: self._stopping)
+        text = banner.await_ready(self._addresses, self._settings, lambda: self._stopping)
         if text is not None:
             print(text, flush=True)
 

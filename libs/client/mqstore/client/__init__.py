@@ -1,7 +1,7 @@
 """Typed client of the mqstore REST API, blocking (``Client``) and asyncio (``AsyncClient``)."""
 
 from mqstore.client.calls import Target
-from mqstore.client.client import QUERY_URL, WRITER_URL, AsyncClient, Client
+from mqstore.client.client import QUERY_URL, WRITER_URL, AsyncClient, Client, trusting
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.models import (
     DelayLevel,
@@ -57,4 +57,5 @@ __all__ = [
     "Topic",
     "Topics",
     "Unreachable",
+    "trusting",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
@@ -23,6 +25,19 @@ TIMEOUT_S: Final = 10.0
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 
 
+def trusting(
+    ca: Path | str, certificate: Path | str | None = None, key: Path | str | None = None
+) -> ssl.SSLContext:
+    """A client's TLS: servers signed by ``ca`` (PEM), and our own certificate where they want one.
+
+    Raises OSError for files that cannot be used.
+    """
+    context = ssl.create_default_context(cafile=str(ca))
+    if certificate is not None:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
 class _Base(Generic[Http]):
     """Addresses and headers: what both clients do with a request."""
 
@@ -34,11 +49,14 @@ class _Base(Generic[Http]):
         query_url: str = QUERY_URL,
         *,
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
+        """``tls`` is what https addresses are checked by, as ``trusting`` makes one; without it
+        the system's own authorities count."""
         self._urls = {Target.WRITER: writer_url.rstrip("/"), Target.QUERY: query_url.rstrip("/")}
         self._timeout_s = timeout_s
-        self._http: Http = self._http_type()
+        self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:

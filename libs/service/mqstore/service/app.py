@@ -64,7 +64,7 @@ class Api:
         self.health = health
         self.limits = Limits.of(settings)
         self.metrics = HttpMetrics(self.limits)
-        self.auth = Authenticator(settings.tokens())
+        self.auth = Authenticator(settings.tokens)
         self.app: FastAPI = FastAPIOffline(
             docs_url="/docs",
             redoc_url=None,

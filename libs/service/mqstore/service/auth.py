@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from mqstore.service import problems
+from mqstore.service import logs, problems
 from mqstore.service.problems import Problem
 from mqstore.service.refusal import Refused
+from mqstore.service.settings import Tokens
+
+log = logs.get(__name__)
 
 
 class Role(StrEnum):
@@ -34,18 +39,47 @@ _GRANTED: Final = {
 _SCHEME: Final = b"bearer "
 
 
-class Authenticator:
-    """Decides whether a request's headers allow a role. Immutable; safe from any thread."""
+REREAD_S: Final = 1.0
+"""How long a token that was taken away, or is new, may go unnoticed."""
 
-    def __init__(self, tokens: dict[str, str]) -> None:
-        self._tokens = [(Role(role), token.encode()) for role, token in tokens.items()]
+
+class Authenticator:
+    """Decides whether a request's headers allow a role. Used on the event loop only."""
+
+    def __init__(
+        self, read: Callable[[], Tokens], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``read`` gives the tokens, and again at most every REREAD_S. Raises what it raises."""
+        self._read = read
+        self._clock = clock
+        self._given = read()
+        self._tokens = _listed(self._given)
+        self._reread_at = clock() + REREAD_S
 
     @property
     def enabled(self) -> bool:
         return bool(self._tokens)
 
+    def _look_again(self) -> None:
+        """What cannot be used, or would open the service to everybody, changes nothing."""
+        self._reread_at = self._clock() + REREAD_S
+        try:
+            given = self._read()
+        except Refused as refused:
+            log.error("changed tokens cannot be used; the old ones are", error=str(refused))
+            return
+        if given == self._given:
+            return
+        if not given:
+            log.error("all tokens are gone; the old ones stay valid until the service is restarted")
+            return
+        self._given, self._tokens = given, _listed(given)
+        log.info("tokens read again", roles=sorted(given))
+
     def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:
         """Raises Problem (401, 403, 421) when the headers do not allow ``needed``."""
+        if self._clock() >= self._reread_at:
+            self._look_again()
         if not self._tokens:
             _check_host(headers)
             return
@@ -69,7 +103,11 @@ class Authenticator:
         return {role for role, token in self._tokens if hmac.compare_digest(token, given)}
 
 
-def check_binding(host: str, tokens: dict[str, str]) -> None:
+def _listed(tokens: Tokens) -> list[tuple[Role, bytes]]:
+    return [(Role(role), token.encode()) for role, each in tokens.items() for token in each]
+
+
+def check_binding(host: str, tokens: Tokens) -> None:
     """Raises Refused when a service would be reachable over a network without any token."""
     if tokens or is_loopback(host):
         return

@@ -32,12 +32,15 @@ class BoundedProtocol(HttpToolsProtocol):
     send_timeout_s: ClassVar[float]
     limits: ClassVar[Limits]
     open: ClassVar[Connections]
+    needs_certificate: ClassVar[bool]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._address = ""
+        self._overflow: Problem | None = None
+        """The connection is one too many."""
         self._refusal: Problem | None = None
-        """What is answered to all but health and metrics: the connection is one too many."""
+        """What is answered to all but health and metrics."""
         self._refused = False
         self._in_head = True
         self._received = 0
@@ -49,13 +52,17 @@ class BoundedProtocol(HttpToolsProtocol):
         # as in uvicorn: its base class says BaseTransport
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self._refusal = self.open.enter(self, self._address)
+        self._overflow = self._refusal = self.open.enter(self, self._address)
+        if self.needs_certificate and not transport.get_extra_info("peercert"):
+            self._refusal = self._refusal or Problem(
+                problems.UNAUTHENTICATED, "this service needs a client certificate; present one"
+            )
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch_head()
         self._sent()
-        self.open.leave(self, self._address, self._refusal)
+        self.open.leave(self, self._address, self._overflow)
         for cycle, _ in self.pipeline:  # those that will never begin
             self.limits.release(cast(Scope, cycle.scope))
         super().connection_lost(exc)
@@ -182,7 +189,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(
-    limits: Limits, *, max_header_size: int, send_timeout_s: float
+    limits: Limits, *, max_header_size: int, send_timeout_s: float, needs_certificate: bool = False
 ) -> type[BoundedProtocol]:
     """The protocol class for these limits: uvicorn wants a class."""
 
@@ -194,5 +201,6 @@ def bounded_protocol(
     Configured.head_timeout_s = limits.timeout_s
     Configured.send_timeout_s = send_timeout_s
     Configured.limits = limits
+    Configured.needs_certificate = needs_certificate
     Configured.open = Connections(limits.connections)
     return Configured

@@ -28,6 +28,7 @@ from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, listen
 from mqstore.service.termination import leave_message
+from mqstore.service.tls import ServerTls
 from mqstore.storage.errors import StorageError, StoreFailed
 
 log = logs.get(__name__)
@@ -92,26 +93,28 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _uvicorn(front: Front, settings: Settings) -> _Server:
+def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server:
     protocol = bounded_protocol(
         front.limits,
         max_header_size=settings.max_header_size,
         send_timeout_s=settings.send_timeout_s,
+        needs_certificate=tls is not None and tls.needs_client_certificate,
     )
-    return _Server(
-        uvicorn.Config(
-            front,
-            http=protocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s / 3)),
-        )
+    config = uvicorn.Config(
+        front,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s / 3)),
     )
+    config.load()
+    config.ssl = None if tls is None else tls.context
+    return _Server(config)
 
 
 async def _live(
@@ -122,8 +125,9 @@ async def _live(
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as `mqstore run` blocks them
+    tls = ServerTls.of(settings)
     service = build(settings)
-    server = _uvicorn(service.front, settings)
+    server = _uvicorn(service.front, settings, tls)
     serving = loop.create_task(server.serve(sockets=[listener]))
     starting = loop.create_task(service.start())
     signalled = loop.create_task(stopping.wait())

@@ -56,7 +56,14 @@ class Settings(BaseSettings):
     token_consume: SecretStr | None = None
     token_system: SecretStr | None = None
     tokens_dir: Path | None = None
-    """A directory with one file per role (admin, produce, consume, system) holding its token."""
+    """A directory with one file per role (admin, produce, consume, system) holding its token, or
+    two, a line each: both are valid."""
+    tls_cert: Path | None = None
+    """A PEM file with the service's certificate and those that signed it."""
+    tls_key: Path | None = None
+    """A PEM file with its key."""
+    tls_client_ca: Path | None = None
+    """A PEM file: only clients with a certificate that these have signed are answered."""
 
     max_request_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
     """Bytes of one request's body."""
@@ -110,25 +117,22 @@ class Settings(BaseSettings):
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one answer, beyond the first."""
 
-    def tokens(self) -> dict[str, str]:
-        """The configured bearer tokens by role. Raises Refused for one that cannot be used."""
+    def tokens(self) -> Tokens:
+        """The configured bearer tokens; files are read anew. Raises Refused for one that cannot be
+        used."""
         given = {
             "admin": self.token_admin,
             "produce": self.token_produce,
             "consume": self.token_consume,
             "system": self.token_system,
         }
-        tokens = {role: secret.get_secret_value() for role, secret in given.items() if secret}
-        for role in given:
+        tokens: Tokens = {}
+        for role, secret in given.items():
             text = _token_file(self.tokens_dir, role)
+            if text is None and secret is not None:
+                text = secret.get_secret_value()
             if text is not None:
-                tokens[role] = text
-        for role, token in tokens.items():
-            if len(token) < TOKEN_LENGTH_MIN:
-                raise Refused(
-                    f"the {role} token is shorter than {TOKEN_LENGTH_MIN} characters; "
-                    "make one with `openssl rand -hex 32`"
-                )
+                tokens[role] = _split_tokens(role, text)
         return tokens
 
     @classmethod
@@ -143,7 +147,23 @@ class Settings(BaseSettings):
         return (init_settings, _NamedSource(settings_cls))
 
 
+Tokens = dict[str, tuple[str, ...]]
+"""The valid tokens of each role."""
 TOKEN_LENGTH_MIN = 16
+TOKENS_OF_A_ROLE_MAX = 2
+"""During a rotation: the old one and the new one."""
+
+
+def _split_tokens(role: str, text: str) -> tuple[str, ...]:
+    tokens = tuple(text.split())
+    if not tokens or any(len(token) < TOKEN_LENGTH_MIN for token in tokens):
+        raise Refused(
+            f"the {role} token is shorter than {TOKEN_LENGTH_MIN} characters; "
+            "make one with `openssl rand -hex 32`"
+        )
+    if len(tokens) > TOKENS_OF_A_ROLE_MAX:
+        raise Refused(f"{len(tokens)} {role} tokens: give one, or the old one and the new one")
+    return tokens
 
 
 def load(**overrides: Any) -> Settings:
@@ -233,7 +253,7 @@ def _token_file(directory: Path | None, role: str) -> str | None:
     if directory is None:
         return None
     try:
-        return (directory / role).read_text(encoding="utf-8").strip()
+        return (directory / role).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,181 @@
+"""TLS by settings: real certificates, mutual TLS, and rotation while a service runs."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from mqstore.client import Client, ProblemError, Unreachable, trusting
+from mqstore.client.calls import Target
+from tests.services.service_processes import END_TIMEOUT_S, Process, running, start, writer
+
+TOKEN, OTHER = "token-number-one-of-admin", "token-number-two-of-admin"
+
+
+@dataclass
+class Files:
+    """A directory as Kubernetes mounts a Secret of cert-manager."""
+
+    path: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"tls_cert": self.path / "tls.crt", "tls_key": self.path / "tls.key"}
+
+    @property
+    def ca(self) -> Path:
+        return self.path / "ca.crt"
+
+    def issue(self, authority: trustme.CA) -> None:
+        """Each file is replaced, not written over."""
+        issued = authority.issue_cert("localhost", "127.0.0.1")
+        for name, blob in (
+            ("tls.crt", issued.cert_chain_pems[0]),
+            ("tls.key", issued.private_key_pem),
+            ("ca.crt", authority.cert_pem),
+        ):
+            new = self.path / f"{name}.new"
+            new.write_bytes(blob.bytes())
+            new.rename(self.path / name)
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def files(tmp_path: Path, authority: trustme.CA) -> Files:
+    found = Files(tmp_path / "tls")
+    found.path.mkdir()
+    found.issue(authority)
+    return found
+
+
+def _client(process: Process, tls: ssl.SSLContext, token: str | None = None) -> Client:
+    return Client(process.url, process.url, tls=tls, token=token)
+
+
+def _await(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_service_is_reached_by_tls_only(tmp_path: Path, files: Files) -> None:
+    with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
+        with _client(process, trusting(files.ca)) as client:
+            client.create_topic("t")
+            assert [topic.topic for topic in client.topics().topics] == ["t"]
+        with httpx.Client() as plain, pytest.raises(httpx.HTTPError):
+            plain.get(process.url.replace("https", "http"))
+        other = Files(tmp_path / "other")
+        other.path.mkdir()
+        other.issue(trustme.CA())
+        with _client(process, trusting(other.ca)) as client, pytest.raises(Unreachable):
+            client.topics()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tls_before_1_2_is_refused(tmp_path: Path, files: Files) -> None:
+    with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
+        context = trusting(files.ca)
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        address = httpx.URL(process.url)
+        assert address.port is not None
+        with (
+            socket.create_connection((address.host, address.port)) as connection,
+            pytest.raises(ssl.SSLError),
+        ):
+            context.wrap_socket(connection, server_hostname="localhost")
+
+
+def test_rotated_certificate_is_used_without_a_restart(tmp_path: Path, files: Files) -> None:
+    with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
+        old = trusting(files.ca)
+        with _client(process, old) as before:
+            assert before.health(Target.WRITER).status == "ready"
+            (files.path / "tls.key").write_text("half of a rotation")
+            with _client(process, old) as meanwhile:
+                assert meanwhile.health(Target.WRITER).status == "ready"
+            files.issue(trustme.CA())
+            with _client(process, trusting(files.ca)) as after:
+                assert after.health(Target.WRITER).status == "ready"
+            with _client(process, old) as late, pytest.raises(Unreachable):
+                late.health(Target.WRITER)
+            assert before.health(Target.WRITER).status == "ready"
+
+
+def test_mutual_tls_answers_none_but_probes_without_a_certificate(
+    tmp_path: Path, files: Files, authority: trustme.CA
+) -> None:
+    settings = {**files.settings, "tls_client_ca": files.ca}
+    with writer(tmp_path / "store", ca=files.ca, **settings) as process:
+        with _client(process, trusting(files.ca)) as stranger:
+            assert stranger.health(Target.WRITER).status == "ready"
+            with pytest.raises(ProblemError) as caught:
+                stranger.topics()
+            assert caught.value.status == 401
+        authority.issue_cert("job").private_key_and_cert_chain_pem.write_to_path(
+            tmp_path / "client.pem"
+        )
+        with _client(process, trusting(files.ca, tmp_path / "client.pem")) as known:
+            assert known.topics().topics == ()
+        trustme.CA().issue_cert("job").private_key_and_cert_chain_pem.write_to_path(
+            tmp_path / "forged.pem"
+        )
+        with (
+            _client(process, trusting(files.ca, tmp_path / "forged.pem")) as forged,
+            pytest.raises(Unreachable),
+        ):
+            forged.topics()
+
+
+def test_tokens_are_rotated_without_a_restart(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    (tokens / "admin").write_text(TOKEN)
+
+    def accepts(process: Process, token: str) -> bool:
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.get(f"{process.url}/v1/store", headers=headers).status_code == 200
+
+    with writer(tmp_path / "store", tokens_dir=tokens) as process:
+        assert accepts(process, TOKEN)
+        assert not accepts(process, OTHER)
+        (tokens / "admin").write_text(f"{TOKEN}\n{OTHER}\n")
+        _await(lambda: accepts(process, OTHER))
+        assert accepts(process, TOKEN)
+        (tokens / "admin").write_text(OTHER)
+        _await(lambda: not accepts(process, TOKEN))
+        assert accepts(process, OTHER)
+
+
+def test_mqstore_run_serves_tls(tmp_path: Path, files: Files) -> None:
+    with running(tmp_path / "store", **files.settings) as run:
+        assert run.writer_url.startswith("https://")
+        tls = trusting(files.ca)
+        with Client(run.writer_url, run.query_url, tls=tls) as client:
+            client.create_topic("t")
+        assert run.stop() == (0, "")
+
+
+@pytest.mark.parametrize("left_out", ["tls_cert", "tls_key"])
+def test_half_of_the_settings_is_refused(tmp_path: Path, files: Files, left_out: str) -> None:
+    settings = {name: path for name, path in files.settings.items() if name != left_out}
+    process = start(tmp_path / "store", **settings)
+    _, errors = process.communicate(timeout=END_TIMEOUT_S)
+    assert process.returncode == 2
+    assert "tlsCert and tlsKey, both" in errors
