@@ -6,35 +6,30 @@ import msgspec
 import pytest
 
 from mqstore.query import examples, views
-from mqstore.storage.codec import record
+from mqstore.query.bodies import BodyForm
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.record import Message, Record
-
-
-def _record(body: bytes = b"hello", sys_flag: int = 0, raw: bytes = b"") -> Record:
-    host = Host(b"\x7f\0\0\1", 10911)
-    message = Message("orders", 0, body, raw, host, host, 1, sys_flag=sys_flag)
-    out = bytearray(record.size_of(message, 1))
-    record.encode_into(
-        out, 0, message, version=1, queue_offset=0, physical_offset=0, store_timestamp_ms=2
-    )
-    return record.decode(out, 0, len(out), physical_offset=0)
+from mqstore.storage.derived.consume_queue import QueueEntry
+from mqstore.storage.record_place import Cover, RecordPlace
+from tests.unit.service.stored import stored
 
 
 def test_message_has_the_fields_of_the_documented_example() -> None:
-    shown = json.loads(msgspec.json.encode(views.message(_record(), 0)))
+    shown = json.loads(msgspec.json.encode(views.message(stored(), 0, BodyForm())))
     assert set(shown) == set(examples.MESSAGE)
 
 
-def test_body_that_is_no_text_is_base64() -> None:
-    shown = json.loads(msgspec.json.encode(views.message(_record(b"\xff\0"), 0)))
-    assert shown["bodyBase64"] == "/wA="
-    assert "body" not in shown
+def test_message_with_its_place_has_the_fields_of_the_documented_example() -> None:
+    place = RecordPlace(0, 0, QueueEntry(0, 196, 0), 196, Cover.WHOLE)
+    detail = views.message_detail(stored(), 0, BodyForm(), place)
+    shown = json.loads(msgspec.json.encode(detail))
+    assert set(shown) == set(examples.MESSAGE_DETAIL)
+    assert set(shown["checksum"]) == set(examples.MESSAGE_DETAIL["checksum"])
+    assert set(shown["queueEntry"]) == set(examples.MESSAGE_DETAIL["queueEntry"])
 
 
 def test_properties_tags_and_keys_are_shown() -> None:
     raw = b"KEYS\x01a b\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02x\x01y"
-    shown = views.message(_record(raw=raw), 0)
+    shown = views.message(stored(raw=raw), 0, BodyForm())
     assert (shown.keys, shown.tags, shown.uniq_key) == (["a", "b"], "t", "u")
     assert shown.properties["x"] == "y"
 

@@ -18,7 +18,7 @@ from mqstore.client.models import (
     Durability,
     Health,
     KeyAnswer,
-    Message,
+    MessageDetail,
     NewMessage,
     Nothing,
     Pin,
@@ -152,10 +152,19 @@ def remove_pin(name: str) -> Call[Nothing]:
     return Call(Target.WRITER, "DELETE", _pin(name), Nothing)
 
 
-def message(message_id: str, *, topic: str | None = None) -> Call[Message]:
-    """By offset message id; with a topic, by unique key."""
+def message(
+    message_id: str, *, topic: str | None = None, inflate: bool | None = None
+) -> Call[MessageDetail]:
+    """By offset message id; with a topic, by unique key. ``inflate`` a compressed body."""
     path = f"/v1/messages/{quote(message_id, safe='')}"
-    return Call(Target.QUERY, "GET", path, Message, params=_given(topic=topic))
+    params = _given(topic=topic, inflate=inflate)
+    return Call(Target.QUERY, "GET", path, MessageDetail, params=params)
+
+
+def message_at(physical_offset: int) -> Call[MessageDetail]:
+    """The message whose record begins at a physical offset."""
+    params = {"physicalOffset": physical_offset}
+    return Call(Target.QUERY, "GET", "/v1/messages", MessageDetail, params=params)
 
 
 def messages_by_key(

@@ -88,15 +88,49 @@ class Message(_Model):
     reconsume_times: int
     prepared_transaction_offset: int
     shard: int
+    body_size: int
+    """Bytes as stored."""
     body: str | None = None
     body_base64: str | None = None
+    compression: str | None = None
+    """ZLIB, LZ4 or ZSTD: how its producer compressed the body."""
+    inflated_size: int | None = None
+    """Given: the body is shown inflated, as was asked for."""
+    body_problem: str | None = None
+    """Why it is shown as stored all the same."""
 
     @property
     def body_bytes(self) -> bytes:
-        """The body as stored."""
+        """The body; as stored unless it was asked for inflated."""
         if self.body_base64 is not None:
             return base64.b64decode(self.body_base64)
         return (self.body or "").encode()
+
+
+class QueueEntry(_Model):
+    """What stands in a message's own place in its queue; ``names_it``: this very message."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    names_it: bool
+
+
+class Checksum(_Model):
+    """What vouches for a message's bytes: verified, partly-verified or not-covered."""
+
+    body_crc: int
+    blocks: str
+    covered_bytes: int
+
+
+class MessageDetail(Message):
+    """A message with all that is known of it."""
+
+    segment: str
+    segment_position: int
+    queue_entry: QueueEntry | None
+    checksum: Checksum
 
 
 class Unreadable(_Model):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as PathParameter
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
@@ -238,8 +239,15 @@ async def _check_parameters(request: Request) -> None:
     given = [name for name, _ in request.query_params.multi_items()]
     if given:
         route: APIRoute = request.scope["route"]
-        refuse_unknown(given, [field.alias for field in route.dependant.query_params])
+        refuse_unknown(given, _query_names(route.dependant))
         refuse_repeated(given)
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """Of the route itself and of what it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _query_names(each)
 
 
 def _validation(request: Request, error: RequestValidationError) -> Problem:

@@ -60,9 +60,10 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     """Raise Problem (400) for a parameter that nobody would look at."""
-    unknown = set(given) - set(known)
+    offered_names = set(known)
+    unknown = set(given) - offered_names
     if unknown:
-        offered = ", ".join(sorted(known)) or "none"
+        offered = ", ".join(sorted(offered_names)) or "none"
         raise Problem(
             problems.BAD_PARAMETER,
             f"unknown parameter {min(unknown)[:100]!r}; there are: {offered}",

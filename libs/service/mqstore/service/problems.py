@@ -103,6 +103,12 @@ BODY_TOO_LARGE = _register(
 UNSUPPORTED_MEDIA_TYPE = _register(
     "unsupported-media-type", 415, "The content type is not read here", "`detail` lists what is."
 )
+RANGE_NOT_SATISFIABLE = _register(
+    "range-not-satisfiable",
+    416,
+    "There is nothing in that range",
+    "`Content-Range` says how many bytes there are.",
+)
 MISDIRECTED = _register(
     "misdirected",
     421,
@@ -120,6 +126,12 @@ PROPERTY_INVALID = _register(
 )
 MESSAGE_INVALID = _register(
     "message-invalid", 422, "The message cannot be stored", "A field that no record can hold."
+)
+BODY_NOT_INFLATABLE = _register(
+    "body-not-inflatable",
+    422,
+    "The stored body cannot be inflated",
+    "It is no compressed data, or longer than is allowed: take it without `inflate`.",
 )
 CLIENT_OVER_SHARE = _register(
     "client-over-share",
@@ -266,9 +278,14 @@ _RULES: Final = (
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
     _Rule(errors.QueryError, BAD_PARAMETER),
-    _Rule(errors.RecordTombstone, MESSAGE_LOST),
-    _Rule(errors.RecordBlockCorrupt, MESSAGE_SUSPECT),
-    _Rule(errors.RecordError, MESSAGE_DAMAGED),
+    _Rule(errors.BodyNotInflatable, BODY_NOT_INFLATABLE),
+    _Rule(
+        errors.RecordTombstone,
+        MESSAGE_LOST,
+        ("offset", "size", "topic", "queue_id", "queue_offset"),
+    ),
+    _Rule(errors.RecordBlockCorrupt, MESSAGE_SUSPECT, ("offset", "start", "stop")),
+    _Rule(errors.RecordError, MESSAGE_DAMAGED, ("offset", "size", "defect")),
 )
 _BY_REASON: Final = {
     "closing": SHUTTING_DOWN,
@@ -282,13 +299,22 @@ def from_storage(error: errors.StorageError) -> Problem | None:
     """The problem that an error of the storage library is answered with; None for a defect."""
     for rule in _RULES:
         if isinstance(error, rule.error):
-            extra = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
+            given = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
+            extra = {name: value for name, value in given.items() if value is not None}
             kind = _BY_REASON.get(extra.get("reason", ""), rule.kind)
             return Problem(kind, str(error), extra=extra)
     return None
 
 
-_EXTRA_NAMES: Final = {"status": "putStatus", "numbers": "disk"}
+_EXTRA_NAMES: Final = {
+    "status": "putStatus",
+    "numbers": "disk",
+    "offset": "physicalOffset",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "start": "damagedFrom",
+    "stop": "damagedTo",
+}
 
 
 def schema() -> dict[str, Any]:
@@ -313,6 +339,18 @@ def schema() -> dict[str, Any]:
                 "type": "array",
                 "items": {"type": "object"},
                 "description": "Where the messages stand, as in the answer of 201.",
+            },
+            "physicalOffset": {"type": "integer", "description": "Where the message stands."},
+            "size": {"type": "integer", "description": "Bytes of its record; 0: not known."},
+            "defect": {"type": "string", "description": "What is wrong with the record."},
+            "topic": {"type": "string"},
+            "queueId": {"type": "integer"},
+            "queueOffset": {"type": "integer"},
+            "damagedFrom": {"type": "integer", "description": "First byte that may have changed."},
+            "damagedTo": {"type": "integer"},
+            "known": {
+                "type": "object",
+                "description": "What a damaged record says of itself; any of it may be wrong.",
             },
         },
     }

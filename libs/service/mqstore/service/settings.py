@@ -116,6 +116,10 @@ class Settings(BaseSettings):
     """Long polls waiting for arrivals; more are answered 503."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one answer, beyond the first."""
+    max_inflated_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
+    """Bytes that one compressed body may become when it is inflated on request."""
+    max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
+    """As often as long an inflated body may be as it is stored."""
 
     def tokens(self) -> Tokens:
         """The configured bearer tokens; files are read anew. Raises Refused for one that cannot be

@@ -27,6 +27,7 @@
     ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, PinUnknown, GroupUnknown
+    ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
@@ -292,6 +293,10 @@ class OffsetRefused(StorageError):
 
 class PropertyError(StorageError):
     """A property that cannot be stored (separator or NUL inside, reserved name, bad encoding)."""
+
+
+class BodyNotInflatable(StorageError):
+    """A body that is said to be compressed and cannot be inflated, or only beyond a bound."""
 
 
 class PinRefused(StorageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqstore.query import routes
+from mqstore.query import interface
 from mqstore.query.service import QueryService
 from mqstore.service.server import main
 from mqstore.service.settings import Settings
@@ -11,7 +11,7 @@ from mqstore.service.settings import Settings
 def build(settings: Settings) -> QueryService:
     """The service with its interface; on the event loop that will run it."""
     service = QueryService(settings)
-    routes.add(service.api, service)
+    interface.add(service.api, service)
     return service
 
 

@@ -30,7 +30,14 @@ MESSAGE: Final[dict[str, Any]] = {
     "reconsumeTimes": 0,
     "preparedTransactionOffset": 0,
     "shard": 0,
+    "bodySize": 5,
     "body": "hello",
+}
+MESSAGE_DETAIL: Final[dict[str, Any]] = MESSAGE | {
+    "segment": "00000000000000000000",
+    "segmentPosition": 0,
+    "queueEntry": {"physicalOffset": 0, "size": 196, "tagsCode": 1028554472, "namesIt": True},
+    "checksum": {"bodyCrc": 907060870, "blocks": "verified", "coveredBytes": 196},
 }
 BY_KEY: Final[dict[str, Any]] = {
     "messages": [MESSAGE],

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from prometheus_client import Gauge
 
 from mqstore.query.arrivals import Arrivals
+from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
 from mqstore.query.known_topics import KnownTopics
 from mqstore.service import logs
 from mqstore.service.app import Api
@@ -74,6 +75,7 @@ class QueryService:
         # Taken until the event loop has the result: threads must not run ahead of who sends it.
         self._running = asyncio.Semaphore(settings.query_threads)
         self.topics = KnownTopics(self._root, self._seams)
+        self.inflate_bounds = InflateBounds.of(settings)
         self.arrivals = Arrivals(self, self._loop)
         self.api = Api(
             settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS
@@ -111,6 +113,10 @@ class QueryService:
                 return await self._loop.run_in_executor(self._pool, look)
         finally:
             self._pending -= 1
+
+    def form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
+        """How a request asks for bodies, within the bounds of the settings."""
+        return BodyForm(shape, max_bytes, self.inflate_bounds if inflate else None)
 
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""

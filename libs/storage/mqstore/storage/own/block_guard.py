@@ -73,6 +73,19 @@ class BlockGuard:
         if within + size > self._memory.whole.get(offset - within, 0):
             self._check(view, position, offset, size)
 
+    def covered(self, view: memoryview, position: int, offset: int, size: int) -> int:
+        """How many bytes of a record stand as their blocks' checksums say; the rest has none.
+
+        Arguments as ``check``. Raises RecordBlockCorrupt.
+        """
+        self._check(view, position, offset, size)
+        base, covered = offset - position, 0
+        for number in range(position // BLOCK_SIZE, (position + size - 1) // BLOCK_SIZE + 1):
+            block = base + number * BLOCK_SIZE
+            end = min(block + self._memory.whole.get(block, 0), offset + size)
+            covered += max(0, end - max(block, offset))
+        return covered
+
     def count_whole(self, view: memoryview, base: int, records: list[R]) -> int:
         """How many records of a segment there are before the first that ``check`` refuses."""
         memory = self._memory

@@ -1,0 +1,117 @@
+"""How a message's body is shown: as text, JSON or base64, cut at a size, inflated on request."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from mqstore.query.models import MessageView
+from mqstore.service.settings import Settings
+from mqstore.storage.codec.compression import compression_of, inflate
+from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import BodyNotInflatable
+from mqstore.storage.layout import SysFlag
+
+_UTF8_TAIL: Final = 3
+"""Bytes of a character that a cut may leave behind, at most."""
+
+
+class BodyShape(StrEnum):
+    AUTO = "auto"
+    """Text where it is valid UTF-8, else base64."""
+    TEXT = "text"
+    """Text; what is no UTF-8 becomes U+FFFD."""
+    JSON = "json"
+    """As JSON itself; as ``auto`` where it is none."""
+    BASE64 = "base64"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class InflateBounds:
+    """What may become of a compressed body."""
+
+    size_max: int
+    ratio_max: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> InflateBounds:
+        return cls(settings.max_inflated_size, settings.max_inflate_ratio)
+
+    def inflate(self, found: Record) -> bytes:
+        """The body inflated where it is compressed. Raises BodyNotInflatable."""
+        compression = compression_of(found.sys_flag)
+        body = found.body
+        if compression is None:
+            return body
+        return inflate(body, compression, limit=min(self.size_max, len(body) * self.ratio_max))
+
+
+@dataclass(frozen=True, slots=True)
+class BodyForm:
+    """What one request asks of bodies; ``inflate`` is None for bodies as they are stored."""
+
+    shape: BodyShape = BodyShape.AUTO
+    max_bytes: int | None = None
+    inflate: InflateBounds | None = None
+
+    def show(self, found: Record, view: MessageView) -> None:
+        """Put a record's body into its view."""
+        body = found.body
+        view.body_size = len(body)
+        if found.sys_flag & SysFlag.COMPRESSED:
+            body = self._label(found, view)
+        if self.shape is BodyShape.NONE:
+            return
+        if self.shape is BodyShape.JSON and self._show_json(body, view):
+            return
+        if self.max_bytes is not None and len(body) > self.max_bytes:
+            view.body_truncated = True
+            body = body[: self.max_bytes]
+        self._show(body, view)
+
+    def _label(self, found: Record, view: MessageView) -> bytes:
+        """Say how a body is compressed; the body, inflated where that was asked for."""
+        try:
+            view.compression = compression_of(found.sys_flag) or UNSET
+            if self.inflate is not None:
+                body = self.inflate.inflate(found)
+                view.inflated_size = len(body)
+                return body
+        except BodyNotInflatable as error:
+            view.body_problem = str(error)
+        return found.body
+
+    def _show_json(self, body: bytes, view: MessageView) -> bool:
+        if self.max_bytes is not None and len(body) > self.max_bytes:
+            view.body_problem = "it is longer than bodyMax, so it is not shown as JSON"
+            return False
+        try:
+            msgspec.json.decode(body)
+            body.decode()
+        except (ValueError, RecursionError) as error:
+            view.body_problem = f"it is no JSON: {error}"
+            return False
+        view.body_json = msgspec.Raw(body)
+        return True
+
+    def _show(self, body: bytes, view: MessageView) -> None:
+        if self.shape is BodyShape.BASE64:
+            view.body_base64 = base64.b64encode(body).decode()
+            return
+        if self.shape is BodyShape.TEXT:
+            view.body = body.decode(errors="replace")
+            return
+        try:
+            view.body = body.decode()
+        except UnicodeDecodeError as error:
+            is_cut = view.body_truncated is True and error.start >= len(body) - _UTF8_TAIL
+            if is_cut and error.reason == "unexpected end of data":
+                view.body = body[: error.start].decode()
+            else:
+                view.body_base64 = base64.b64encode(body).decode()

@@ -1,0 +1,16 @@
+"""The query service's interface: all of its routes."""
+
+from __future__ import annotations
+
+from mqstore.query import models
+from mqstore.query.message_routes import MessageRoutes
+from mqstore.query.queue_routes import QueueRoutes
+from mqstore.query.service import QueryService
+from mqstore.service.app import Api
+
+
+def add(api: Api, service: QueryService) -> None:
+    """Put all routes of query into its interface."""
+    api.add_schemas(*models.SCHEMAS)
+    MessageRoutes(service).add(api)
+    QueueRoutes(service).add(api)

@@ -1,0 +1,273 @@
+"""Messages by id, physical offset and key; their bodies for download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Depends, Header, Query, Response
+from fastapi import Path as PathParameter
+
+from mqstore.query import examples, views
+from mqstore.query.bodies import BodyForm
+from mqstore.query.routes import (
+    COUNT_MAX,
+    INT64_MAX,
+    BodyAsked,
+    Route,
+    body_asked,
+    json_answer,
+)
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api, TopicName
+from mqstore.service.auth import Role
+from mqstore.service.problems import Problem
+from mqstore.service.ranges import parse_range
+from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import RecordError, RecordExpired
+from mqstore.storage.lookups import KeyAnswer
+
+KEY_COUNT_DEFAULT: Final = 64
+KEY_PAGE: Final = 16
+"""Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
+_RECORD = (
+    problems.MESSAGE_UNKNOWN,
+    problems.MESSAGE_EXPIRED,
+    problems.MESSAGE_LOST,
+    problems.MESSAGE_DAMAGED,
+    problems.MESSAGE_SUSPECT,
+)
+
+MessageId = Annotated[
+    str,
+    PathParameter(
+        alias="id",
+        max_length=32767,
+        description="Offset message id (32 or 56 hex characters), or a unique key.",
+        openapi_examples={"offset message id": {"value": "7F00000100002A9F0000000000000000"}},
+    ),
+]
+UniqueKeyTopic = Annotated[
+    str | None, Query(description="Given: the id is a unique key of this topic.")
+]
+
+
+class MessageRoutes:
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._shard = service.settings.shard
+
+    def add(self, api: Api) -> None:
+        for route in self._routes():
+            route.add(api)
+        api.app.add_api_route(
+            "/v1/messages/{id}/body",
+            self.body,
+            summary="A message's body, for download",
+            response_class=Response,
+            responses={
+                200: {"description": "All of it.", "content": _BINARY},
+                206: {"description": "The bytes that `Range` asked for.", "content": _BINARY},
+                **problems.responses(
+                    problems.BAD_PARAMETER,
+                    problems.BAD_MESSAGE_ID,
+                    *_RECORD,
+                    problems.RANGE_NOT_SATISFIABLE,
+                    problems.BODY_NOT_INFLATABLE,
+                    *problems.GUARDED,
+                ),
+            },
+            tags=["messages"],
+            dependencies=[api.requires(Role.CONSUME)],
+        )
+
+    def _routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                "/v1/messages",
+                self.message_at,
+                "One message, by its physical offset",
+                "MessageDetailView",
+                examples.MESSAGE_DETAIL,
+                _RECORD,
+                "messages",
+            ),
+            Route(
+                "/v1/messages/{id}",
+                self.message,
+                "One message, by its id",
+                "MessageDetailView",
+                examples.MESSAGE_DETAIL,
+                (problems.BAD_MESSAGE_ID, *_RECORD),
+                "messages",
+            ),
+            Route(
+                "/v1/topics/{topic}/messages",
+                self.messages_by_key,
+                "Messages by key, newest first",
+                "KeyView",
+                examples.BY_KEY,
+                (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
+                "messages",
+            ),
+        )
+
+    async def message_at(
+        self,
+        offset: Annotated[
+            int,
+            Query(
+                alias="physicalOffset",
+                ge=0,
+                le=INT64_MAX,
+                description="Of its first byte, exactly.",
+            ),
+        ],
+        asked: Annotated[BodyAsked, Depends(body_asked)],
+    ) -> Response:
+        lookups = self._service.lookups
+        return await self._one(lambda: lookups.by_physical_offset(offset), asked)
+
+    async def message(
+        self,
+        message_id: MessageId,
+        asked: Annotated[BodyAsked, Depends(body_asked)],
+        topic: UniqueKeyTopic = None,
+    ) -> Response:
+        return await self._one(self._finder(message_id, topic), asked)
+
+    async def body(
+        self,
+        message_id: MessageId,
+        topic: UniqueKeyTopic = None,
+        inflate: Annotated[
+            bool, Query(description="Inflate a compressed body, up to maxInflatedSize.")
+        ] = False,
+        range_: Annotated[
+            str | None, Header(alias="range", description="One range of bytes.")
+        ] = None,
+    ) -> Response:
+        """As it is stored: compressed where the message's `compression` says so."""
+        find, bounds = self._finder(message_id, topic), self._service.inflate_bounds
+
+        def look() -> tuple[str, bytes]:
+            found = self._found(find)
+            name = found.offset_message_id
+            return name, bounds.inflate(found) if inflate else found.body
+
+        name, body = await self._service.run(look)
+        return _download(name, body, range_)
+
+    def _finder(self, message_id: str, topic: str | None) -> Callable[[], Record]:
+        lookups = self._service.lookups
+        if topic is None:
+            return lambda: lookups.by_message_id(message_id)
+        return lambda: lookups.by_unique_key(topic, message_id)
+
+    async def _one(self, find: Callable[[], Record], asked: BodyAsked) -> Response:
+        form = self._service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+        return json_answer(await self._service.run(lambda: self._detail(find, form)))
+
+    def _detail(self, find: Callable[[], Record], form: BodyForm) -> bytes:
+        found = self._found(find)
+        place = self._service.reader.places.of(found)
+        if place is None:
+            raise RecordExpired(f"offset {found.physical_offset} has expired while it was read")
+        return msgspec.json.encode(views.message_detail(found, self._shard, form, place))
+
+    def _found(self, find: Callable[[], Record]) -> Record:
+        """Raises Problem for a damaged record, with what it still says of itself."""
+        try:
+            return find()
+        except RecordError as error:
+            problem = problems.from_storage(error)
+            header = self._service.reader.places.header(error.offset)
+            if problem is None or header is None:
+                raise
+            problem.extra.setdefault("known", views.header(header))
+            raise problem from error
+
+    async def messages_by_key(
+        self,
+        topic: TopicName,
+        key: Annotated[
+            str,
+            Query(
+                min_length=1,
+                max_length=32767,
+                description="A unique key or one of KEYS.",
+                openapi_examples={"a key": {"value": "order-1"}},
+            ),
+        ],
+        asked: Annotated[BodyAsked, Depends(body_asked)],
+        from_: Annotated[
+            int,
+            Query(alias="from", ge=0, le=INT64_MAX, description="Stored at or after, in ms."),
+        ] = 0,
+        to: Annotated[
+            int | None, Query(ge=0, le=INT64_MAX, description="Stored at or before, in ms.")
+        ] = None,
+        limit: Annotated[
+            int, Query(ge=1, le=COUNT_MAX, description="Messages of one answer, at most.")
+        ] = KEY_COUNT_DEFAULT,
+        cursor: Annotated[
+            str | None, Query(max_length=200, description="`next` of the answer before.")
+        ] = None,
+    ) -> Response:
+        service = self._service
+        lookups = service.lookups
+        form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+        if to is not None and to < from_:
+            raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
+
+        def page(count: int, after: str | None) -> KeyAnswer:
+            return lookups.by_key(topic, key, from_ms=from_, to_ms=to, limit=count, cursor=after)
+
+        def look() -> bytes:
+            service.require_topic(topic)
+            answer = page(min(limit, KEY_PAGE), cursor)
+            size = sum(each.size for each in answer.records)
+            while (
+                answer.cursor is not None
+                and len(answer.records) < limit
+                and size < service.settings.max_answer_bytes
+            ):
+                more = page(min(limit - len(answer.records), KEY_PAGE), answer.cursor)
+                size += sum(each.size for each in more.records)
+                answer = _joined(answer, more)
+            return msgspec.json.encode(views.by_key(answer, self._shard, form))
+
+        return json_answer(await service.run(look))
+
+
+def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
+    """Two pages as one; complete is what the last one says, since it looked at the rest."""
+    candidates = first.scanned.candidates + more.scanned.candidates
+    return KeyAnswer(
+        first.records + more.records,
+        first.unreadable + more.unreadable,
+        more.cursor,
+        more.complete,
+        replace(first.scanned, candidates=candidates),
+    )
+
+
+_BINARY: Final = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+def _download(name: str, body: bytes, asked: str | None) -> Response:
+    """A file of that name; a browser is not to guess what it is."""
+    headers = {
+        "content-disposition": f'attachment; filename="{name}.bin"',
+        "x-content-type-options": "nosniff",
+        "accept-ranges": "bytes",
+    }
+    found = parse_range(asked, len(body))
+    if found is None:
+        return Response(body, headers=headers, media_type="application/octet-stream")
+    start, stop = found
+    headers["content-range"] = f"bytes {start}-{stop - 1}/{len(body)}"
+    return Response(body[start:stop], 206, headers=headers, media_type="application/octet-stream")

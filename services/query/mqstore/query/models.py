@@ -1,0 +1,186 @@
+"""What the query service answers, as msgspec structs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Milliseconds = Annotated[int, Meta(description="Milliseconds since the epoch.")]
+
+
+class MessageView(msgspec.Struct, rename="camel", gc=False):
+    """One message as stored."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: Annotated[int, Meta(description="Bytes of its record.")]
+    offset_msg_id: str
+    uniq_key: str | None
+    tags: str | None
+    keys: list[str]
+    properties: Annotated[
+        dict[str, str], Meta(description="All of them, RocketMQ's own names included.")
+    ]
+    flag: int
+    sys_flag: int
+    sys_flag_names: list[str]
+    born_timestamp: Milliseconds
+    born_host: Annotated[str, Meta(description="address:port")]
+    store_timestamp: Milliseconds
+    store_host: Annotated[str, Meta(description="address:port")]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    shard: int
+    body_size: Annotated[int, Meta(description="Bytes of the body as stored.")] = 0
+    body: Annotated[
+        str | UnsetType,
+        Meta(description="The body, when it is valid UTF-8 (else bodyBase64)."),
+    ] = UNSET
+    body_base64: Annotated[
+        str | UnsetType, Meta(description="The body; compressed where `compression` says so.")
+    ] = UNSET
+    body_json: Annotated[
+        msgspec.Raw | UnsetType, Meta(description="The body itself, asked for by `body=json`.")
+    ] = UNSET
+    body_truncated: Annotated[
+        bool | UnsetType, Meta(description="True: only the first bodyMax bytes are shown.")
+    ] = UNSET
+    compression: Annotated[
+        str | UnsetType,
+        Meta(description="How the producer compressed the body: ZLIB, LZ4 or ZSTD."),
+    ] = UNSET
+    inflated_size: Annotated[
+        int | UnsetType,
+        Meta(description="Bytes of the inflated body, which is then what is shown."),
+    ] = UNSET
+    body_problem: Annotated[
+        str | UnsetType,
+        Meta(description="Why the body is not shown as it was asked for, but as it is stored."),
+    ] = UNSET
+
+
+class QueueEntryView(msgspec.Struct, rename="camel", gc=False):
+    """What stands in a message's own place in its queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    names_it: Annotated[bool, Meta(description="Whether that is this very record.")]
+
+
+class ChecksumView(msgspec.Struct, rename="camel", gc=False):
+    """What vouches for a record's bytes."""
+
+    body_crc: Annotated[int, Meta(description="BODYCRC as stored; it fits the body.")]
+    blocks: Annotated[
+        str,
+        Meta(
+            description="verified: all of it is as it was synced, by checksums of the log's blocks;"
+            " partly-verified; not-covered: not synced yet, or no checksums."
+        ),
+    ]
+    covered_bytes: int
+
+
+class MessageDetailView(MessageView, rename="camel", gc=False, kw_only=True):
+    """One message with all that is known of it."""
+
+    segment: Annotated[str, Meta(description="The commit log's file that holds it.")]
+    segment_position: int
+    queue_entry: QueueEntryView | None
+    checksum: ChecksumView
+
+
+class HeaderView(msgspec.Struct, rename="camel", gc=False):
+    """What a damaged record says of itself; any of it may be wrong."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+    store_timestamp: int
+    born_timestamp: int
+    uniq_key: str | None
+    keys: list[str]
+    tags: str | None
+
+
+class UnreadableView(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """A message that is there, and is damaged."""
+
+    physical_offset: int
+    type: str
+    detail: str
+    queue_offset: int | None = None
+
+
+class PullView(msgspec.Struct, rename="camel", gc=False):
+    """Messages of one queue, ascending."""
+
+    messages: list[MessageView]
+    unreadable: list[UnreadableView]
+    next: Annotated[int, Meta(description="The queue offset to go on with.")]
+    min_offset: int
+    max_offset: int
+    status: Annotated[str, Meta(description="RocketMQ's GetMessageStatus.")]
+    shard: int
+
+
+class ScannedView(
+    msgspec.Struct,
+    rename={"from_ms": "from", "to_ms": "to"}
+    | {"min_offset": "minOffset", "max_offset": "maxOffset"},
+    gc=False,
+):
+    """What a key query looked at."""
+
+    from_ms: Milliseconds
+    to_ms: Milliseconds
+    candidates: Annotated[int, Meta(description="Index entries whose records were read.")]
+    min_offset: int
+    max_offset: Annotated[int, Meta(description="Everything below was looked for.")]
+
+
+class KeyView(msgspec.Struct, rename="camel", gc=False):
+    """Messages under a key, newest first."""
+
+    messages: list[MessageView]
+    unreadable: list[UnreadableView]
+    next: Annotated[str | None, Meta(description="The cursor to go on with.")]
+    complete: Annotated[
+        bool, Meta(description="No message is missing: no cursor, and the whole range was scanned.")
+    ]
+    scanned: ScannedView
+
+
+class QueueView(msgspec.Struct, rename="camel", gc=False):
+    """Bounds of one queue: the first offset that is there, and the next to be written."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    shard: int
+
+
+class QueuesView(msgspec.Struct, rename="camel", gc=False):
+    topic: str
+    queues: list[QueueView]
+
+
+class OffsetView(msgspec.Struct, rename="camel", gc=False):
+    """The first queue offset stored at or after a time; maxOffset when there is none."""
+
+    topic: str
+    queue_id: int
+    timestamp: Milliseconds
+    offset: int
+    min_offset: int
+    max_offset: int
+    shard: int
+
+
+SCHEMAS: Final = (MessageView, MessageDetailView, PullView, KeyView, QueuesView, OffsetView)

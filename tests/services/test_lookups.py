@@ -1,0 +1,152 @@
+"""One message in every detail over HTTP: by id, by offset, its body; and what damaged ones say."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import lz4.frame
+import pytest
+
+from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.storage.paths import StorePaths, segment_name
+from tests.services.service_processes import Run, query, running, writer
+from tests.unit.storage.stores import message, open_store
+
+FLAG_AT, BODY_AT = 16, 90
+
+
+def _get(services: Run, path: str, **params: Any) -> httpx.Response:
+    return httpx.get(services.query_url + path, params=params)
+
+
+def test_message_is_shown_with_place_entry_and_checksums(
+    services: Run, client: Client, topic: str
+) -> None:
+    (placed,) = client.produce(topic, [NewMessage(body="x", tags="t")], durability="sync").messages
+    found = _get(services, f"/v1/messages/{placed.offset_msg_id}").json()
+    assert found["segment"] == segment_name(found["physicalOffset"] - found["segmentPosition"])
+    entry = found["queueEntry"]
+    assert (entry["physicalOffset"], entry["size"]) == (placed.physical_offset, placed.size)
+    assert entry["namesIt"]
+    assert found["checksum"]["bodyCrc"] == zlib.crc32(b"x") & 0x7FFFFFFF
+    assert found["checksum"]["blocks"] in ("verified", "partly-verified", "not-covered")
+    assert client.message_at(placed.physical_offset).offset_msg_id == placed.offset_msg_id
+
+
+def test_offset_inside_a_message_or_beyond_all_is_no_message(
+    services: Run, client: Client, topic: str
+) -> None:
+    (placed,) = client.produce(topic, [NewMessage(body="x" * 100)]).messages
+    beyond = _get(services, "/v1/messages", physicalOffset=placed.physical_offset + (1 << 40))
+    assert beyond.status_code == 404
+    for wrong in ("-1", "x", "", str(1 << 63)):
+        response = _get(services, "/v1/messages", physicalOffset=wrong)
+        assert (response.status_code, response.json()["type"]) == (
+            400,
+            "urn:mqstore:problem:bad-parameter",
+        )
+
+
+def test_body_is_downloaded_whole_and_by_range(services: Run, client: Client, topic: str) -> None:
+    body = bytes(range(256)) * 10
+    (placed,) = client.produce(topic, [NewMessage(body=body)]).messages
+    url = f"{services.query_url}/v1/messages/{placed.offset_msg_id}/body"
+    whole = httpx.get(url)
+    assert (whole.status_code, whole.content) == (200, body)
+    assert whole.headers["content-type"] == "application/octet-stream"
+    name = f'attachment; filename="{placed.offset_msg_id}.bin"'
+    assert whole.headers["content-disposition"] == name
+    part = httpx.get(url, headers={"range": "bytes=100-199"})
+    assert (part.status_code, part.content) == (206, body[100:200])
+    assert part.headers["content-range"] == "bytes 100-199/2560"
+    none = httpx.get(url, headers={"range": "bytes=2560-"})
+    assert (none.status_code, none.headers["content-range"]) == (416, "bytes */2560")
+    by_key = f"{services.query_url}/v1/messages/{placed.uniq_key}/body"
+    assert httpx.get(by_key, params={"topic": topic}).content == body
+
+
+def test_compressed_body_is_as_stored_unless_inflating_is_asked_for(tmp_path: Path) -> None:
+    bodies = {0x1: zlib.compress(b"long " * 99), 0x101: lz4.frame.compress(b"long " * 99)}
+    with open_store(tmp_path) as store:
+        store.create_topic("T", queues=1)
+        for number, (flag, body) in enumerate(bodies.items()):
+            store.put(message(store, number).replaced(sys_flag=flag, body=body))
+    with query(tmp_path) as find:
+        pull = httpx.get(f"{find.url}/v1/topics/T/queues/0/messages?inflate=true").json()
+        for found, body in zip(pull["messages"], bodies.values(), strict=True):
+            assert (found["body"], found["bodySize"]) == ("long " * 99, len(body))
+            url = f"{find.url}/v1/messages/{found['offsetMsgId']}"
+            assert httpx.get(url).json()["compression"] == found["compression"]
+            assert httpx.get(url + "/body").content == body
+            assert httpx.get(url + "/body?inflate=true").content == b"long " * 99
+
+
+def test_bodies_are_shown_as_asked_for_wherever_messages_are(
+    services: Run, client: Client, topic: str
+) -> None:
+    (placed,) = client.produce(topic, [NewMessage(body='{"a": 1}', keys=("k",))]).messages
+    for path, params in (
+        (f"/v1/messages/{placed.offset_msg_id}", {}),
+        (f"/v1/topics/{topic}/messages", {"key": "k"}),
+        (f"/v1/topics/{topic}/queues/0/messages", {}),
+    ):
+        shown = _get(services, path, body="json", **params).json()
+        message = shown["messages"][0] if "messages" in shown else shown
+        assert message["bodyJson"] == {"a": 1}
+        assert _get(services, path, body="xml", **params).status_code == 400
+        assert _get(services, path, bodyMax=-1, **params).status_code == 400
+        cut = _get(services, path, bodyMax=3, **params).json()
+        message = cut["messages"][0] if "messages" in cut else cut
+        assert (message["body"], message["bodyTruncated"]) == ('{"a', True)
+
+
+def test_ipv6_ids_are_found(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "store", store_host="[fe80::1]:10911") as services,
+        services.client() as client,
+    ):
+        client.create_topic("six", queues=1)
+        (placed,) = client.produce("six", [NewMessage(body="x")]).messages
+        assert len(placed.offset_msg_id) == 56
+        found = client.message(placed.offset_msg_id)
+        assert found.store_host == "[fe80:0:0:0:0:0:0:1]:10911"
+        assert client.message(placed.offset_msg_id.lower()).offset_msg_id == found.offset_msg_id
+        other = "20010DB8" + placed.offset_msg_id[8:]
+        with pytest.raises(ProblemError) as caught:
+            client.message(other)
+        assert caught.value.type == "message-unknown"
+
+
+def _damaged(root: Path, at: int) -> dict[str, Any]:
+    """What is answered for a message with one byte changed on the disk, beside its writer."""
+    with writer(root) as put, query(root) as find, Client(put.url, find.url) as client:
+        client.create_topic("hurt", queues=1)
+        body = NewMessage(body="x" * 200, keys=("k",), tags="t")
+        (placed,) = client.produce("hurt", [body], durability="sync").messages
+    segment = StorePaths(root).commit_log / segment_name(0)
+    with segment.open("r+b") as file:
+        file.seek(placed.physical_offset + at)
+        file.write(b"!")
+    with query(root) as find, Client(find.url, find.url) as client:
+        with pytest.raises(ProblemError) as caught:
+            client.message(placed.offset_msg_id)
+        assert caught.value.problem["physicalOffset"] == placed.physical_offset
+        return caught.value.problem
+
+
+def test_damaged_message_says_what_is_known_of_it(tmp_path: Path) -> None:
+    problem = _damaged(tmp_path / "store", BODY_AT)
+    assert problem["type"] == "urn:mqstore:problem:message-damaged"
+    assert problem["defect"] == "body crc mismatch"
+    known = problem["known"]
+    assert (known["topic"], known["queueOffset"], known["keys"]) == ("hurt", 0, ["k"])
+
+
+def test_message_that_may_be_another_says_which_bytes_changed(tmp_path: Path) -> None:
+    problem = _damaged(tmp_path / "store", FLAG_AT)
+    assert problem["type"] == "urn:mqstore:problem:message-suspect"
+    assert problem["damagedFrom"] <= FLAG_AT < problem["damagedTo"] <= FLAG_AT + 4
+    assert problem["known"]["topic"] == "hurt"
