@@ -75,7 +75,7 @@ class CrashStates:
         shard: int = 0,
         shards: int = 1,
         points: int = POINTS,
-        on_state: Callable[[], None] = lambda: None,
+        on_state: Callable[[Replay], None] = lambda _: None,
     ) -> None:
         self.world = World(replay.seed)
         self.world.on_crash_point = self._crash_point
@@ -122,7 +122,7 @@ class CrashStates:
             self._found = self._broken(state, error)
             raise self._found from error
         self.states += 1
-        self._on_state()
+        self._on_state(state)
 
     def _broken(self, replay: Replay, error: Exception) -> CrashStateBroken:
         return CrashStateBroken(f"{error!r}; see it again with: make simulate SEED={replay}")

@@ -176,7 +176,7 @@ class SimulatedDisk:
 
     def power_cut(self, seed: int, loss: Loss = Loss.TORN_512) -> SimulatedDisk:
         """The disk after the power came back, on a clock of its own."""
-        self._look()
+        self.look()
         rng = random.Random(seed)
         moment = self._last_moment(rng) if loss is Loss.PREFIX else NEVER
         tree = {path: dict(names) for path, names in self._durable.items()}
@@ -193,7 +193,7 @@ class SimulatedDisk:
 
     def kill(self) -> SimulatedDisk:
         """The disk as the next process finds it after kill -9: the page cache is all there."""
-        self._look()
+        self.look()
         clone = _once(Inode.clone)
         after = SimulatedDisk(self.clock.copy(), capacity=self.capacity)
         after._tree = _translate(self._tree, clone)
@@ -223,7 +223,7 @@ class SimulatedDisk:
 
     def save(self, directory: Path, target: Path) -> None:
         """Copy what everybody sees below a directory onto the real disk."""
-        self._look()
+        self.look()
         for path in self.paths():
             if path.is_relative_to(directory):
                 real = target / path.relative_to(directory)
@@ -246,7 +246,7 @@ class SimulatedDisk:
             raise PowerCut
         number = len(self.trace)
         if name not in READS:
-            self._look()
+            self.look()
             if self.before_effect is not None:
                 self.before_effect()
             self.effects.append(number)
@@ -264,7 +264,8 @@ class SimulatedDisk:
             return PowerCut()
         return _error(fault.error, path)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take note of the pages that changed since the last look: a version of each."""
         if not self._dead:
             for inode in self._mapped:
                 if inode.memory is not None and inode.memory != inode.seen:

@@ -61,6 +61,38 @@ def test_one_state_can_be_seen_again(capsys: pytest.CaptureFixture[str]) -> None
     assert "1 states of 3.20.torn4096 keep what was promised" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seed", [1, 6])
+def test_a_state_alone_is_the_state_among_all_others(seed: int) -> None:
+    """Else a replay would show something else than the exploration found."""
+    points, crash = 2 * QUICK_POINTS, Crash.TORN_512
+    among = _what_is_left(Replay(seed, None, crash), points)
+    assert len(among) == points
+    for point in range(points - 1, QUICK_POINTS, -10):
+        alone = Replay(seed, point, crash)
+        assert _what_is_left(alone, points) == {alone: among[alone]}
+
+
+def _what_is_left(replay: Replay, points: int) -> dict[Replay, bytes]:
+    """A checksum of all that each state consists of."""
+    left: dict[Replay, bytes] = {}
+
+    def add(state: Replay) -> None:
+        world, checksum = states.world, hashlib.sha256()
+        assert state.crash is not None
+        for crash_seed in range(3):
+            disk = crashed(world, state.crash, crash_seed)
+            for path in disk.paths():
+                checksum.update(f"{path} {disk.stat(path)}".encode() + disk.read(path))
+        model = world.model
+        promised = (model.durable, model.min_range, model.pending, model.topics, model.consumed)
+        checksum.update(repr((bytes(model.image), promised, world.torn)).encode())
+        left[state] = checksum.digest()
+
+    states = CrashStates(replay, points=points, on_state=add)
+    states.run()
+    return left
+
+
 def test_a_wrong_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["SEED=x"]) == 2
     assert command.main(["SPEED=1"]) == 2

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.storage.errors import DiskRefuses, StorageError
+from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import Durability
 from mqstore.storage.own.state_page import Health
 from tests.simulation import SimulatedMachine
@@ -199,6 +200,22 @@ def test_entries_beyond_a_cut_do_not_come_back() -> None:
             world.step()
 
     each_life(life)
+
+
+def test_what_a_process_before_the_last_noted_of_the_queues_is_not_believed() -> None:
+    """It may have known more of the log than the last one found; the clock need not have moved."""
+    world = World(3)
+    world.open()
+    assert put(world)
+    assert world.driver is not None
+    prepared = NewMessage(1, 50, 0, None, SysFlag.TRANSACTION_PREPARED)
+    assert world.driver.put(("T", 1), [prepared], Durability.ASYNC)
+    world.store._running.step(0.0)
+    world.lose_power(Loss.DROP)
+    world.open()
+    assert world.driver.put(("T", 1), [NewMessage(2, 90, 0, None)], Durability.SYNC)
+    world.lose_power(Loss.DROP)
+    world.open()
 
 
 def test_queue_offsets_go_on_where_they_were_when_all_records_of_a_queue_expired() -> None:

@@ -123,6 +123,10 @@ class World:
     # what happens meanwhile
 
     def crash_point(self) -> None:
+        """Whoever is called may look at the disk and the model: that is done here, always, so that
+        a history is the same whether its states are examined or not."""
+        self.disk.look()
+        self._follow()
         if self.on_crash_point is not None:
             self.on_crash_point()
 

@@ -240,7 +240,10 @@ def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
 
 
 def _is_of(left: Manifest, found: FormatFile) -> bool:
-    return left.store_id == found.store_id and left.lock_modified_ms == found.lock_modified_ms
+    """Whether the last process that opened the store left it: an older one's may say more than the
+    log held when that process had recovered it."""
+    same = left.store_id == found.store_id and left.epoch == found.epoch
+    return same and left.lock_modified_ms == found.lock_modified_ms
 
 
 def _next_format(

@@ -200,17 +200,19 @@ def test_a_filler_over_half_an_entry_that_loses_a_sector_in_its_turn_is_filled_a
     queue.put(0, 0, 100, 0)
     queue.put(1, 100, 100, 0)
     queue.put(120, 900, 100, 5)
+    queue._overwrite(101, QueueEntry(0, 0, 0))
     queue._overwrite(102, QueueEntry(100, 555, 3))
 
-    assert queue.fill_holes() == 1
+    assert queue.fill_holes() == 2
 
     assert queue.entry(102) == QueueEntry(100, 100, 0)
 
 
 @pytest.mark.parametrize("base", [0, 5 << 32])
+@pytest.mark.parametrize("lost_before", [0, 3])
 @pytest.mark.parametrize("index", [51, 102])
 def test_a_last_entry_that_lost_its_offset_ends_no_queue(
-    tmp_path: Path, index: int, base: int
+    tmp_path: Path, index: int, lost_before: int, base: int
 ) -> None:
     """Its record was lost with it; the wrong offset is below the log's end, though."""
     queue = open_queue(tmp_path, file_size=20 * 200)
@@ -219,10 +221,12 @@ def test_a_last_entry_that_lost_its_offset_ends_no_queue(
     split = -index * 20 % 512
     torn = bytes(split) + ENTRY.pack(base + 100 + index, 100, 3)[split:]
     queue._overwrite(index, QueueEntry(*ENTRY.unpack(torn)))
+    for lost in range(index - lost_before, index):
+        queue._overwrite(lost, QueueEntry(0, 0, 0))
 
     queue.truncate_after(base + 99 + index)
 
-    assert queue.max_index == index - 1
+    assert queue.max_index == index - max(1, lost_before)
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31)])

@@ -394,8 +394,8 @@ class ConsumeQueue:
         for mapped in self.files.files:
             for sector in range(SECTOR_SIZE, self._used(mapped), SECTOR_SIZE):
                 index = (mapped.base_offset + sector) // QUEUE_ENTRY_SIZE
-                entry, before = self._read(index), self._read(index - 1)
-                if entry is None or before is None or before.is_hole:
+                entry, before = self._read(index), self._last_before(index)
+                if entry is None or before is None:
                     continue
                 is_other = entry.physical_offset in (0, before.physical_offset)
                 if self._is_torn(index, entry, before) or (is_other and entry[:2] != before[:2]):
@@ -409,9 +409,15 @@ class ConsumeQueue:
 
     def _lost_first_sector(self, index: int, entry: QueueEntry) -> bool:
         """Whether of an entry in two sectors the offset is lost: it is below the one before."""
-        before = self.entry(index - 1)
-        in_two = sector_split(index * QUEUE_ENTRY_SIZE % self.file_size) > 0
-        return in_two and before is not None and entry.physical_offset < before.physical_offset
+        if not sector_split(index * QUEUE_ENTRY_SIZE % self.file_size):
+            return False
+        before = self._last_before(index)
+        return before is not None and entry.physical_offset < before.physical_offset
+
+    def _last_before(self, index: int) -> QueueEntry | None:
+        """The last entry before another that is no hole."""
+        entries = map(self._read, range(index - 1, self.first_index - 1, -1))
+        return next((entry for entry in entries if entry is not None and not entry.is_hole), None)
 
     def _used(self, mapped: MappedFile) -> int:
         """Bytes of a file that entries before ``max_index`` take."""
