@@ -16,11 +16,15 @@ from pydantic import BaseModel
 from mqstore.client.models import (
     DelayLevels,
     Durability,
+    Group,
+    GroupOffsets,
+    Groups,
     Health,
     KeyAnswer,
     MessageDetail,
     NewMessage,
     Nothing,
+    OffsetsReset,
     Pin,
     Pins,
     Produced,
@@ -32,6 +36,7 @@ from mqstore.client.models import (
     Segments,
     Store,
     Topic,
+    TopicDeletion,
     Topics,
 )
 
@@ -96,6 +101,67 @@ def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
     """Create a topic, or change its queues."""
     body = {"queues": queues, "perm": perm}
     return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=body)
+
+
+def change_topic(topic: str, **fields: Any) -> Call[Topic]:
+    """Create a topic, or change these fields of it (as in the API: ``readQueues``, ``order`` …)."""
+    return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=fields)
+
+
+def delete_topic(topic: str, *, dry_run: bool = False) -> Call[TopicDeletion]:
+    """Delete a topic with its queues; its messages stay in the log until they expire."""
+    params = {"dryRun": dry_run}
+    return Call(Target.WRITER, "DELETE", _topic(topic), TopicDeletion, params=params)
+
+
+def groups() -> Call[Groups]:
+    """Consumer groups that were created, or have offsets."""
+    return Call(Target.WRITER, "GET", "/v1/groups", Groups)
+
+
+def group(name: str) -> Call[Group]:
+    return Call(Target.WRITER, "GET", _group(name), Group)
+
+
+def put_group(name: str, **fields: Any) -> Call[Group]:
+    """Create a group, or change these fields of it (as in the API: ``retryTimesMax`` …)."""
+    return Call(Target.WRITER, "PUT", _group(name), Group, json=fields)
+
+
+def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
+    """Forget a group's config and, if asked to, what it has consumed."""
+    params = {"cleanOffset": clean_offset}
+    return Call(Target.WRITER, "DELETE", _group(name), Nothing, params=params)
+
+
+def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
+    """Where a group stands, by topic and queue."""
+    path = _group(group) + "/offsets"
+    return Call(Target.WRITER, "GET", path, GroupOffsets, params=_given(topic=topic))
+
+
+def commit(
+    group: str, topic: str, offsets: Mapping[int, int], *, allow_back: bool = False
+) -> Call[GroupOffsets]:
+    """Say which message of each queue is to be consumed next: all of it is taken, or none."""
+    new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
+    body = {"offsets": new, "allowBack": allow_back}
+    return Call(Target.WRITER, "PUT", _group(group) + "/offsets", GroupOffsets, json=body)
+
+
+def reset_offsets(
+    group: str,
+    topic: str,
+    to: str,
+    *,
+    timestamp: int | None = None,
+    queue_ids: Sequence[int] | None = None,
+    dry_run: bool = False,
+) -> Call[OffsetsReset]:
+    """To ``earliest``, ``latest``, or the first message at or after a ``timestamp``."""
+    body = {"topic": topic, "to": to, "dryRun": dry_run}
+    body |= _given(timestamp=timestamp, queueIds=queue_ids and list(queue_ids))
+    return Call(Target.WRITER, "POST", _group(group) + "/offsets:reset", OffsetsReset, json=body)
 
 
 def topic(name: str) -> Call[Topic]:
@@ -207,6 +273,10 @@ def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOf
 def health(target: Target, probe: str = "ready") -> Call[Health]:
     """live, ready or startup; a 503 is an answer here, not an error."""
     return Call(target, "GET", f"/healthz/{probe}", Health, errors_are_answers=True)
+
+
+def _group(name: str) -> str:
+    return f"/v1/groups/{quote(name, safe='')}"
 
 
 def _pin(name: str) -> str:

@@ -203,6 +203,64 @@ class Topic(_Model):
     write_queues: int
     perm: int
     order: bool
+    filter_type: str = "SINGLE_TAG"
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class TopicDeletion(_Model):
+    """What goes with a topic, or, as ``dry_run``, would go."""
+
+    topic: str
+    queues: int
+    messages: int
+    groups: tuple[str, ...]
+    dry_run: bool
+
+
+class Group(_Model):
+    """A consumer group; ``config`` has the fields of the OpenAPI document."""
+
+    group: str
+    configured: bool
+    config: dict[str, Any]
+    topics: tuple[str, ...]
+
+
+class Groups(_Model):
+    groups: tuple[Group, ...]
+
+
+class GroupOffset(_Model):
+    """Where a group stands in one queue; ``committed`` is the next message to consume."""
+
+    topic: str
+    queue_id: int
+    committed: int | None
+    min_offset: int
+    max_offset: int
+    lag: int
+
+
+class GroupOffsets(_Model):
+    group: str
+    offsets: tuple[GroupOffset, ...]
+
+
+class OffsetChange(_Model):
+    queue_id: int
+    before: int | None
+    after: int
+    min_offset: int
+    max_offset: int
+
+
+class OffsetsReset(_Model):
+    """What a reset did, or, as ``dry_run``, would do."""
+
+    group: str
+    topic: str
+    dry_run: bool
+    queues: tuple[OffsetChange, ...]
 
 
 class Topics(_Model):

@@ -70,6 +70,9 @@ FORBIDDEN = _register(
 NOT_FOUND = _register("not-found", 404, "There is nothing here", "No such path.")
 TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was never created.")
 QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
+GROUP_UNKNOWN = _register(
+    "group-unknown", 404, "No such group", "It was not created, and has committed nothing."
+)
 PIN_UNKNOWN = _register(
     "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
 )
@@ -84,6 +87,12 @@ REQUEST_TIMEOUT = _register(
 )
 PIN_REFUSED = _register(
     "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
+)
+OFFSET_REFUSED = _register(
+    "offset-refused",
+    409,
+    "The offset cannot be committed",
+    "Beyond the queue's end, or before the committed one.",
 )
 TOPIC_NOT_WRITABLE = _register(
     "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
@@ -120,6 +129,12 @@ BODY_INVALID = _register(
 )
 TOPIC_INVALID = _register(
     "topic-invalid", 422, "The topic's name is not allowed", "Reserved, too long, or no file name."
+)
+TOPIC_CONFIG = _register(
+    "topic-config-invalid", 422, "No topic can be so", "Its queue counts, perm or attributes."
+)
+GROUP_INVALID = _register(
+    "group-invalid", 422, "The group's name is not allowed", "Too long, or RocketMQ's own."
 )
 PROPERTY_INVALID = _register(
     "property-invalid", 422, "A property is not allowed", "Reserved, or with a separator inside."
@@ -267,6 +282,10 @@ _RULES: Final = (
     _Rule(errors.StoreNotOpen, STORE_NOT_READY, ("state",)),
     _Rule(errors.StoreLocked, STORE_NOT_READY),
     _Rule(errors.TopicNameError, TOPIC_INVALID),
+    _Rule(errors.TopicConfigError, TOPIC_CONFIG),
+    _Rule(errors.GroupNameError, GROUP_INVALID),
+    _Rule(errors.OffsetRefused, OFFSET_REFUSED),
+    _Rule(errors.GroupUnknown, GROUP_UNKNOWN),
     _Rule(errors.PropertyError, PROPERTY_INVALID),
     _Rule(errors.MessageIdError, BAD_MESSAGE_ID),
     _Rule(errors.CursorError, BAD_CURSOR),

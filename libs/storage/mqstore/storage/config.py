@@ -122,6 +122,8 @@ class StoreConfig(BaseModel):
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000
 
     # topics and groups
+    auto_create_topic_enable: bool = False
+    default_topic_queue_nums: Annotated[int, Field(ge=1, le=1024)] = 8
     flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
 
     # queries

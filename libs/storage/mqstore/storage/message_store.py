@@ -201,11 +201,17 @@ class MessageStore:
             opened.deleted,
             seams.clock,
             self._drop_queues,
+            self._require_writable,
         )
         self.offsets = GroupOffsets(
-            offset_table, self.topic, self.queues, self.lookups, opened.config
+            offset_table,
+            self.topic,
+            self.queues,
+            self.lookups,
+            opened.config,
+            self._require_writable,
         )
-        self.groups = Groups(group_table, self.offsets)
+        self.groups = Groups(group_table, self.offsets, self._require_writable)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -295,7 +301,6 @@ class MessageStore:
 
         Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
         """
-        self._require_writable()
         return self._topics.put(name, change)
 
     def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
@@ -312,7 +317,6 @@ class MessageStore:
 
         Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
         """
-        self._require_writable()
         return self._topics.delete(name, self.offsets)
 
     def _drop_queues(self, topic: str) -> None:

@@ -200,8 +200,11 @@ class ReaderQueues:
         self._state = state
         self._lock = Lock()
         self._known: dict[tuple[str, int], ReaderQueue] = {}
+        self._seen = state.epoch
 
     def get(self, topic: str, queue_id: int) -> ReaderQueue | None:
+        if self._seen != self._state.epoch:
+            self._forget_deleted()
         found = self._known.get((topic, queue_id))
         if found is None and is_safe_path(topic) and queue_id >= 0:
             directory = self._paths.consume_queue / topic / str(queue_id)
@@ -228,6 +231,15 @@ class ReaderQueues:
             for queue in self._known.values():
                 queue.close()
             self._known.clear()
+
+    def _forget_deleted(self) -> None:
+        """Queues go with their topic, and with a recovery; each has a new epoch."""
+        with self._lock:
+            self._seen = self._state.epoch
+            for topic, queue_id in list(self._known):
+                directory = self._paths.consume_queue / topic / str(queue_id)
+                if self._seams.files.stat(directory) is None:
+                    del self._known[topic, queue_id]
 
     def _open(self, topic: str, queue_id: int) -> ReaderQueue:
         directory = self._paths.consume_queue / topic / str(queue_id)

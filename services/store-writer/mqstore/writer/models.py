@@ -15,7 +15,6 @@ from mqstore.writer import examples
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-QUEUES_MAX: Final = 1024
 
 Int32 = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
 QueueId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -89,32 +88,6 @@ class _Model(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
     )
-
-
-class TopicSpec(_Model):
-    """How a topic should be."""
-
-    queues: Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)] = 4
-    perm: Annotated[
-        Literal[2, 4, 6], Field(description="2 write, 4 read, 6 both, as in RocketMQ.")
-    ] = 6
-
-    model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}}, extra="forbid")
-
-
-class Topic(_Model):
-    """A topic as it is."""
-
-    topic: str
-    queues: Annotated[int, Field(description="Write queues.")]
-    read_queues: int
-    write_queues: int
-    perm: int
-    order: bool
-
-
-class TopicList(_Model):
-    topics: list[Topic]
 
 
 class Store(_Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -11,12 +12,12 @@ from fastapi import Query, Response
 
 from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
-from mqstore.service.problems import ProblemType, responses
+from mqstore.service.problems import responses
 from mqstore.storage.errors import PinUnknown
 from mqstore.storage.retention.pins import NAME, Pin
 from mqstore.storage.retention.plan import RetentionPlan
-from mqstore.writer import examples
+from mqstore.writer import control, examples
+from mqstore.writer.control import answers
 from mqstore.writer.models import PinList, PinSpec
 from mqstore.writer.service import WriterService
 
@@ -46,7 +47,8 @@ class RetentionRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        planned = _answers(examples.RETENTION)
+        _add = partial(control.add, tag="retention")
+        planned = answers(examples.RETENTION)
         _add(api, "GET", _PATH, self.plan, "What would be deleted, when and why", 200, planned)
         _add(
             api,
@@ -55,12 +57,12 @@ class RetentionRoutes:
             self.run,
             "Delete now what has expired",
             HTTPStatus.ACCEPTED,
-            _answers(examples.RETENTION, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED),
+            answers(examples.RETENTION, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED),
         )
-        _add(api, "GET", "/v1/store/pins", self.pins, "All pins", 200, _answers(examples.PINS))
-        pin = _answers(examples.PIN, problems.PIN_UNKNOWN)
+        _add(api, "GET", "/v1/store/pins", self.pins, "All pins", 200, answers(examples.PINS))
+        pin = answers(examples.PIN, problems.PIN_UNKNOWN)
         _add(api, "GET", _PIN_PATH, self.pin, "One pin", 200, pin)
-        put = _answers(examples.PIN, problems.PIN_REFUSED, *problems.WITH_BODY)
+        put = answers(examples.PIN, problems.PIN_REFUSED, *problems.WITH_BODY)
         created: dict[int | str, Any] = {201: {"model": Pin, "description": "Begun."}}
         _add(
             api, "PUT", _PIN_PATH, self.put_pin, "Pin a range, or go on with it", 200, created | put
@@ -103,32 +105,3 @@ class RetentionRoutes:
 
     async def remove_pin(self, name: PinName) -> None:
         await asyncio.to_thread(self._service.store.retention.remove_pin, name)
-
-
-def _answers(
-    example: dict[str, Any], *kinds: ProblemType, status: int = 200
-) -> dict[int | str, dict[str, Any]]:
-    return {status: {"content": {"application/json": {"example": example}}}, **responses(*kinds)}
-
-
-def _add(
-    api: Api,
-    method: str,
-    path: str,
-    endpoint: Any,
-    summary: str,
-    status: int,
-    answers: dict[int | str, dict[str, Any]],
-) -> None:
-    """Whoever may consume may look; only an administrator may change."""
-    role = Role.CONSUME if method == "GET" else Role.ADMIN
-    api.app.add_api_route(
-        path,
-        endpoint,
-        methods=[method],
-        summary=summary,
-        status_code=status,
-        responses={**answers, **responses(*problems.GUARDED)},
-        tags=["retention"],
-        dependencies=[api.requires(role)],
-    )

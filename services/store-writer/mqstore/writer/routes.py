@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import Body, Response
 from pydantic import BaseModel
 
 from mqstore.service import problems
-from mqstore.service.app import Api, TopicName, documented, json_content
+from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
@@ -28,6 +27,7 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
+from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.models import (
     DelayLevel,
     DelayLevelList,
@@ -38,12 +38,10 @@ from mqstore.writer.models import (
     Segment,
     SegmentList,
     Store,
-    Topic,
-    TopicList,
-    TopicSpec,
 )
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.service import WriterService
+from mqstore.writer.topic_routes import TopicRoutes
 
 JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
@@ -54,7 +52,8 @@ def add(api: Api, service: WriterService) -> None:
     """Put all routes of store-writer into its interface."""
     producer = Producer(service)
     producer.add(api)
-    _Topics(service, producer.forget_topics).add(api)
+    TopicRoutes(service, producer.forget_topics).add(api)
+    GroupRoutes(service).add(api)
     _Inspection(service).add(api)
     RetentionRoutes(service).add(api)
 
@@ -100,9 +99,11 @@ class Producer:
         service = self._service
         service.require_writable()
         store = service.store
-        topic = self._writable_topic(request.params["topic"])
+        name = request.params["topic"]
+        await self._writable_topic(name)
         media_type = request.media_type
         body = await request.body()
+        topic = await self._writable_topic(name)  # it may have been deleted meanwhile
         if media_type == JSON_TYPE:
             batch = self._from_json(request, topic, body)
         elif media_type == BATCH_TYPE:
@@ -132,15 +133,26 @@ class Producer:
             await service.durability.wait(end)
             service.metrics.sync_seconds.observe(time.perf_counter() - started)
 
-    def _writable_topic(self, name: str) -> TopicConfig:
+    async def _writable_topic(self, name: str) -> TopicConfig:
         """Raises TopicNameError, TopicUnknown, Problem."""
         topic = self._topics.get(name)
         if topic is None:
-            store = self._service.store
-            topic_names.check_send_topic(name, store.format)
-            topic = self._topics[name] = store.topic(name)
+            topic = await self._look_up(name)
         if not topic.is_writable or topic.write_queues < 1:
             raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        return topic
+
+    async def _look_up(self, name: str) -> TopicConfig:
+        store = self._service.store
+        topic_names.check_send_topic(name, store.format)
+        try:
+            topic = store.topic(name)
+        except TopicUnknown:
+            if not store.config.auto_create_topic_enable:
+                raise
+            queues = store.config.default_topic_queue_nums
+            topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
+        self._topics[name] = topic
         return topic
 
     def _from_json(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
@@ -209,65 +221,6 @@ class Producer:
         ]
 
 
-class _Topics:
-    def __init__(self, service: WriterService, on_change: Callable[[], None]) -> None:
-        self._service = service
-        self._on_change = on_change
-
-    def add(self, api: Api) -> None:
-        api.app.add_api_route(
-            "/v1/topics/{topic}",
-            self.put,
-            methods=["PUT"],
-            summary="Create a topic, or change its queues",
-            response_model=Topic,
-            responses={
-                201: {"model": Topic, "description": "Created."},
-                **responses(problems.TOPIC_INVALID, *problems.WITH_BODY, *problems.GUARDED),
-            },
-            tags=["topics"],
-            dependencies=[api.requires(Role.ADMIN)],
-            name="put_topic",
-        )
-        _add_look(api, "topics", "/v1/topics", self.topics, "All topics", TopicList)
-        _add_look(
-            api,
-            "topics",
-            "/v1/topics/{topic}",
-            self.topic,
-            "One topic",
-            Topic,
-            problems.TOPIC_UNKNOWN,
-        )
-
-    async def put(
-        self,
-        topic: TopicName,
-        response: Response,
-        spec: Annotated[TopicSpec | None, Body()] = None,
-    ) -> Topic:
-        """Idempotent: 201 when it was created, 200 when it was there already."""
-        store = self._service.store
-        topic_names.check_new_topic(topic, store.format)
-        wanted = spec or TopicSpec()
-        try:
-            store.topic(topic)
-        except TopicUnknown:
-            response.status_code = HTTPStatus.CREATED
-        made = await asyncio.to_thread(
-            store.create_topic, topic, queues=wanted.queues, perm=wanted.perm
-        )
-        self._on_change()
-        return topic_view(made)
-
-    async def topics(self) -> TopicList:
-        topics = self._service.store.topics()
-        return TopicList(topics=[topic_view(each) for each in topics])
-
-    async def topic(self, topic: TopicName) -> Topic:
-        return topic_view(self._service.store.topic(topic))
-
-
 class _Inspection:
     def __init__(self, service: WriterService) -> None:
         self._service = service
@@ -316,17 +269,6 @@ def _add_look(
         responses=responses(*kinds, *problems.GUARDED),
         tags=[tag],
         dependencies=[api.requires(Role.CONSUME)],
-    )
-
-
-def topic_view(config: TopicConfig) -> Topic:
-    return Topic(
-        topic=config.name,
-        queues=config.write_queues,
-        read_queues=config.read_queues,
-        write_queues=config.write_queues,
-        perm=config.perm,
-        order=config.order,
     )
 
 

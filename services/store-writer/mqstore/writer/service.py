@@ -34,7 +34,8 @@ message's `offsetMsgId`, which query finds it by.
 """
 TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
-    "topics": "A topic must be created before it takes messages.",
+    "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
+    "groups": "Consumer groups: what they have consumed, and how they may.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
 }

@@ -8,6 +8,7 @@ import pytest
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
 from mqstore.storage.errors import (
+    QueueUnknown,
     StoreNotWritable,
     TopicConfigError,
     TopicNameError,
@@ -15,6 +16,7 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.storage.verify import Kind, Verification
@@ -180,6 +182,22 @@ def test_a_topic_made_anew_goes_on_with_its_queue_offsets(
         assert store.dispatcher.counts.different == 0
         assert store.recovery.plan.repeated_queue_offsets == 0
     assert findings(path) == []
+
+
+def test_a_reader_sees_a_topic_go_and_come_again(tmp_path: Path) -> None:
+    with (
+        make(tmp_path / "store") as store,
+        StoreReader.open(root(store), production_seams()) as reader,
+    ):
+        assert len(reader.lookups.records("T", 0, 0).records) == 10
+        store.delete_topic("T")
+        with pytest.raises(QueueUnknown):
+            reader.lookups.records("T", 0, 0)
+        assert reader.lookups.topics() == ["other"]
+        store.create_topic("T", queues=3)
+        put_both(store, 3, start=30)
+        (record,) = reader.lookups.records("T", 0, 0).records
+        assert record.body == b"body 30 " * 10
 
 
 def readable(store: MessageStore) -> set[bytes]:

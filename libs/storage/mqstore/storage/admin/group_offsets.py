@@ -83,8 +83,11 @@ class GroupOffsets:
         queues: ConsumeQueues,
         lookups: Lookups,
         config: StoreConfig,
+        require_writable: Callable[[], None],
     ) -> None:
-        """``topic_of`` raises TopicUnknown."""
+        """``topic_of`` raises TopicUnknown; ``require_writable`` StoreNotWritable or StoreFailed
+        where nothing may change."""
+        self._require_writable = require_writable
         self._table = table
         self._topic_of = topic_of
         self._queues = queues
@@ -123,8 +126,10 @@ class GroupOffsets:
     ) -> list[GroupOffset]:
         """Take all of these offsets, or none; where the group stands in those queues then.
 
-        Raises GroupNameError, TopicUnknown, QueueUnknown, OffsetRefused.
+        Raises GroupNameError, TopicUnknown, QueueUnknown, OffsetRefused, StoreNotWritable,
+        StoreFailed.
         """
+        self._require_writable()
         topic_names.check_group(group)
         with self._lock:
             for each in commits:
@@ -165,7 +170,9 @@ class GroupOffsets:
         ]
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
-        """Do what was planned; durable at return. OSError: in memory it is done."""
+        """Do what was planned; durable at return. StoreNotWritable, StoreFailed, OSError (then it
+        is done in memory)."""
+        self._require_writable()
         with self._lock:
             for change in changes:
                 self._table.put(group, change.topic, change.queue_id, change.after)
@@ -183,7 +190,8 @@ class GroupOffsets:
 
     def _check(self, group: str, commit: Commit, *, allow_back: bool) -> None:
         topic, queue_id, offset = commit.topic, commit.queue_id, commit.offset
-        if queue_id not in self._queue_ids(topic):
+        is_there = queue_id in self._queue_ids(topic)
+        if not is_there and self._queues.get(topic, queue_id) is None:
             raise QueueUnknown(_no_queue(topic, queue_id))
         stand = self._stand(group, topic, queue_id)
         if not 0 <= offset <= stand.max_offset:

@@ -30,7 +30,14 @@ class Group:
 class Groups:
     """Every method may be called from any thread; a change is durable when its call returns."""
 
-    def __init__(self, table: SubscriptionGroups, offsets: GroupOffsets) -> None:
+    def __init__(
+        self,
+        table: SubscriptionGroups,
+        offsets: GroupOffsets,
+        require_writable: Callable[[], None],
+    ) -> None:
+        """``require_writable`` raises StoreNotWritable or StoreFailed where nothing may change."""
+        self._require_writable = require_writable
         self._table = table
         self._offsets = offsets
         self._lock = Lock()
@@ -52,8 +59,9 @@ class Groups:
     def put(self, name: str, change: Callable[[GroupConfig], GroupConfig]) -> Group:
         """Create or change a group: ``change`` gets what it is, or RocketMQ's default.
 
-        Raises GroupNameError, OSError.
+        Raises GroupNameError, StoreNotWritable, StoreFailed, OSError.
         """
+        self._require_writable()
         topic_names.check_own_group(name)
         with self._lock:
             self._table.put(change(self._table.get(name) or GroupConfig(name)))
@@ -63,8 +71,9 @@ class Groups:
     def delete(self, name: str, *, with_offsets: bool) -> None:
         """Forget a group's config and, as RocketMQ's cleanOffset, what it has consumed.
 
-        Raises GroupNameError, GroupUnknown, OSError.
+        Raises GroupNameError, GroupUnknown, StoreNotWritable, StoreFailed, OSError.
         """
+        self._require_writable()
         topic_names.check_own_group(name)
         with self._lock:
             self.get(name)

@@ -80,8 +80,11 @@ class Topics:
         deleted: DeletedTopics,
         clock: Clock,
         drop_queues: Callable[[str], None],
+        require_writable: Callable[[], None],
     ) -> None:
-        """``drop_queues`` unlinks a topic's queues while nobody dispatches."""
+        """``drop_queues`` unlinks a topic's queues while nobody dispatches; ``require_writable``
+        raises StoreNotWritable or StoreFailed where nothing may change."""
+        self._require_writable = require_writable
         self._table = table
         self._format = store_format
         self._log = log
@@ -109,7 +112,11 @@ class Topics:
         raise TopicUnknown(f"there is no topic {name}; create it first")
 
     def put(self, name: str, change: TopicChange) -> TopicConfig:
-        """Create a topic, or change it. Raises TopicNameError, TopicConfigError, OSError."""
+        """Create a topic, or change it.
+
+        Raises TopicNameError, TopicConfigError, StoreNotWritable, StoreFailed, OSError.
+        """
+        self._require_writable()
         topic_names.check_new_topic(name, self._format)
         with self._lock:
             topic = change.of(self._table.get(name) or TopicConfig(name))
@@ -128,8 +135,10 @@ class Topics:
         return TopicDeletion(name, len(queues), messages, tuple(sorted(groups)))
 
     def delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
-        """Delete a topic. Raises TopicNameError, TopicUnknown, FlushTimeout, StoreFailed, OSError;
-        what was cut short is finished by deleting it again, or at the next opening."""
+        """Delete a topic. What was cut short is finished by deleting it again, or at the next
+        opening. Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed,
+        OSError."""
+        self._require_writable()
         with self._lock:
             gone = self.plan_delete(name, offsets)
             end, following = self._log.queue_offsets_of(name)

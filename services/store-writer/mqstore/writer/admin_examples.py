@@ -1,0 +1,57 @@
+"""Examples of topics, groups and offsets for the API pages; the tests send them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+TOPIC_DELETION: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queues": 4,
+    "messages": 1200,
+    "groups": ["billing"],
+    "dryRun": True,
+}
+
+GROUP: Final[dict[str, Any]] = {
+    "group": "billing",
+    "configured": True,
+    "config": {
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": True,
+        "consumeMessageOrderly": False,
+        "retryQueues": 1,
+        "retryTimesMax": 16,
+        "brokerId": 0,
+        "whichBrokerWhenConsumeSlowly": 1,
+        "notifyConsumerIdsChangedEnable": True,
+        "consumeTimeoutMinutes": 15,
+        "attributes": {},
+    },
+    "topics": ["orders"],
+}
+
+OFFSETS: Final[dict[str, Any]] = {
+    "group": "billing",
+    "offsets": [
+        {
+            "topic": "orders",
+            "queueId": 0,
+            "committed": 42,
+            "minOffset": 0,
+            "maxOffset": 50,
+            "lag": 8,
+        }
+    ],
+}
+
+COMMIT: Final[dict[str, Any]] = {"offsets": [{"topic": "orders", "queueId": 0, "offset": 0}]}
+
+RESET: Final[dict[str, Any]] = {"topic": "orders", "to": "earliest", "dryRun": True}
+
+RESET_DONE: Final[dict[str, Any]] = {
+    "group": "billing",
+    "topic": "orders",
+    "dryRun": True,
+    "queues": [{"queueId": 0, "before": 42, "after": 0, "minOffset": 0, "maxOffset": 50}],
+}

@@ -1,0 +1,179 @@
+"""store-writer's routes of consumer groups and their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import Body, Query, Request, Response
+from fastapi import Path as PathParameter
+
+from mqstore.service import problems
+from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.problems import responses
+from mqstore.storage.admin import group_offsets, groups
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import GroupUnknown
+from mqstore.writer import admin_examples as examples
+from mqstore.writer import control
+from mqstore.writer.admin_models import (
+    Group,
+    GroupConfig,
+    GroupList,
+    GroupOffset,
+    GroupOffsets,
+    GroupSpec,
+    OffsetChange,
+    OffsetCommit,
+    OffsetReset,
+    OffsetsReset,
+)
+from mqstore.writer.service import WriterService
+
+_PATH: Final = "/v1/groups/{group}"
+_REFUSED: Final = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.GROUP_INVALID)
+_UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
+
+GroupName = Annotated[
+    str,
+    PathParameter(
+        description="Consumer group: at most 120 characters.",
+        openapi_examples={"a group": {"value": "billing"}},
+        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},  # told, not checked
+    ),
+]
+OfTopic = Annotated[str | None, Query(description="Default: all that it has offsets in.")]
+WithOffsets = Annotated[
+    bool, Query(alias="cleanOffset", description="Forget what it has consumed, too.")
+]
+
+
+class GroupRoutes:
+    """Consumers commit; administrators create, change, delete and reset."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface."""
+        self._auth = api.auth
+        add = partial(control.add, api, tag="groups")
+        unknown = (problems.GROUP_UNKNOWN, problems.GROUP_INVALID)
+        add("GET", "/v1/groups", self.groups, "All groups", 200, {})
+        add("GET", _PATH, self.group, "One group", 200, control.answers(examples.GROUP, *unknown))
+        created: dict[int | str, Any] = {201: {"model": Group, "description": "Created."}}
+        put = responses(problems.GROUP_INVALID, *_UNWRITTEN, *problems.WITH_BODY)
+        add("PUT", _PATH, self.put, "Create a group, or change it", 200, created | put)
+        gone = responses(*unknown, *_UNWRITTEN)
+        add("DELETE", _PATH, self.delete, "Delete a group", HTTPStatus.NO_CONTENT, gone)
+        path = _PATH + "/offsets"
+        answered = control.answers(examples.OFFSETS, *_REFUSED)
+        add("GET", path, self.offsets, "Where a group stands", 200, answered)
+        refused = (*_REFUSED, problems.OFFSET_REFUSED, *_UNWRITTEN, *problems.WITH_BODY)
+        answered = control.answers(examples.OFFSETS, *refused)
+        add("PUT", path, self.commit, "Commit offsets", 200, answered, role=Role.CONSUME)
+        answered = control.answers(examples.RESET_DONE, *refused)
+        add("POST", path + ":reset", self.reset, "Move a group", 200, answered)
+
+    async def groups(self) -> GroupList:
+        """Those that were created, and those that have offsets."""
+        found = await asyncio.to_thread(self._service.store.groups.all)
+        return GroupList(groups=[group_view(each) for each in found])
+
+    async def group(self, group: GroupName) -> Group:
+        return group_view(self._service.store.groups.get(group))
+
+    async def put(
+        self,
+        group: GroupName,
+        response: Response,
+        spec: Annotated[GroupSpec | None, Body()] = None,
+    ) -> Group:
+        """Idempotent: 201 when it was created, 200 when it was there already. A group may consume
+        without being created."""
+        store = self._service.store
+        given = (spec or GroupSpec()).model_dump(exclude_none=True)
+        topic_names.check_own_group(group)
+        try:
+            is_new = not store.groups.get(group).is_configured
+        except GroupUnknown:
+            is_new = True
+        if is_new:
+            response.status_code = HTTPStatus.CREATED
+        put = partial(store.groups.put, group, lambda known: replace(known, **given))
+        return group_view(await asyncio.to_thread(put))
+
+    async def delete(self, group: GroupName, with_offsets: WithOffsets = False) -> None:
+        """As RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its offsets stay."""
+        store = self._service.store
+        await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
+
+    async def offsets(self, group: GroupName, topic: OfTopic = None) -> GroupOffsets:
+        """By topic and queue. Without an offset all of a queue is still to be consumed."""
+        found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
+        return _offsets_view(group, found)
+
+    async def commit(
+        self, group: GroupName, commit: OffsetCommit, request: Request
+    ) -> GroupOffsets:
+        """Answered when it is in memory, and on disk within flushConsumerOffsetInterval, as in
+        RocketMQ: a kill may have some messages consumed again. An offset lies between 0 and the
+        queue's end; one before the committed one needs `allowBack`. RocketMQ's own groups
+        (`CID_RMQ_SYS_…`) need the role system."""
+        if topic_names.is_system_group(group):
+            self._auth.check(request.scope["headers"], Role.SYSTEM)
+        commits = [
+            group_offsets.Commit(each.topic, each.queue_id, each.offset) for each in commit.offsets
+        ]
+        store = self._service.store
+        found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
+        return _offsets_view(group, found)
+
+    async def reset(self, group: GroupName, reset: OffsetReset, request: Request) -> OffsetsReset:
+        """To the earliest message that is there, behind the latest, or to the first one stored at
+        or after a time. Consumers that run go on from what they hold: stop them before. On disk
+        when it is answered."""
+        if topic_names.is_system_group(group):
+            self._auth.check(request.scope["headers"], Role.SYSTEM)
+        store = self._service.store
+        plan = partial(store.offsets.plan_reset, group, reset.topic, reset.to)
+        changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids)
+        if not reset.dry_run:
+            await asyncio.to_thread(store.offsets.apply, group, changes)
+        return OffsetsReset(
+            group=group,
+            topic=reset.topic,
+            dry_run=reset.dry_run,
+            queues=[_change_view(each) for each in changes],
+        )
+
+
+def group_view(found: groups.Group) -> Group:
+    config = GroupConfig.model_validate(
+        {name: getattr(found.config, name) for name in GroupConfig.model_fields}
+    )
+    return Group(
+        group=found.config.name,
+        configured=found.is_configured,
+        config=config,
+        topics=list(found.topics),
+    )
+
+
+def _offsets_view(group: str, found: list[group_offsets.GroupOffset]) -> GroupOffsets:
+    offsets = [GroupOffset.model_validate(each) for each in found]
+    return GroupOffsets(group=group, offsets=offsets)
+
+
+def _change_view(change: group_offsets.OffsetChange) -> OffsetChange:
+    return OffsetChange(
+        queue_id=change.queue_id,
+        before=change.before,
+        after=change.after,
+        min_offset=change.min_offset,
+        max_offset=change.max_offset,
+    )

@@ -1,0 +1,116 @@
+"""store-writer's routes of topics: create, change, list, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Body, Query, Response
+
+from mqstore.service import problems
+from mqstore.service.app import Api, TopicName
+from mqstore.service.problems import responses
+from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import TopicUnknown
+from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.writer import admin_examples as examples
+from mqstore.writer import control
+from mqstore.writer.admin_models import Topic, TopicDeletion, TopicList, TopicSpec
+from mqstore.writer.service import WriterService
+
+_PATH = "/v1/topics/{topic}"
+_CHANGES = (problems.TOPIC_INVALID, problems.STORE_READ_ONLY, problems.STORE_FAILED)
+
+DryRun = Annotated[
+    bool, Query(alias="dryRun", description="Only show what would go; nothing is done.")
+]
+
+
+class TopicRoutes:
+    """``on_change`` is told after each change of topics."""
+
+    def __init__(self, service: WriterService, on_change: Callable[[], None]) -> None:
+        self._service = service
+        self._on_change = on_change
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface."""
+        add = partial(control.add, api, tag="topics")
+        created: dict[int | str, Any] = {201: {"model": Topic, "description": "Created."}}
+        changed = created | responses(*_CHANGES, problems.TOPIC_CONFIG, *problems.WITH_BODY)
+        add("PUT", _PATH, self.put, "Create a topic, or change it", 200, changed)
+        add("GET", "/v1/topics", self.topics, "All topics", 200, {})
+        add("GET", _PATH, self.topic, "One topic", 200, responses(problems.TOPIC_UNKNOWN))
+        gone = control.answers(
+            examples.TOPIC_DELETION, problems.TOPIC_UNKNOWN, problems.FLUSH_TIMEOUT, *_CHANGES
+        )
+        add("DELETE", _PATH, self.delete, "Delete a topic", 200, gone)
+
+    async def put(
+        self,
+        topic: TopicName,
+        response: Response,
+        spec: Annotated[TopicSpec | None, Body()] = None,
+    ) -> Topic:
+        """Idempotent: 201 when it was created, 200 when it was there already."""
+        store = self._service.store
+        topic_names.check_new_topic(topic, store.format)
+        change = _change(spec or TopicSpec())
+        try:
+            store.topic(topic)
+        except TopicUnknown:
+            response.status_code = HTTPStatus.CREATED
+        made = await asyncio.to_thread(store.put_topic, topic, change)
+        self._on_change()
+        return topic_view(made)
+
+    async def topics(self) -> TopicList:
+        """Also those that have queues and no configuration, as from a broker's recovery."""
+        topics = self._service.store.topics()
+        return TopicList(topics=[topic_view(each) for each in topics])
+
+    async def topic(self, topic: TopicName) -> Topic:
+        return topic_view(self._service.store.topic(topic))
+
+    async def delete(self, topic: TopicName, dry_run: DryRun = False) -> TopicDeletion:
+        """Its queues go, and what groups have consumed of it; its messages stay in the log until
+        they expire, and are found by id and key. Made anew it goes on with its queue offsets."""
+        store = self._service.store
+        act = store.plan_topic_deletion if dry_run else store.delete_topic
+        gone = await asyncio.to_thread(act, topic)
+        self._on_change()
+        return TopicDeletion(
+            topic=topic,
+            queues=gone.queues,
+            messages=gone.messages,
+            groups=list(gone.groups),
+            dry_run=dry_run,
+        )
+
+
+def _change(spec: TopicSpec) -> TopicChange:
+    return TopicChange(
+        spec.read_queues or spec.queues,
+        spec.write_queues or spec.queues,
+        spec.perm,
+        spec.order,
+        spec.filter_type,
+        spec.attributes,
+    )
+
+
+def topic_view(config: TopicConfig) -> Topic:
+    return Topic(
+        topic=config.name,
+        queues=config.write_queues,
+        read_queues=config.read_queues,
+        write_queues=config.write_queues,
+        perm=config.perm,
+        order=config.order,
+        filter_type=config.filter_type,
+        attributes=dict(config.attributes),
+    )
