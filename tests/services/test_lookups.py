@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.paths import StorePaths, segment_name
-from tests.services.service_processes import Run, query, running, writer
+from tests.services.service_processes import Run, query, running
 from tests.unit.storage.stores import message, open_store
 
 FLAG_AT, BODY_AT = 16, 90
@@ -121,18 +121,17 @@ def test_ipv6_ids_are_found(tmp_path: Path) -> None:
 
 
 def _damaged(root: Path, at: int) -> dict[str, Any]:
-    """What is answered for a message with one byte changed on the disk, beside its writer."""
-    with writer(root) as put, query(root) as find, Client(put.url, find.url) as client:
-        client.create_topic("hurt", queues=1)
-        body = NewMessage(body="x" * 200, keys=("k",), tags="t")
-        (placed,) = client.produce("hurt", [body], durability="sync").messages
+    """What is answered for a message with one byte changed on the disk."""
+    with open_store(root) as store:
+        store.create_topic("T", queues=1)
+        placed = store.put(message(store, 0))
     segment = StorePaths(root).commit_log / segment_name(0)
     with segment.open("r+b") as file:
-        file.seek(placed.physical_offset + at)
+        file.seek(at)
         file.write(b"!")
     with query(root) as find, Client(find.url, find.url) as client:
         with pytest.raises(ProblemError) as caught:
-            client.message(placed.offset_msg_id)
+            client.message(placed.offset_message_id)
         assert caught.value.problem["physicalOffset"] == placed.physical_offset
         return caught.value.problem
 
@@ -142,11 +141,80 @@ def test_damaged_message_says_what_is_known_of_it(tmp_path: Path) -> None:
     assert problem["type"] == "urn:mqstore:problem:message-damaged"
     assert problem["defect"] == "body crc mismatch"
     known = problem["known"]
-    assert (known["topic"], known["queueOffset"], known["keys"]) == ("hurt", 0, ["k"])
+    assert (known["topic"], known["queueOffset"], known["keys"]) == ("T", 0, ["k0"])
 
 
 def test_message_that_may_be_another_says_which_bytes_changed(tmp_path: Path) -> None:
     problem = _damaged(tmp_path / "store", FLAG_AT)
     assert problem["type"] == "urn:mqstore:problem:message-suspect"
     assert problem["damagedFrom"] <= FLAG_AT < problem["damagedTo"] <= FLAG_AT + 4
-    assert problem["known"]["topic"] == "hurt"
+    assert problem["known"]["topic"] == "T"
+
+
+def test_topic_is_read_by_time_in_both_orders_over_its_queues(client: Client) -> None:
+    client.create_topic("by-time", queues=3)
+    placed = [
+        client.produce("by-time", [NewMessage(body=str(n), queue_id=n % 3)]).messages[0]
+        for n in range(10)
+    ]
+    newest = client.messages_by_time("by-time")
+    assert [each.body for each in newest.messages] == [str(n) for n in reversed(range(10))]
+    assert (newest.complete, newest.next, newest.scanned.candidates) == (True, None, 10)
+    first = client.messages_by_time("by-time", order="oldest", limit=4)
+    assert (first.complete, len(first.messages)) == (False, 4)
+    rest = client.messages_by_time("by-time", order="oldest", cursor=first.next)
+    bodies = [each.body for each in first.messages + rest.messages]
+    assert (bodies, rest.complete) == ([str(n) for n in range(10)], True)
+    at = placed[5].store_timestamp
+    around = client.messages_by_time("by-time", from_ms=at, to_ms=at).messages
+    assert "5" in [each.body for each in around]
+    assert {each.store_timestamp for each in around} == {at}
+
+
+def test_delayed_message_is_found_by_its_real_topic_on_request(client: Client, topic: str) -> None:
+    client.produce(topic, [NewMessage(body="late", keys=("k",), delay_level=18)])
+    client.produce(topic, [NewMessage(body="now", keys=("k",))])
+    assert [each.body for each in client.messages_by_key(topic, "k").messages] == ["now"]
+    assert [each.body for each in client.messages_by_time(topic).messages] == ["now"]
+    for found in (
+        client.messages_by_key(topic, "k", include=("delayed",)),
+        client.messages_by_time(topic, include=("delayed", "half")),
+    ):
+        assert [each.body for each in found.messages] == ["now", "late"]
+        assert found.messages[1].properties["REAL_TOPIC"] == topic
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"order": "random"},
+        {"order": "oldest", "key": "k"},
+        {"include": "all"},
+        {"include": ""},
+        {"from": 2, "to": 1},
+        {"from": -1},
+        {"limit": 0},
+        {"limit": 1001},
+        {"key": ""},
+        {"unknown": 1},
+    ],
+)
+def test_time_query_that_makes_no_sense_is_400(
+    services: Run, topic: str, params: dict[str, Any]
+) -> None:
+    response = _get(services, f"/v1/topics/{topic}/messages", **params)
+    assert response.status_code == 400
+    assert response.json()["type"] == "urn:mqstore:problem:bad-parameter"
+
+
+def test_changed_cursor_of_a_time_query_is_refused(
+    services: Run, client: Client, topic: str
+) -> None:
+    client.produce(topic, [NewMessage(), NewMessage()])
+    cursor = client.messages_by_time(topic, limit=1).next
+    assert cursor is not None
+    for wrong in (cursor[:-1] + ("A" if cursor[-1] != "A" else "B"), "", "é", "A" * 200):
+        response = _get(services, f"/v1/topics/{topic}/messages", cursor=wrong)
+        assert response.json()["type"] == "urn:mqstore:problem:bad-cursor", wrong
+    other = _get(services, f"/v1/topics/{topic}/messages", cursor=cursor, order="oldest")
+    assert other.json()["type"] == "urn:mqstore:problem:bad-cursor"

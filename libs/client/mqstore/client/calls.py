@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -20,8 +20,9 @@ from mqstore.client.models import (
     GroupOffsets,
     Groups,
     Health,
-    KeyAnswer,
+    Hidden,
     MessageDetail,
+    Messages,
     NewMessage,
     Nothing,
     OffsetsReset,
@@ -239,12 +240,30 @@ def messages_by_key(
     *,
     from_ms: int | None = None,
     to_ms: int | None = None,
+    include: Sequence[Hidden] = (),
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[KeyAnswer]:
+) -> Call[Messages]:
     """Newest first; times are store timestamps, both ends included."""
     params = _given(key=key, to=to_ms, limit=limit, cursor=cursor) | _given(**{"from": from_ms})
-    return Call(Target.QUERY, "GET", f"{_topic(topic)}/messages", KeyAnswer, params=params)
+    path = f"{_topic(topic)}/messages"
+    return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
+
+
+def messages_by_time(
+    topic: str,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    order: Literal["newest", "oldest"] | None = None,
+    include: Sequence[Hidden] = (),
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Messages]:
+    """All messages of a topic within store timestamps, newest first unless told otherwise."""
+    params = _given(order=order, to=to_ms, limit=limit, cursor=cursor) | _given(**{"from": from_ms})
+    path = f"{_topic(topic)}/messages"
+    return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
 
 
 def queues(topic: str) -> Call[Queues]:
@@ -285,6 +304,10 @@ def _pin(name: str) -> str:
 
 def _topic(name: str) -> str:
     return f"/v1/topics/{quote(name, safe='')}"
+
+
+def _included(kinds: Sequence[Hidden]) -> dict[str, Any]:
+    return {"include": ",".join(kinds)} if kinds else {}
 
 
 def _given(**params: Any) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 Durability = Literal["sync", "async"]
+Hidden = Literal["delayed", "half"]
+"""Messages that stand elsewhere until they are delivered or decided."""
 
 
 class _Model(BaseModel):
@@ -162,8 +164,8 @@ class Scanned(_Model):
     max_offset: int
 
 
-class KeyAnswer(_Model):
-    """Messages under a key, newest first; ``next`` is the cursor to go on with."""
+class Messages(_Model):
+    """Messages under a key or of a time range; ``next`` is the cursor to go on with."""
 
     messages: tuple[Message, ...]
     unreadable: tuple[Unreadable, ...]

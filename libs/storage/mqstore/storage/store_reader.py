@@ -32,6 +32,7 @@ from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.topic_scan import TopicScans
 
 
 class _Segments:
@@ -304,6 +305,7 @@ class StoreReader:
         guard = BlockGuard(blocks, self._has_block_checksums)
         self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
         self.places = RecordPlaces(self.log, self.queues, guard)
+        self.scans = TopicScans(self.lookups, self.log, self.queues, state)
 
     @classmethod
     def open(cls, root: Path, seams: Seams) -> StoreReader:

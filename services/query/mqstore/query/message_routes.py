@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from fastapi import Depends, Header, Query, Response
@@ -28,7 +28,12 @@ from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
+from mqstore.storage.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.lookups import KeyAnswer
+from mqstore.storage.topic_scan import TopicQuery
+
+Order = Literal["newest", "oldest"]
 
 KEY_COUNT_DEFAULT: Final = 64
 KEY_PAGE: Final = 16
@@ -106,9 +111,9 @@ class MessageRoutes:
             ),
             Route(
                 "/v1/topics/{topic}/messages",
-                self.messages_by_key,
-                "Messages by key, newest first",
-                "KeyView",
+                self.messages,
+                "Messages by key, or all of a time range",
+                "MessagesView",
                 examples.BY_KEY,
                 (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
                 "messages",
@@ -190,25 +195,35 @@ class MessageRoutes:
             problem.extra.setdefault("known", views.header(header))
             raise problem from error
 
-    async def messages_by_key(
+    async def messages(
         self,
         topic: TopicName,
+        asked: Annotated[BodyAsked, Depends(body_asked)],
         key: Annotated[
-            str,
+            str | None,
             Query(
                 min_length=1,
                 max_length=32767,
-                description="A unique key or one of KEYS.",
+                description="A unique key or one of KEYS; without it, all messages of the times.",
                 openapi_examples={"a key": {"value": "order-1"}},
             ),
-        ],
-        asked: Annotated[BodyAsked, Depends(body_asked)],
+        ] = None,
         from_: Annotated[
             int,
             Query(alias="from", ge=0, le=INT64_MAX, description="Stored at or after, in ms."),
         ] = 0,
         to: Annotated[
-            int | None, Query(ge=0, le=INT64_MAX, description="Stored at or before, in ms.")
+            int, Query(ge=0, le=INT64_MAX, description="Stored at or before, in ms.")
+        ] = INT64_MAX,
+        order: Annotated[Order, Query(description="`oldest` first only without a key.")] = "newest",
+        include: Annotated[
+            str | None,
+            Query(
+                pattern="^(delayed|half)(,(delayed|half))*$",
+                description="Also messages of this topic that are still delayed, or half messages "
+                "of a transaction: `delayed,half`.",
+                openapi_examples={"both": {"value": "delayed,half"}},
+            ),
         ] = None,
         limit: Annotated[
             int, Query(ge=1, le=COUNT_MAX, description="Messages of one answer, at most.")
@@ -217,30 +232,48 @@ class MessageRoutes:
             str | None, Query(max_length=200, description="`next` of the answer before.")
         ] = None,
     ) -> Response:
+        """What was looked at is in `scanned`; nothing is missing when `complete` is true."""
         service = self._service
-        lookups = service.lookups
+        _ = service.reader
         form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
-        if to is not None and to < from_:
+        if to < from_:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
-
-        def page(count: int, after: str | None) -> KeyAnswer:
-            return lookups.by_key(topic, key, from_ms=from_, to_ms=to, limit=count, cursor=after)
+        if key is not None and order != "newest":
+            raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
+        hidden = topics_of([Hidden(each) for each in include.split(",")] if include else [])
 
         def look() -> bytes:
             service.require_topic(topic)
-            answer = page(min(limit, KEY_PAGE), cursor)
-            size = sum(each.size for each in answer.records)
-            while (
-                answer.cursor is not None
-                and len(answer.records) < limit
-                and size < service.settings.max_answer_bytes
-            ):
-                more = page(min(limit - len(answer.records), KEY_PAGE), answer.cursor)
-                size += sum(each.size for each in more.records)
-                answer = _joined(answer, more)
-            return msgspec.json.encode(views.by_key(answer, self._shard, form))
+            if key is not None:
+                answer = self._by_key(KeyQuery(topic, key, from_, to), hidden, limit, cursor)
+            else:
+                query = TopicQuery(topic, from_, to, order == "newest", hidden)
+                most = service.settings.max_answer_bytes
+                scans = service.reader.scans
+                answer = scans.scan(query, limit=limit, max_bytes=most, cursor=cursor)
+            return msgspec.json.encode(views.messages(answer, self._shard, form))
 
         return json_answer(await service.run(look))
+
+    def _by_key(
+        self, query: KeyQuery, hidden: tuple[str, ...], limit: int, cursor: str | None
+    ) -> KeyAnswer:
+        """In small steps, so that few large records are held beyond maxAnswerBytes."""
+
+        def page(count: int, after: str | None) -> KeyAnswer:
+            return by_key(self._service.lookups, query, hidden, limit=count, cursor=after)
+
+        answer = page(min(limit, KEY_PAGE), cursor)
+        size = sum(each.size for each in answer.records)
+        while (
+            answer.cursor is not None
+            and len(answer.records) < limit
+            and size < self._service.settings.max_answer_bytes
+        ):
+            more = page(min(limit - len(answer.records), KEY_PAGE), answer.cursor)
+            size += sum(each.size for each in more.records)
+            answer = _joined(answer, more)
+        return answer
 
 
 def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:

@@ -136,17 +136,17 @@ class ScannedView(
     | {"min_offset": "minOffset", "max_offset": "maxOffset"},
     gc=False,
 ):
-    """What a key query looked at."""
+    """What a query looked at."""
 
     from_ms: Milliseconds
     to_ms: Milliseconds
-    candidates: Annotated[int, Meta(description="Index entries whose records were read.")]
+    candidates: Annotated[int, Meta(description="Index or queue entries whose records were read.")]
     min_offset: int
     max_offset: Annotated[int, Meta(description="Everything below was looked for.")]
 
 
-class KeyView(msgspec.Struct, rename="camel", gc=False):
-    """Messages under a key, newest first."""
+class MessagesView(msgspec.Struct, rename="camel", gc=False):
+    """Messages under a key or of a time range."""
 
     messages: list[MessageView]
     unreadable: list[UnreadableView]
@@ -183,4 +183,4 @@ class OffsetView(msgspec.Struct, rename="camel", gc=False):
     shard: int
 
 
-SCHEMAS: Final = (MessageView, MessageDetailView, PullView, KeyView, QueuesView, OffsetView)
+SCHEMAS: Final = (MessageView, MessageDetailView, PullView, MessagesView, QueuesView, OffsetView)

@@ -8,8 +8,8 @@ from mqstore.query.bodies import BodyForm
 from mqstore.query.models import (
     ChecksumView,
     HeaderView,
-    KeyView,
     MessageDetailView,
+    MessagesView,
     MessageView,
     PullView,
     QueueEntryView,
@@ -134,9 +134,9 @@ def pull(found: Pull, shard: int, form: BodyForm) -> PullView:
     )
 
 
-def by_key(found: KeyAnswer, shard: int, form: BodyForm) -> KeyView:
+def messages(found: KeyAnswer, shard: int, form: BodyForm) -> MessagesView:
     scanned = found.scanned
-    return KeyView(
+    return MessagesView(
         [message(each, shard, form) for each in found.records],
         [unreadable(each) for each in found.unreadable],
         found.cursor,

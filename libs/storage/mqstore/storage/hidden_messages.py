@@ -1,0 +1,103 @@
+"""Messages that stand in another topic until they are delivered or decided: delayed and half ones.
+
+The property REAL_TOPIC names the topic that they are for. Facts: ScheduleMessageService,
+TimerMessageStore and TransactionalMessageBridge of 4.9.7 and 5.4.0.
+
+Called from ``topic_scan`` and the query service. Safe from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from mqstore.storage import key_cursor
+from mqstore.storage.codec.record import Record
+from mqstore.storage.key_query import KeyQuery
+from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.storage.lookups import KeyAnswer, Lookups
+
+
+class Hidden(StrEnum):
+    DELAYED = "delayed"
+    HALF = "half"
+
+
+_TOPICS: Final = {
+    Hidden.DELAYED: (SCHEDULE_TOPIC, TIMER_TOPIC),
+    Hidden.HALF: (HALF_TOPIC,),
+}
+
+
+def topics_of(kinds: Sequence[Hidden]) -> tuple[str, ...]:
+    """The topics that messages of these kinds stand in, each once."""
+    return tuple(topic for kind in Hidden if kind in kinds for topic in _TOPICS[kind])
+
+
+def is_for(found: Record, topic: str) -> bool:
+    """Whether a record is a message of a topic, or one that waits to become one."""
+    return topic in (found.topic, (found.properties or {}).get(PROPERTY_REAL_TOPIC))
+
+
+def by_key(
+    lookups: Lookups,
+    query: KeyQuery,
+    hidden: Sequence[str],
+    *,
+    limit: int,
+    cursor: str | None = None,
+) -> KeyAnswer:
+    """As ``Lookups.by_key``, also over the topics that messages are hidden in, newest first."""
+    if not hidden:
+        return _page(lookups, query, limit, cursor)
+    asked = f"{query!r} {hidden!r}"
+    below = None if cursor is None else key_cursor.decode(cursor, asked)
+    queries = [KeyQuery(each, query.key, query.from_ms, query.to_ms) for each in hidden]
+    queries.insert(0, query)
+    answers = [
+        _page(lookups, each, limit, None if below is None else key_cursor.encode(below, repr(each)))
+        for each in queries
+    ]
+    # Below the highest place that one of them reached, others would be missing.
+    reached = [
+        key_cursor.decode(answer.cursor, repr(each))
+        for each, answer in zip(queries, answers, strict=True)
+        if answer.cursor is not None
+    ]
+    floor = max(reached, default=0)
+    records = [
+        record
+        for answer in answers
+        for record in answer.records
+        if record.physical_offset >= floor and is_for(record, query.topic)
+    ]
+    records.sort(key=lambda each: each.physical_offset, reverse=True)
+    if len(records) > limit:
+        floor = records[limit - 1].physical_offset
+    goes_on = bool(reached) or len(records) > limit
+    first = answers[0].scanned
+    return KeyAnswer(
+        records[:limit],
+        [each for answer in answers for each in answer.unreadable if each.physical_offset >= floor],
+        key_cursor.encode(floor, asked) if goes_on else None,
+        not goes_on and all(answer.complete for answer in answers),
+        type(first)(
+            first.from_ms,
+            first.to_ms,
+            sum(answer.scanned.candidates for answer in answers),
+            max(answer.scanned.min_offset for answer in answers),
+            min(answer.scanned.max_offset for answer in answers),
+        ),
+    )
+
+
+def _page(lookups: Lookups, query: KeyQuery, limit: int, cursor: str | None) -> KeyAnswer:
+    return lookups.by_key(
+        query.topic,
+        query.key,
+        from_ms=query.from_ms,
+        to_ms=query.to_ms,
+        limit=limit,
+        cursor=cursor,
+    )

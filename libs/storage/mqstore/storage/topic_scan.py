@@ -1,0 +1,235 @@
+"""A topic's messages by store time, over all its queues: merged in the order of the log.
+
+Queue entries alone give the order; only records that join the answer are read. Where a scan goes
+on is therefore one physical offset, however many queues there are. A record's place in time is
+found by binary search, as RocketMQ does: in a log whose clock once stepped back, records around
+that moment may be taken for outside of the range.
+
+Called from the query service. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from mqstore.storage import key_cursor
+from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
+from mqstore.storage.hidden_messages import is_for
+from mqstore.storage.lookup_views import Bounds, Entry, LogView, QueueView, names_record
+from mqstore.storage.lookups import (
+    CANDIDATES_PER_CALL_MAX,
+    TIME_MAX,
+    KeyAnswer,
+    Lookups,
+    Scanned,
+    Unreadable,
+)
+
+_TRIES: Final = 8
+
+
+class QueuesOfTopic(Protocol):
+    def of_topic(self, topic: str) -> Iterable[QueueView]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQuery:
+    """Store timestamps within ``from_ms`` … ``to_ms``, both included; ``hidden`` are topics that
+    messages of this one wait in."""
+
+    topic: str
+    from_ms: int = 0
+    to_ms: int = TIME_MAX
+    newest_first: bool = True
+    hidden: tuple[str, ...] = ()
+
+    def accepts(self, found: Record) -> bool:
+        if not self.from_ms <= found.store_timestamp_ms <= self.to_ms:
+            return False
+        return is_for(found, self.topic)
+
+    def is_over(self, found: Record) -> bool:
+        """Whether nothing that follows in its queue can be within the times any more."""
+        if self.newest_first:
+            return found.store_timestamp_ms < self.from_ms
+        return found.store_timestamp_ms > self.to_ms
+
+
+@dataclass(slots=True)
+class _Answer:
+    records: list[Record] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    size: int = 0
+    looked_at: int = 0
+
+    def is_full(self, limit: int, max_bytes: int) -> bool:
+        count = len(self.records) + len(self.unreadable)
+        return count >= limit or self.size >= max_bytes or self.looked_at >= CANDIDATES_PER_CALL_MAX
+
+
+class TopicScans:
+    """Over one process's view of a store."""
+
+    def __init__(
+        self, lookups: Lookups, log: LogView, queues: QueuesOfTopic, bounds: Bounds
+    ) -> None:
+        self._lookups = lookups
+        self._log = log
+        self._queues = queues
+        self._bounds = bounds
+
+    def scan(
+        self, query: TopicQuery, *, limit: int, max_bytes: int, cursor: str | None = None
+    ) -> KeyAnswer:
+        """At most ``limit`` messages and, beyond the first, about ``max_bytes`` of them.
+
+        ``cursor`` is what an earlier answer to the same query gave; ``complete`` says that
+        everything in the range below ``scanned.max_offset``, the log's end, is in the answers.
+        Raises CursorError, StoreNotOpen.
+        """
+        start = None if cursor is None else key_cursor.decode(cursor, repr(query))
+        return self.scan_from(query, start, limit=limit, max_bytes=max_bytes)
+
+    def scan_from(
+        self, query: TopicQuery, start: int | None, *, limit: int, max_bytes: int
+    ) -> KeyAnswer:
+        """As ``scan``, from a physical offset: up from there, or (newest first) down from below
+        it."""
+        for _ in range(_TRIES):
+            epoch = self._bounds.epoch
+            answer = self._scan(query, start, limit, max_bytes)
+            if self._bounds.epoch == epoch:
+                return answer
+        raise StoreNotOpen("recovering", "the store is being recovered; try again")
+
+    def _scan(self, query: TopicQuery, start: int | None, limit: int, max_bytes: int) -> KeyAnswer:
+        # The end is taken before the dispatched offset, which then has mostly reached it.
+        minimum, end = self._log.min_offset, self._log.max_offset
+        dispatched = self._bounds.dispatched_offset
+        answer = _Answer()
+        following: int | None = None
+        for offset, walk in self._merged(query, start, dispatched):
+            if answer.is_full(limit, max_bytes):
+                following = offset + 1 if query.newest_first else offset
+                break
+            answer.looked_at += 1
+            self._judge(query, offset, walk, answer)
+        return KeyAnswer(
+            answer.records,
+            answer.unreadable,
+            None if following is None else key_cursor.encode(following, repr(query)),
+            following is None and dispatched >= end,
+            Scanned(query.from_ms, query.to_ms, answer.looked_at, minimum, dispatched),
+        )
+
+    def _judge(self, query: TopicQuery, offset: int, walk: _Walk, answer: _Answer) -> None:
+        try:
+            found = self._lookups.by_physical_offset(offset)
+        except RecordExpired:
+            return
+        except StoreNotOpen:
+            raise
+        except StorageError as error:
+            answer.unreadable.append(Unreadable(offset, error, walk.index))
+            return
+        walk.is_over = query.is_over(found)
+        if query.accepts(found):
+            answer.records.append(found)
+            answer.size += found.size
+
+    def _merged(
+        self, query: TopicQuery, start: int | None, dispatched: int
+    ) -> Iterator[tuple[int, _Walk]]:
+        """Physical offsets in the order asked for, each once, and the walk that it comes from."""
+        step = -1 if query.newest_first else 1
+        heap = [
+            (step * offset, number, walk)
+            for number, walk in enumerate(self._walks(query, start, dispatched))
+            if (offset := walk.next()) is not None
+        ]
+        heapq.heapify(heap)
+        last = None
+        while heap:
+            key, number, walk = heap[0]
+            if key != last:
+                yield step * key, walk
+            last = key
+            following = None if walk.is_over else walk.next()
+            if following is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (step * following, number, walk))
+
+    def _walks(self, query: TopicQuery, start: int | None, dispatched: int) -> Iterator[_Walk]:
+        for topic in (query.topic, *query.hidden):
+            for queue in self._queues.of_topic(topic):
+                yield self._walk(query, queue, start, dispatched)
+
+    def _walk(
+        self, query: TopicQuery, queue: QueueView, start: int | None, dispatched: int
+    ) -> _Walk:
+        high = queue.max_index
+        low = min(queue.min_index, high)
+        if query.newest_first:
+            bound = dispatched if start is None else min(start, dispatched)
+            stop = _first_from(queue, bound, low, high)
+            if start is None and query.to_ms < TIME_MAX and low < stop:
+                stop = min(stop, self._first_at(queue, query.to_ms + 1))
+            return _Walk(queue, stop - 1, low - 1, -1)
+        stop = _first_from(queue, dispatched, low, high)
+        first = low
+        if start is not None:
+            first = _first_from(queue, start, low, stop)
+        elif query.from_ms > 0 and low < stop:
+            first = self._first_at(queue, query.from_ms)
+        return _Walk(queue, first, stop, 1)
+
+    def _first_at(self, queue: QueueView, time_ms: int) -> int:
+        return self._lookups.offset_by_time(queue.topic, queue.queue_id, time_ms)
+
+
+class _Walk:
+    """The entries of one queue that name a record, one after the other, up or down."""
+
+    def __init__(self, queue: QueueView, first: int, stop: int, step: int) -> None:
+        self._queue = queue
+        self._left = iter(range(first, stop, step))
+        self.index = first
+        """Of the entry that ``next`` gave last."""
+        self.is_over = False
+        """Set by whoever reads its records: there is nothing further to be had here."""
+
+    def next(self) -> int | None:
+        """The next record's physical offset."""
+        for index in self._left:
+            entry = self._queue.entry(index)
+            if entry is not None and names_record(entry):
+                self.index = index
+                return entry.physical_offset
+        return None
+
+
+def _first_from(queue: QueueView, offset: int, low: int, high: int) -> int:
+    """The first entry, from ``low`` to before ``high``, whose record stands at or after a physical
+    offset; ``high`` when there is none."""
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        probe, entry = _next_named(queue, middle, high)
+        if entry is None or entry.physical_offset >= offset:
+            high = middle
+        else:
+            low = probe + 1
+    return min(low, end)
+
+
+def _next_named(queue: QueueView, start: int, stop: int) -> tuple[int, Entry | None]:
+    for index in range(start, stop):
+        entry = queue.entry(index)
+        if entry is not None and names_record(entry):
+            return index, entry
+    return stop, None
