@@ -20,7 +20,7 @@ from mqstore.storage.codec.topic_names import (
     check_user_property,
     is_safe_path,
 )
-from mqstore.storage.errors import PropertyError, TopicNameError
+from mqstore.storage.errors import GroupNameError, PropertyError, TopicNameError
 from mqstore.storage.layout import StoreFormat
 
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X
@@ -84,9 +84,9 @@ def test_system_topics_are_not_created(topic: str) -> None:
 
 def test_groups_have_their_own_length() -> None:
     check_group("g" * 120)
-    with pytest.raises(TopicNameError, match="120"):
+    with pytest.raises(GroupNameError, match="120"):
         check_group("g" * 121)
-    with pytest.raises(TopicNameError):
+    with pytest.raises(GroupNameError):
         check_group("")
 
 
