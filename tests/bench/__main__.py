@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.bench import (
     bench_append,
+    bench_network,
     bench_open,
     bench_reads,
     bench_rebuild,
@@ -33,6 +34,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "reads": bench_reads.benches,
     "open": bench_open.benches,
     "visible": bench_visible.benches,
+    "network": bench_network.benches,
 }
 BUILD: Final = Path(__file__).parents[2] / "build"
 

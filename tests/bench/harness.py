@@ -63,6 +63,8 @@ class Bench:
     ours: Side
     peer: Side | None = None
     disk: Side | None = None
+    processes: Mapping[str, int] | None = None
+    """Whose peak memory counts, where the sides are processes of their own."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def measure(
 
     ``processes`` are the process ids of the sides whose peak memory gets a row.
     """
-    processes = processes or {}
+    processes = bench.processes or processes or {}
     sides = {"ours": bench.ours, "peer": bench.peer, "disk": bench.disk}
     order = [name for name, side in sides.items() if side is not None]
     figures: dict[str, list[Figures]] = {name: [] for name in sides}

@@ -10,9 +10,11 @@ import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -46,12 +48,13 @@ class Peer:
         referee.build()
         self._out = referee.out / "peer"
         self._out.mkdir(exist_ok=True)
+        self._class_path = f"{self._out / 'classes'}{os.pathsep}{referee.class_path}"
         self._compile(referee.class_path)
         self._scratch = tempfile.TemporaryDirectory(prefix="bench-peer-")
         self._log_path = self._out / "peer.log"
         self._log = self._log_path.open("wb")
         self._process = subprocess.Popen(
-            self._java(referee.class_path),
+            self._java("peer.Peer"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -79,6 +82,28 @@ class Peer:
             why = answer[1] if len(answer) > 1 else "the JVM ended without an answer"
             raise PeerError(f"{verb}: {why}; see {self._log_path}")
         return {name: float(value) for name, value in (pair.split("=") for pair in answer[1:])}
+
+    @contextlib.contextmanager
+    def broker(self, directory: Path, flush: str) -> Iterator[tuple[int, int]]:
+        """A whole broker over a directory, in a JVM of its own; its port and its process id.
+
+        Raises PeerError.
+        """
+        port = free_port()
+        process = subprocess.Popen(
+            self._java("peer.Broker", str(directory), str(port), flush),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise PeerError(f"the broker does not start; see {self._log_path}")
+            yield port, process.pid
+        finally:
+            process.kill()
+            process.communicate()
 
     def close(self) -> None:
         requests, answers = self._pipes()
@@ -112,7 +137,7 @@ class Peer:
             raise PeerError(f"javac could not build the peer: {done.stderr}")
         stamp.write_text(digest)
 
-    def _java(self, class_path: str) -> list[str]:
+    def _java(self, *program: str) -> list[str]:
         return [
             "java",
             *HEAP,
@@ -121,6 +146,15 @@ class Peer:
             f"-Djava.io.tmpdir={self._scratch.name}",
             "-Drmq.logback.configurationFile=logback.xml",
             "-cp",
-            f"{self._out / 'classes'}{os.pathsep}{class_path}",
-            "peer.Peer",
+            self._class_path,
+            *program,
         ]
+
+
+def free_port() -> int:
+    """A port for a broker: the one two below must be free too (its fast lane)."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port: int = found.getsockname()[1]
+            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port - 2)):
+                return port

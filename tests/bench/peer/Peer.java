@@ -50,6 +50,8 @@ public final class Peer {
                 return Appends.run(request);
             case "sync":
                 return SyncPuts.run(request);
+            case "send":
+                return Sends.run(request);
             case "open":
                 return Openings.open(request);
             case "rebuild":

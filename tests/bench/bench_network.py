@@ -1,0 +1,144 @@
+"""Sends over loopback: store-writer over HTTP, and a real broker with RocketMQ's own client.
+
+Each connection sends the next message, or batch, once the last was acknowledged. The cost of the
+server and that of who sends are the processor time of their processes, for each message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from mqstore.storage.config import FlushDiskType
+from tests.bench import latencies, senders
+from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.stores import fresh_directory
+from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.services.service_processes import running
+
+BATCH: Final = 100
+RECORDS_PER_SEND: Final = 20
+"""One send costs about as much as this many puts in a process."""
+WARM_SHARE: Final = 10
+"""The broker's code is compiled by one message in so many before anything is measured."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    connections: int
+    batch: int = 1
+    flush: FlushDiskType = FlushDiskType.ASYNC
+
+    def sends(self, records: int) -> int:
+        """Of each connection."""
+        messages = records // RECORDS_PER_SEND * (BATCH // 10 if self.batch > 1 else 1)
+        if self.flush is FlushDiskType.SYNC:
+            messages //= 4
+        return max(10, messages // self.connections // self.batch)
+
+
+SHAPES: Final = (
+    Shape("1 connection", 1),
+    Shape("8 connections", 8),
+    Shape("32 connections", 32),
+    Shape(f"batches of {BATCH}, 8 connections", 8, BATCH),
+    Shape("sync flush, 32 connections", 32, flush=FlushDiskType.SYNC),
+)
+
+
+def benches(setting: Setting) -> Iterator[Bench]:
+    for flush in FlushDiskType:
+        with _writer(setting, flush) as writer, _broker(setting, flush) as broker:
+            servers = {"ours": writer.process_id}
+            if broker is not None:
+                servers["peer"] = broker.process_id
+                warm = Shape("warm", 8)
+                _peer(setting, broker, warm, setting.records // WARM_SHARE // warm.connections)
+            for shape in SHAPES:
+                if shape.flush is flush:
+                    sends = shape.sends(setting.records)
+                    ours = partial(_ours, writer, shape, sends)
+                    peer = None if broker is None else partial(_peer, setting, broker, shape, sends)
+                    metrics = _metrics(f"sends 1 KiB over loopback, {shape.name}")
+                    yield Bench(metrics, ours, peer, processes=servers)
+
+
+def _metrics(name: str) -> list[Metric]:
+    costs = [
+        Metric(key, f"{name}, {what}", "µs a message", higher_is_better=False)
+        for key, what in (("server", "server's cost"), ("client", "client's cost"))
+    ]
+    rate = Metric("rate", name, "messages/s", record_size=BODY_SIZE)
+    return [rate, *costs, *latencies.metrics(name)]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that answers under an address: a URL of ours, a port of the peer's."""
+
+    address: str
+    process_id: int
+
+    def cpu_s(self) -> float:
+        """Processor time so far, by Linux's clock of another process (clock_getcpuclockid)."""
+        return time.clock_gettime(~self.process_id << 3 | 2)
+
+
+@contextmanager
+def _writer(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
+    with (
+        fresh_directory(setting.directory) as root,
+        running(root / "store", flush_disk_type=flush.value) as run,
+        run.client() as client,
+    ):
+        client.create_topic(TOPIC, queues=QUEUES)
+        yield Server(run.writer_url, run.child("writer"))
+
+
+@contextmanager
+def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
+    if setting.peer is None:
+        yield None
+        return
+    with (
+        fresh_directory(setting.directory) as root,
+        setting.peer.broker(root, flush.value) as (port, process_id),
+    ):
+        yield Server(str(port), process_id)
+
+
+def _ours(writer: Server, shape: Shape, sends: int) -> Figures:
+    make = senders.batch(BODY_SIZE, shape.batch) if shape.batch > 1 else senders.single(BODY_SIZE)
+    requests = [
+        [make(number, (number * sends + each) * shape.batch) for each in range(sends)]
+        for number in range(shape.connections)
+    ]
+    cpu, own, began = writer.cpu_s(), time.process_time(), time.perf_counter()
+    seconds = senders.send_all(writer.address, requests)
+    taken, messages = time.perf_counter() - began, len(seconds) * shape.batch
+    return {
+        "rate": messages / taken,
+        "server": (writer.cpu_s() - cpu) / messages * 1e6,
+        "client": (time.process_time() - own) / messages * 1e6,
+        **latencies.figures(seconds),
+    }
+
+
+def _peer(setting: Setting, broker: Server, shape: Shape, sends: int) -> Figures:
+    assert setting.peer is not None
+    cpu = broker.cpu_s()
+    figures = setting.peer.ask(
+        "send",
+        port=broker.address,
+        connections=shape.connections,
+        sends=sends,
+        batch=shape.batch,
+        body=BODY_SIZE,
+    )
+    messages = shape.connections * sends * shape.batch
+    return {**figures, "server": (broker.cpu_s() - cpu) / messages * 1e6}

@@ -1,0 +1,66 @@
+package peer;
+
+import java.io.PrintStream;
+import java.nio.file.Path;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerPathConfigHelper;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.config.FlushDiskType;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/**
+ * A whole broker with RocketMQ's defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH`.
+ *
+ * <p>It has no name server: it registers nowhere, and whoever sends knows its address. "ready" on
+ * stdout says that it answers; it ends with its standard input.
+ */
+public final class Broker {
+    private Broker() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        BrokerPathConfigHelper.setBrokerConfigPath(Path.of(args[0], "broker.conf").toString());
+        BrokerController broker =
+            new BrokerController(config(), server(Integer.parseInt(args[1])), new NettyClientConfig(),
+                store(args[0], FlushDiskType.valueOf(args[2])));
+        if (!broker.initialize()) {
+            throw new IllegalStateException("the broker does not start: initialize() is false");
+        }
+        broker.start();
+        answers.println("ready");
+        answers.flush();
+        while (System.in.read() >= 0) {
+            continue; // nothing is said to it but its end
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static BrokerConfig config() {
+        BrokerConfig config = new BrokerConfig();
+        config.setBrokerIP1("127.0.0.1");
+        // On a machine that does other things too, the 200 ms of the default refuse sends.
+        config.setWaitTimeMillsInSendQueue(60_000);
+        return config;
+    }
+
+    private static NettyServerConfig server(int port) {
+        NettyServerConfig config = new NettyServerConfig();
+        config.setListenPort(port);
+        return config;
+    }
+
+    private static MessageStoreConfig store(String directory, FlushDiskType flush) {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(directory);
+        config.setStorePathCommitLog(Path.of(directory, "commitlog").toString());
+        config.setFlushDiskType(flush);
+        config.setHaListenPort(0);
+        config.setFileReservedTime(24 * 365 * 50); // nothing expires meanwhile
+        config.setCleanFileForciblyEnable(false);
+        return config;
+    }
+}
