@@ -465,6 +465,63 @@ class DispatchModel:
         return [index_hash(f"{decode_utf8(parts.topic)}#{key}") for key in keys]
 
 
+@dataclass
+class PutModel:
+    """A log's end with its queues and index: one plain message put, dispatched and published."""
+
+    log: bytearray
+    position: int
+    room_end: int
+    max_offset: int
+    newest_ms: int
+    body_max: int
+    next_offsets: dict[tuple[str, int], int]
+    queues: dict[bytes, QueueModel]
+    index: IndexModel | None
+    index_tags: bool
+    skip_index_below: int
+
+    def put(self, message: Message, now_ms: int) -> tuple[int, int, int, int] | None:
+        """Physical offset, size, queue offset and time; None, and nothing done, if not plain."""
+        place = message.topic, message.queue_id
+        if place not in self.next_offsets or not self.is_plain(message):
+            return None
+        number, time = self.next_offsets[place], max(now_ms, self.newest_ms)
+        record = encode(message, 1, number, self.max_offset, time)
+        queue = self.queues.get(message.topic.encode() + message.queue_id.to_bytes(4))
+        if len(record) > self.room_end - self.position or queue is None:
+            return None
+        if queue.next_index != number or not queue.holds(number):
+            return None
+        dispatch = DispatchModel(
+            b"", 0, self.queues, self.index, self.index_tags, self.skip_index_below
+        )
+        defect, parts, _ = take_apart(record, self.max_offset)
+        if dispatch.one(defect, parts) is not None:
+            return None
+        placed = self.max_offset, len(record), number, time
+        self.log[self.position : self.position + len(record)] = record
+        self.next_offsets[place] = number + 1
+        self.newest_ms = time
+        self.position += len(record)
+        self.max_offset += len(record)
+        return placed
+
+    def is_plain(self, message: Message) -> bool:
+        body, encoded = message.body or b"", message.properties
+        names = [part.partition(b"\x01")[:2] for part in encoded.split(b"\x02")]
+        return (
+            message.topic.isascii()
+            and 0 < len(message.topic) <= 127
+            and message.queue_id >= 0
+            and message.sys_flag & 0xC in (0, 8)
+            and len(body) <= self.body_max
+            and len(body) < 65536
+            and (not encoded or (b"\x01" in encoded and b"\0" not in encoded))
+            and (b"DELAY", b"\x01") not in names
+        )
+
+
 def read_values(data: bytes) -> dict[bytes, bytes]:
     """Properties as bytes, by RocketMQ's rules."""
     values = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import zlib
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect, IndexWindow, Placement, StoredRecord
+from mqstore.storage._kernel import Defect, IndexWindow, QueueWindow, StoredRecord
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import SysFlag
@@ -141,26 +143,6 @@ def test_encode_refuses_what_its_fields_cannot_hold(fields: dict[str, object]) -
     assert bytes(out[:8]) == bytes(8), "no magic code, so nothing stands there"
 
 
-@given(messages(), st.integers(0, 3))
-def test_an_ordinary_put_is_the_models_record_or_nothing_at_all(
-    message: Message, missing: int
-) -> None:
-    expected = model.encode(message, 1, 7, 1000, TIME)
-    out = bytearray(len(expected) + 10)
-    table = {(message.topic, message.queue_id): 7}
-    end = 5 + len(expected) - missing
-    placed = _kernel.put_ordinary(out, 5, end, 1000, message, table, 1 << 20, TIME)
-    if placed is None:
-        assert not any(out)
-        assert set(table.values()) == {7}
-    else:
-        host = message.store_host
-        own = Placement(1000, len(expected), message.queue_id, 7, TIME, host)
-        assert (placed, missing) == (own, 0)
-        assert bytes(out) == bytes(5) + expected + bytes(5)
-        assert set(table.values()) == {8}
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -185,7 +167,6 @@ def test_what_is_not_ordinary_is_left_to_python(fields: dict[str, object]) -> No
     out = bytearray(40_000)
     table = {("t" * 128, 0): 5, (plain.topic, plain.queue_id): 5}
     before = table.copy()
-    assert _kernel.put_ordinary(out, 0, len(out), 0, odd, table, 1000, TIME) is None
     batch = [plain, odd]
     assert _kernel.put_ordinary_batch(out, 0, len(out), 0, batch, table, 2000, 22, TIME) is None
     assert not any(out), "the whole record before the odd one is gone again"
@@ -578,3 +559,30 @@ def test_a_message_has_a_delay_where_a_property_has_that_name(parts: list[bytes]
 
 def test_a_message_whose_properties_are_no_bytes_has_no_delay() -> None:
     assert not ordinary(properties=None).has_delay
+
+
+def word(view: memoryview) -> object:
+    return _kernel.Word(view, 0)
+
+
+def queue_window(view: memoryview) -> object:
+    made = QueueWindow()
+    made.attach(view, 0, 3)
+    return made
+
+
+def index_window(view: memoryview) -> object:
+    made = IndexWindow()
+    made.attach(view, 1, 1)
+    return made
+
+
+@pytest.mark.parametrize("hold", [word, queue_window, index_window])
+def test_a_cycle_of_a_view_and_what_holds_its_bytes_can_be_collected(
+    hold: Callable[[memoryview], object],
+) -> None:
+    view = memoryview(bytearray(64))
+    cycle: list[object] = [view]
+    cycle += [hold(view), cycle]
+    del view, cycle
+    gc.collect()

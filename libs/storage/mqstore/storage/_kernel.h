@@ -252,6 +252,17 @@ static inline uint32_t atomic_add32(void *p, uint32_t v) {
     return __atomic_add_fetch((uint32_t *)p, v, __ATOMIC_ACQ_REL);
 }
 
+static inline int64_t mq_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+static inline double mq_monotonic(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>

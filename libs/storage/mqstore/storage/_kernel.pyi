@@ -1,9 +1,10 @@
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
 from mqstore.storage.codec.hosts import Host
+from mqstore.storage.seams import Clock
 
 class Stop(IntEnum):
     """Why ``dispatch_run`` came back."""
@@ -326,23 +327,6 @@ def encode_batch(
     Errors as above; what was written is then zeros again.
     """
 
-def put_ordinary(
-    view: memoryview | bytearray,
-    position: int,
-    end: int,
-    physical_offset: int,
-    message: Message,
-    next_offsets: dict[tuple[str, int], int],
-    body_max: int,
-    store_timestamp_ms: int,
-) -> Placement | None:
-    """Number, check and write a message between ``position`` and ``end``.
-
-    None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
-    characters or no key of ``next_offsets``, a prepared or rolled back message, no room, or
-    anything that may not be stored. Who calls then finds out which.
-    """
-
 def put_ordinary_batch(
     view: memoryview | bytearray,
     position: int,
@@ -354,10 +338,12 @@ def put_ordinary_batch(
     item_overhead: int,
     store_timestamp_ms: int,
 ) -> list[Placement] | None:
-    """As ``put_ordinary`` for messages of one topic and queue, all or none.
+    """Number, check and write messages of one topic and queue between ``position`` and ``end``.
 
-    None also for a message of any transaction type, and for bodies and properties that together,
-    with ``item_overhead`` bytes each, are over ``batch_max``.
+    None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
+    characters or no key of ``next_offsets``, a message of any transaction type, no room, bodies
+    and properties that together, with ``item_overhead`` bytes each, are over ``batch_max``, or
+    anything that may not be stored. Who calls then finds out which.
     """
 
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
@@ -427,9 +413,6 @@ class Word:
     value: int
     """Atomic: loaded with acquire order, stored with release. BufferError in a read-only view."""
 
-def announce_u64(view: memoryview, offset: int, value: int, futex: int) -> int:
-    """``store_u64``, then count the word at ``futex`` up and wake all its waiters; how many."""
-
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""
 
@@ -442,6 +425,89 @@ def futex_wait(view: memoryview, offset: int, expected: int, timeout_s: float | 
 
 def futex_wake(view: memoryview, offset: int) -> int:
     """Wake everyone who waits on the word, in any process; how many were woken."""
+
+# A put, whole ---------------------------------------------------------------------------------
+
+class SystemClock:
+    """``seams.Clock`` of production. Thread-safe."""
+
+    def now_ms(self) -> int: ...
+    def monotonic(self) -> float: ...
+
+class FilePositions:
+    """Positions of a mapped file, in bytes from its begin (``mapped.mapped_file``)."""
+
+    wrote_position: int
+    flushed_position: int
+    populate_at: int
+
+class StateWords:
+    """The words of a state page that every put moves, in a writable view; byte offsets of each."""
+
+    def __init__(
+        self, view: memoryview, max_at: int, dispatched_at: int, arrivals_at: int
+    ) -> None: ...
+    def set_max(self, offset: int) -> None: ...
+    def set_dispatched(self, offset: int) -> None:
+        """Store it, then count an arrival and wake whoever waits for one."""
+
+class DispatchEnd:
+    """How far dispatch has come; moved by whoever holds the dispatcher's lock, and, while
+    ``is_idle``, by ``LogEnd.put``."""
+
+    position: int
+    """Physical offset up to which the queues are written."""
+    records: int
+    last_store_timestamp_ms: int
+    is_idle: bool
+    """Nobody dispatches now, and what is put next is all that there will be to do."""
+
+    def follow(
+        self,
+        queues: dict[tuple[str, int], QueueWindow],
+        index: IndexWindow | None,
+        index_tags: bool,
+        skip_index_below: int,
+    ) -> None:
+        """What to write through, as for ``dispatch_run``; queues are by topic and queue id."""
+
+class LogEnd:
+    """Where the log ends, and puts of plain messages there.
+
+    Its fields are moved by whoever holds the put lock, and by ``put``.
+    """
+
+    position: int
+    """In the segment that is attached."""
+    room_end: int
+    """How far records may reach in it."""
+    max_offset: int
+    last_store_timestamp_ms: int
+    refused: bool
+    """Nothing may be put now."""
+    holders: int
+    """How often the put lock is held."""
+    on_populate: Callable[[], None] | None
+    """Called when the segment's ``populate_at`` is passed."""
+
+    def __init__(
+        self, next_offsets: dict[tuple[str, int], int], body_max: int, clock: Clock
+    ) -> None: ...
+    def attach(self, segment: FilePositions | None, view: memoryview | None) -> None:
+        """Put into this segment from now on; None: into none. Keeps the view's memory."""
+    def publish_to(self, words: StateWords, dispatch: DispatchEnd) -> None:
+        """Without it, and without a segment, ``put`` answers None."""
+    def put(self, message: Message) -> Placement | None:
+        """Append a message, dispatch it and publish both, in one go.
+
+        None, and nothing has changed, for whatever is not plain: a topic that is not 1 to 127
+        ASCII characters or whose queue is no key of ``next_offsets``, has no room in its window or
+        is written by somebody; a body over ``body_max`` or of 64 KiB; a DELAY, further queues, a
+        prepared or rolled back message; no room in the segment or the index; anything that may not
+        be stored; and while ``refused``, ``holders``, not ``is_idle``, or not all is dispatched.
+        Thread-safe: the GIL is held, and no Python code runs, from the first look to the last
+        store.
+        """
 
 # Checksums of the log's blocks ---------------------------------------------------------------
 # ``log`` is one segment that begins at physical offset ``base``, ``entries`` its whole side file

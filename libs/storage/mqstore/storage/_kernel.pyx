@@ -44,6 +44,8 @@ cdef extern from "_kernel.h":
     void atomic_store64(void *p, uint64_t v) noexcept nogil
     uint32_t atomic_load32(const void *p) noexcept nogil
     uint32_t atomic_add32(void *p, uint32_t v) noexcept nogil
+    int64_t mq_now_ms() noexcept nogil
+    double mq_monotonic() noexcept nogil
     long mq_futex(const void *word, int operation, uint32_t value, double timeout_s) noexcept nogil
     int EINTR, EAGAIN, ETIMEDOUT
 
@@ -134,7 +136,8 @@ cdef int64_t INDEX_ITEM = layout.INDEX_ITEM_SIZE
 # Module-level bytes, so that these pointers stay valid in loops without the GIL.
 cdef bytes _schedule_topic = layout.SCHEDULE_TOPIC.encode()
 cdef bytes _crc_property = layout.PROPERTY_CRC32.encode() + b"\x01"
-cdef bytes _delay_property = layout.PROPERTY_DELAY.encode() + b"\x01"
+cdef bytes _delay_name = layout.PROPERTY_DELAY.encode()
+cdef bytes _delay_property = _delay_name + b"\x01"
 cdef bytes _keys_name = layout.PROPERTY_KEYS.encode()
 cdef bytes _tags_name = layout.PROPERTY_TAGS.encode()
 cdef bytes _uniq_name = layout.PROPERTY_UNIQ_KEY.encode()
@@ -155,6 +158,7 @@ cdef inline Text text_of(bytes value) noexcept:
 cdef Text SCHEDULE_TOPIC = text_of(_schedule_topic)
 cdef Text CRC_PROPERTY = text_of(_crc_property)
 cdef Text DELAY_PROPERTY = text_of(_delay_property)
+cdef Text DELAY_NAME = text_of(_delay_name)
 cdef Text KEYS_NAME = text_of(_keys_name)
 cdef Text TAGS_NAME = text_of(_tags_name)
 cdef Text UNIQ_NAME = text_of(_uniq_name)
@@ -169,6 +173,23 @@ cdef int check_range(int64_t position, int64_t end, int64_t length) except -1:
     if not 0 <= position <= end <= length:
         raise ValueError(f"range {position}..{end} is outside a view of {length} bytes")
     return 0
+
+
+@cython.final
+@cython.no_gc
+cdef class Held:
+    """A view's bytes, until this is let go.
+
+    Kept from the garbage collector, which crashed over stores that were dropped without a close:
+    it breaks a cycle at a memoryview too, also while its bytes are in use.
+    """
+    cdef Py_buffer bytes
+
+    def __cinit__(self, view not None, bint writable):
+        PyObject_GetBuffer(view, &self.bytes, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.bytes)
 
 
 include "_kernel_read.pxi"
@@ -267,15 +288,12 @@ def add_u32(view not None, int64_t offset, uint32_t value):
 
 cdef class Word:
     """An aligned 64-bit word of a shared page."""
-    cdef Py_buffer page
+    cdef Held page
     cdef void *at
 
     def __cinit__(self, view not None, int64_t offset):
-        PyObject_GetBuffer(view, &self.page, PyBUF_SIMPLE)
-        self.at = <void *> word_at(&self.page, offset, 8)
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self.page)
+        self.page = Held(view, False)
+        self.at = <void *> word_at(&self.page.bytes, offset, 8)
 
     @property
     def value(self):
@@ -283,22 +301,9 @@ cdef class Word:
 
     @value.setter
     def value(self, uint64_t value):
-        if self.page.readonly:
+        if self.page.bytes.readonly:
             raise BufferError("the word's page is read-only")
         atomic_store64(self.at, value)
-
-
-def announce_u64(view not None, int64_t offset, uint64_t value, int64_t futex):
-    cdef Py_buffer page
-    cdef void *word
-    PyObject_GetBuffer(view, &page, PyBUF_WRITABLE)
-    try:
-        word = <void *> word_at(&page, futex, 4)
-        atomic_store64(<void *> word_at(&page, offset, 8), value)
-        atomic_add32(word, 1)
-        return wake(word)
-    finally:
-        PyBuffer_Release(&page)
 
 
 def futex_wait(view not None, int64_t offset, uint32_t expected, timeout_s):
@@ -336,3 +341,6 @@ def futex_wake(view not None, int64_t offset):
         return wake(word_at(&page, offset, 4))
     finally:
         PyBuffer_Release(&page)
+
+
+include "_kernel_put.pxi"

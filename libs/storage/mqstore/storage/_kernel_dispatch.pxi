@@ -18,7 +18,7 @@ cdef struct IndexState:
 
 cdef class QueueWindow:
     cdef QueueState state
-    cdef uint8_t[::1] view
+    cdef Held view
 
     @property
     def next_index(self):
@@ -36,33 +36,33 @@ cdef class QueueWindow:
     def entries(self):
         return self.state.entries
 
-    def attach(self, uint8_t[::1] view, int64_t first_index, int64_t entries):
+    def attach(self, view, int64_t first_index, int64_t entries):
+        cdef Held held = None
         if self.state.busy:
             raise RuntimeError("a dispatch run is using this window")
-        if view is None:
-            self.state.base = NULL
-        elif first_index < 0 or entries <= 0 or entries > view.shape[0] // QUEUE_ENTRY:
-            raise ValueError(f"{entries} entries do not fit a view of {view.shape[0]} bytes")
-        else:
-            self.state.base = &view[0]
-        self.view = view
+        if view is not None:
+            held = Held(view, True)
+            if first_index < 0 or not 0 < entries <= held.bytes.len // QUEUE_ENTRY:
+                raise ValueError(f"{entries} entries do not fit a view of {held.bytes.len} bytes")
+        self.state.base = NULL if held is None else <uint8_t *> held.bytes.buf
+        self.view = held
         self.state.first_index = first_index
         self.state.entries = entries
 
 
 cdef class IndexWindow:
     cdef IndexState state
-    cdef uint8_t[::1] view
+    cdef Held view
 
-    def attach(self, uint8_t[::1] view, int64_t slots, int64_t index_num):
+    def attach(self, view, int64_t slots, int64_t index_num):
+        cdef Held held = None
         if self.state.busy:
             raise RuntimeError("a dispatch run is using this window")
-        if view is None:
-            self.state.base = NULL
-        else:
-            check_index(view.shape[0], slots, index_num)
-            self.state.base = &view[0]
-        self.view = view
+        if view is not None:
+            held = Held(view, True)
+            check_index(held.bytes.len, slots, index_num)
+        self.state.base = NULL if held is None else <uint8_t *> held.bytes.buf
+        self.view = held
         self.state.slots = slots
         self.state.index_num = index_num
 
@@ -99,6 +99,9 @@ cdef struct Facts:
     Text keys
     Text uniq_key
     bint multi_dispatch
+    bint delay  # its properties name one, whatever its value
+    uint32_t topic_hash
+    uint32_t tags_hash
 
 
 cdef void read_facts(Text properties, Facts *f) noexcept nogil:
@@ -110,16 +113,20 @@ cdef void read_facts(Text properties, Facts *f) noexcept nogil:
     cdef Text name, value
     f.tags.at = f.keys.at = f.uniq_key.at = p
     f.tags.length = f.keys.length = f.uniq_key.length = 0
-    f.multi_dispatch = False
+    f.multi_dispatch = f.delay = False
     while p < end:
         stop = <const uint8_t *> memchr(p, 2, end - p)
         if stop == NULL:
             stop = end
         equals = <const uint8_t *> memchr(p, 1, stop - p)
-        if equals != NULL and equals > p and equals + 1 < stop:
+        if equals != NULL and equals > p:
             name.at, name.length = p, <uint32_t> (equals - p)
             value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
-            if same(name, TAGS_NAME):
+            if same(name, DELAY_NAME):
+                f.delay = True
+            if value.length == 0:
+                pass  # as if it were not there
+            elif same(name, TAGS_NAME):
                 f.tags = value
             elif same(name, KEYS_NAME):
                 f.keys = value
@@ -128,6 +135,19 @@ cdef void read_facts(Text properties, Facts *f) noexcept nogil:
             elif same(name, MULTI_NAME):
                 f.multi_dispatch = True
         p = stop + 1
+
+
+cdef bint read_plain_facts(
+    Text topic, Text properties, uint32_t sys_flag, Facts *f
+) noexcept nogil:
+    """False for a record that Python dispatches."""
+    f.topic_hash = f.tags_hash = 0
+    read_facts(properties, f)
+    if f.multi_dispatch or sys_flag & INNER_BATCH or same(topic, SCHEDULE_TOPIC):
+        return False
+    if not mq_hash(topic.at, topic.length, &f.topic_hash):
+        return False
+    return mq_hash(f.tags.at, f.tags.length, &f.tags_hash)
 
 
 cdef struct Hashes:
@@ -147,9 +167,9 @@ cdef bint add_hash(Hashes *hashes, uint32_t prefix, Text key) noexcept nogil:
     return True
 
 
-cdef bint hash_keys(Run *run, Facts *f, uint32_t topic_hash, Hashes *hashes) noexcept nogil:
+cdef bint hash_keys(Facts *f, bint index_tags, Hashes *hashes) noexcept nogil:
     """UNIQ_KEY, KEYS at single spaces, in 5.x stores TAGS; False when Python must do it."""
-    cdef uint32_t prefix = topic_hash * 31 + c'#'
+    cdef uint32_t prefix = f.topic_hash * 31 + c'#'
     cdef Text key
     cdef const uint8_t *p = f.keys.at
     cdef const uint8_t *end = p + f.keys.length
@@ -165,7 +185,7 @@ cdef bint hash_keys(Run *run, Facts *f, uint32_t topic_hash, Hashes *hashes) noe
         if key.length and not add_hash(hashes, prefix, key):
             return False
         p = stop + 1
-    if run.index_tags and f.tags.length:
+    if index_tags and f.tags.length:
         return add_hash(hashes, (prefix * 31 + c'T') * 31 + c'#', f.tags)
     return True
 
@@ -207,36 +227,39 @@ cdef inline bint has_room(QueueState *queue, int64_t index) noexcept nogil:
     )
 
 
-cdef void put_entry(Seat *seat, int64_t physical, uint32_t size, uint32_t tags_hash) noexcept nogil:
-    cdef QueueState *queue = seat.queue
+cdef void put_entry(
+    QueueState *queue, int64_t physical, uint32_t size, uint32_t tags_hash
+) noexcept nogil:
     cdef uint8_t *entry = queue.base + (queue.next_index - queue.first_index) * QUEUE_ENTRY
     put64(entry, <uint64_t> physical)
     put32(entry + 8, size)
     put64(entry + 12, <uint64_t> <int64_t> <int32_t> tags_hash)
     release_fence()  # a flush in another thread reads next_index
     queue.next_index += 1
-    seat.touched = True
+
+
+cdef inline void put_items(
+    IndexState *index, const Hashes *hashes, int64_t physical, int64_t store_time
+) noexcept nogil:
+    cdef int i
+    for i in range(hashes.count):
+        insert(index.base, index.slots, index.index_num, hashes.at[i], physical, store_time)
 
 
 cdef int dispatch_one(Run *run) noexcept nogil:
     """The record at ``run.position``: everything is decided before anything is written."""
     cdef const uint8_t *p = run.log + run.position
     cdef int64_t physical = run.base + run.position, queue_offset, store_time
-    cdef uint32_t topic_hash = 0, tags_hash = 0, transaction
+    cdef uint32_t transaction
     cdef Layout r
     cdef Facts f
     cdef Hashes hashes
     cdef Seat *seat = NULL
-    cdef int i, defect = parse(p, run.end - run.position, physical, &r)
+    cdef int defect = parse(p, run.end - run.position, physical, &r)
     if defect != DEFECT_NONE:
         return STOP_BLANK if defect == DEFECT_BLANK else STOP_DEFECT
     transaction = r.sys_flag & TRANSACTION
-    read_facts(r.properties, &f)
-    if f.multi_dispatch or r.sys_flag & INNER_BATCH or same(r.topic, SCHEDULE_TOPIC):
-        return STOP_SPECIAL
-    if not mq_hash(r.topic.at, r.topic.length, &topic_hash):
-        return STOP_SPECIAL
-    if not mq_hash(f.tags.at, f.tags.length, &tags_hash):
+    if not read_plain_facts(r.topic, r.properties, r.sys_flag, &f):
         return STOP_SPECIAL
 
     hashes.count = 0
@@ -244,30 +267,27 @@ cdef int dispatch_one(Run *run) noexcept nogil:
         if run.index.base == NULL or index_count(run.index.base) >= run.index.index_num:
             return STOP_INDEX
         if transaction != ROLLED_BACK:
-            if not hash_keys(run, &f, topic_hash, &hashes):
+            if not hash_keys(&f, run.index_tags, &hashes):
                 return STOP_SPECIAL
             if index_count(run.index.base) + hashes.count > run.index.index_num:
                 return STOP_INDEX
     if run.with_queues and (transaction == 0 or transaction == COMMITTED):
         queue_offset = <int64_t> get64(p + 20)
-        seat = seat_of(run, topic_hash, r.topic, get32(p + 12))
+        seat = seat_of(run, f.topic_hash, r.topic, get32(p + 12))
         if seat.queue == NULL:
             run.need_topic = r.topic
             run.need_queue_id = get32(p + 12)
             return STOP_NEED_QUEUE
-        if entry_stands(seat.queue, queue_offset, physical, r.size, tags_hash):
+        if entry_stands(seat.queue, queue_offset, physical, r.size, f.tags_hash):
             seat = NULL
         elif not has_room(seat.queue, queue_offset):
             return STOP_QUEUE
 
     store_time = <int64_t> get64(p + r.store_time_at)
     if seat != NULL:
-        put_entry(seat, physical, r.size, tags_hash)
-    for i in range(hashes.count):
-        insert(
-            run.index.base, run.index.slots, run.index.index_num,
-            hashes.at[i], physical, store_time,
-        )
+        put_entry(seat.queue, physical, r.size, f.tags_hash)
+        seat.touched = True
+    put_items(run.index, &hashes, physical, store_time)
     run.position += r.size
     run.records += 1
     run.left -= 1

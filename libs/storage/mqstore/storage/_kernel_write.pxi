@@ -154,11 +154,19 @@ cdef struct Parts:
 
 
 cdef tuple read_parts(Message message, Parts *m):
-    """Take a message apart, and return the objects that its texts lie in, the topic first;
-    ValueError, TypeError, OverflowError for what no record can hold."""
-    cdef bytes properties = message.properties, body = message.body
-    cdef str topic = message.topic
-    cdef object born = message.born_host, stored = message.store_host
+    """``take_apart``, and the objects that its texts lie in, the topic first."""
+    cdef tuple kept = (
+        message.topic, message.properties, message.body, message.born_host, message.store_host
+    )
+    take_apart(message, kept[0], kept[1], kept[2], kept[3], kept[4], m)
+    return kept
+
+
+cdef int take_apart(
+    Message message, str topic, bytes properties, bytes body, object born, object stored, Parts *m
+) except -1:
+    """Whoever calls holds the texts while ``m`` is used. ValueError, TypeError, OverflowError for
+    what no record can hold."""
     cdef Py_ssize_t topic_size
     m.topic.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(topic, &topic_size)
     if not 0 < topic_size <= <Py_ssize_t> TOPIC_MAX_V2:
@@ -183,7 +191,7 @@ cdef tuple read_parts(Message message, Parts *m):
     m.reconsume_times = message.reconsume_times
     m.born_time = message.born_timestamp_ms
     m.prepared = message.prepared_transaction_offset
-    return (topic, properties, body, born, stored)
+    return 0
 
 
 cdef inline int64_t size_of_parts(const Parts *m, int version) noexcept nogil:
@@ -338,47 +346,6 @@ cdef bint is_ordinary(const Parts *m, int64_t body_max) noexcept nogil:
     return (
         memchr(m.properties.at, 1, m.properties.length) != NULL
         and memchr(m.properties.at, 0, m.properties.length) == NULL
-    )
-
-
-def put_ordinary(
-    view not None,
-    int64_t position,
-    int64_t end,
-    int64_t physical_offset,
-    Message message not None,
-    dict next_offsets not None,
-    int64_t body_max,
-    int64_t store_timestamp_ms,
-):
-    cdef Py_buffer bytes_
-    cdef Parts m
-    cdef int64_t size, queue_offset
-    cdef tuple queue, kept
-    try:
-        kept = read_parts(message, &m)
-    except (OverflowError, TypeError, ValueError):
-        return None
-    size = size_of_parts(&m, 1)
-    if size > end - position or not is_ordinary(&m, body_max):
-        return None
-    queue = (kept[0], m.queue_id)
-    known = next_offsets.get(queue)
-    if known is None:
-        return None
-    queue_offset = known
-    PyObject_GetBuffer(view, &bytes_, PyBUF_WRITABLE)
-    try:
-        check_range(position, end, bytes_.len)
-        put_parts(
-            <uint8_t *> bytes_.buf + position,
-            &m, 1, size, queue_offset, physical_offset, store_timestamp_ms,
-        )
-    finally:
-        PyBuffer_Release(&bytes_)
-    next_offsets[queue] = queue_offset + 1
-    return placement_of(
-        physical_offset, size, m.queue_id, queue_offset, store_timestamp_ms, message.store_host
     )
 
 

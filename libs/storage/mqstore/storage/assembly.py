@@ -315,6 +315,7 @@ class Assembly:
             position=position,
             deleted_below=self._opened.deleted.below,
         )
+        commit_log.end.publish_to(state.words, dispatcher.end)
         first, clock = position, self._seams.clock
         while dispatcher.behind:
             before = dispatcher.position
@@ -341,7 +342,7 @@ class Assembly:
         return RecoveryReport(
             plan=found.model_copy(update={"strays": (*found.strays, *self._strays)}),
             quarantined=tuple(self._quarantined),
-            dispatched_records=counts.records,
+            dispatched_records=dispatcher.records,
             dispatch_skipped=counts.defects,
             dispatch_lost_bytes=counts.lost_bytes,
             index_files_dropped=tuple(dropped),

@@ -172,6 +172,7 @@ class MessageStore:
         offset_table = ConsumerOffsets.load(*tables)
         self._parts: Parts = Assembly(opened, seams, options, self._fail).run()
         self.log: CommitLog = self._parts.log
+        self._put_plain = self.log.end.put
         self.queues: ConsumeQueues = self._parts.queues
         self.index: IndexService = self._parts.index
         self.dispatcher: Dispatcher = self._parts.dispatcher
@@ -179,6 +180,7 @@ class MessageStore:
         self.flush: FlushService = self.log.flush
         self.commits: CommitService | None = self.log.commits
         """There with a TransientStorePool: what is put counts once it is committed."""
+        self._waits = is_sync or self.commits is not None
         self.recovery: RecoveryReport = self._parts.report
         guard = BlockGuard(opened.blocks)
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
@@ -226,7 +228,8 @@ class MessageStore:
         StoreFailed.
         """
         placement = self.append(message)
-        self._wait(placement.end, durability)
+        if self._waits or durability is not None:
+            self._wait(placement.end, durability)
         return placement
 
     def put_batch(
@@ -245,12 +248,12 @@ class MessageStore:
         With a TransientStorePool it is readable, and may be acknowledged, only when ``commits``
         has it: wait there, or add a callback to its request.
         """
+        placement = self._put_plain(message)
+        if placement is not None:
+            return placement
         if message.has_delay:
             message = self.delays.delayed(message)
-        placement = self.log.append(message)
-        if self.commits is None or self.commits.committed_offset >= placement.end:
-            self._dispatch(placement.end)
-        return placement
+        return self._dispatched([self.log.append(message)])[0]
 
     def _put_copy(self, message: Message) -> None:
         """One that was delayed before: whatever its DELAY says, it is due."""

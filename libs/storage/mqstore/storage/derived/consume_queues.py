@@ -41,6 +41,8 @@ class ConsumeQueues:
         self.file_size = file_size
         self.windows: dict[bytes, QueueWindow] = {}
         """By ``queue_key``: what ``dispatch_run`` writes through."""
+        self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
+        """The same by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_key: dict[bytes, ConsumeQueue] = {}
         self._paths = paths
@@ -181,7 +183,9 @@ class ConsumeQueues:
         return ConsumeQueue(topic, queue_id, files, self.file_size)
 
     def _register(self, queue: ConsumeQueue) -> None:
-        self._table[queue.topic, queue.queue_id] = queue
+        place = queue.topic, queue.queue_id
+        self._table[place] = queue
+        self.windows_by_place[place] = queue.window
         key = _key_of(queue)
         self._by_key[key] = queue
         self.windows[key] = queue.window
@@ -190,6 +194,7 @@ class ConsumeQueues:
         queue = self._table.pop(place, None)
         if queue is not None:
             del self._by_key[_key_of(queue)], self.windows[_key_of(queue)]
+            del self.windows_by_place[place]
         return queue
 
 

@@ -6,19 +6,21 @@ offset is published after the entries are written. Source: ReputMessageService a
 of 4.9.7 and 5.4.0.
 
 Called from the append's thread while caught up (``run_inline``) and from a background service when
-behind (``step``); a lock lets one of them run at a time.
+behind (``step``); a lock lets one of them run at a time. While nobody does and nothing is left to
+do, ``end.is_idle`` lets the kernel dispatch a record as it puts it (``LogEnd.put``).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from mqstore.storage._kernel import Defect, Stop, check_record, dispatch_run
+from mqstore.storage._kernel import Defect, DispatchEnd, Stop, check_record, dispatch_run
 from mqstore.storage.codec import record as records
 from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import is_lmq
@@ -76,8 +78,6 @@ class Watermarks(Protocol):
 class DispatchCounts:
     """What was met since this dispatcher was made."""
 
-    records: int = 0
-    """Handled, the index's own run over older records not included."""
     indexed: int = 0
     """Handled by the index's own run."""
     defects: int = 0
@@ -117,9 +117,8 @@ class Dispatcher:
         below ``deleted_below`` get no queue entry; queues that have none of theirs never get one.
         """
         self.counts = DispatchCounts()
-        self.position = position
-        """Physical offset up to which the queues are written and published."""
-        self.last_store_timestamp_ms = 0
+        self.end = DispatchEnd()
+        self.end.position = position
         self._log = log
         self._queues = queues
         self._index = index
@@ -139,11 +138,34 @@ class Dispatcher:
         """The last message in the index: maybe not all of its keys are in it."""
         self._index_position = self._begin_index(index_position)
         self._index_joined = False
+        self.end.follow(
+            queues.windows_by_place,
+            None if index is None else index.window,
+            index is not None and index.indexes_tags,
+            self._skip_index_below,
+        )
         self._join_index()
+        self._rest()
+
+    @property
+    def position(self) -> int:
+        """Physical offset up to which the queues are written and published."""
+        return self.end.position
+
+    @property
+    def records(self) -> int:
+        """Handled, the index's own run over older records not included."""
+        return self.end.records
+
+    @property
+    def last_store_timestamp_ms(self) -> int:
+        """STORETIMESTAMP of the newest of them, 0 when there is none."""
+        return self.end.last_store_timestamp_ms
 
     def add_listener(self, listener: Listener) -> None:
         """``listener`` runs in the dispatching thread: it must be quick and not raise."""
-        self._listeners.append(listener)
+        with self._running():
+            self._listeners.append(listener)
 
     @property
     def behind(self) -> int:
@@ -162,7 +184,7 @@ class Dispatcher:
 
     def step(self, now: float) -> float:
         """One slice of what is due. A full disk is logged and tried again later."""
-        with self._lock:
+        with self._running():
             try:
                 more = self._advance(self._log.max_offset)
                 if not more:
@@ -179,6 +201,7 @@ class Dispatcher:
         far, or the disk is full; then False, and the service is to be woken."""
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
+        self.end.is_idle = False
         try:
             if not self._run_near(end):
                 while not self._closed and self._advance(end):
@@ -187,6 +210,7 @@ class Dispatcher:
             return False
         finally:
             self._publish()
+            self._rest()
             self._lock.release()
         return self._index is None or self._index_joined
 
@@ -211,9 +235,9 @@ class Dispatcher:
             self._touched if self._listeners else None,
         )
         if handled:
-            self.position = base + position
-            self.counts.records += handled
-            self.last_store_timestamp_ms = store_ms
+            self.end.position = base + position
+            self.end.records += handled
+            self.end.last_store_timestamp_ms = store_ms
         return stop is Stop.END
 
     def close(self) -> None:
@@ -221,7 +245,7 @@ class Dispatcher:
 
         A put that was appended before may still come to dispatch its record; it finds this.
         """
-        with self._lock:
+        with self._running():
             self._closed = True
 
     def run_to_end(self, progress: Callable[[int], None] | None = None) -> None:
@@ -229,7 +253,7 @@ class Dispatcher:
 
         Raises OSError when the disk refuses. ``progress`` is told the position now and then.
         """
-        with self._lock:
+        with self._running():
             more = True
             while more:
                 try:
@@ -241,8 +265,25 @@ class Dispatcher:
 
     def drop_queues(self, topic: str) -> None:
         """Unlink a topic's queues; nothing is dispatched meanwhile. OSError."""
-        with self._lock:
+        with self._running():
             self._queues.destroy_topic(topic)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """With the lock held, and the kernel's puts leaving their dispatch to us."""
+        with self._lock:
+            self.end.is_idle = False
+            try:
+                yield
+            finally:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Let puts dispatch their own records where those are all that there is to do."""
+        joined = self._index is None or self._index_joined
+        self.end.is_idle = (
+            joined and self._boundary is None and not self._closed and not self._listeners
+        )
 
     # the two runs -------------------------------------------------------------------------
 
@@ -253,13 +294,13 @@ class Dispatcher:
         end = min(end, self._log.max_offset)
         if self.position < self._log.min_offset:
             self._lose(self.position, self._log.min_offset, "it expired before it was dispatched")
-            self.position = self._log.min_offset
+            self.end.position = self._log.min_offset
         while self.position < end and left > 0:
             offset, handled = self._slice(self.position, end, index, left, with_queues=True)
             if offset == self.position:
                 return False
-            self.position = offset
-            self.counts.records += handled
+            self.end.position = offset
+            self.end.records += handled
             left -= max(handled, 1)
         return self.position < end
 
@@ -312,7 +353,7 @@ class Dispatcher:
             touched=self._touched,
         )
         if with_queues and handled:
-            self.last_store_timestamp_ms = store_ms
+            self.end.last_store_timestamp_ms = store_ms
         if stop is Stop.END or stop is Stop.LIMIT:
             return stretch.base + position, handled
         if stop is Stop.BLANK:
@@ -374,7 +415,7 @@ class Dispatcher:
     # queues -------------------------------------------------------------------------------
 
     def _put_in_queues(self, found: Record) -> None:
-        self.last_store_timestamp_ms = found.store_timestamp_ms
+        self.end.last_store_timestamp_ms = found.store_timestamp_ms
         if found.sys_flag & TRANSACTION_MASK not in _QUEUED:
             return
         self._put(found.topic, found.raw_topic, found.queue_id, found.queue_offset, found)

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from mqstore.storage._kernel import LogEnd, put_ordinary_batch
 from mqstore.storage._kernel import Placement as Placement
-from mqstore.storage._kernel import put_ordinary, put_ordinary_batch
 from mqstore.storage.codec.record import (
     Message,
     Record,
@@ -86,6 +86,22 @@ class SegmentSource(Protocol):
     def unlock(self, file: MappedFile) -> None: ...
 
 
+class _PutLock:
+    """Who holds it puts alone; the kernel's ``LogEnd.put``, which needs no lock, then refuses."""
+
+    def __init__(self, end: LogEnd) -> None:
+        self._end = end
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._end.holders += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._end.holders -= 1
+        self._lock.release()
+
+
 class CommitLog:
     """Appends to, and reads from, a recovered run of segments. Every method is thread-safe."""
 
@@ -120,18 +136,19 @@ class CommitLog:
         self._allocation = allocation
         self._limits = PutLimits.of(config, store_format)
         self._multi_dispatch = MultiDispatch(config, store_format, self.offsets)
-        self._lock = threading.RLock()
+        self.end = LogEnd(self.offsets.known, self._limits.body_size_max, seams.clock)
+        """Where the next record goes, and, once it may publish by itself, what puts plain ones."""
+        self._lock = _PutLock(self.end)
         self._rolling_since: float | None = None
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
-        self._last_store_timestamp_ms = last_store_timestamp_ms
+        self.end.last_store_timestamp_ms = last_store_timestamp_ms
+        self.end.max_offset = files.max_offset
         self._segment: MappedFile | None = None
         self._view = memoryview(bytearray())
-        self._position = 0
-        self._room_end = 0
-        self._max_offset = files.max_offset
-        """Where the next record goes."""
+        if allocation is not None:
+            self.end.on_populate = lambda: allocation.populate(files)
         self.commits = None if pool is None else self._commit_service(pool, seams)
         if files.last is not None:
             self._write_to(files.last)
@@ -154,7 +171,7 @@ class CommitLog:
             self._config,
             seams,
             self._watermarks,
-            last_store_timestamp_ms=self._last_store_timestamp_ms,
+            last_store_timestamp_ms=self.end.last_store_timestamp_ms,
             on_failure=self._fail,
         )
 
@@ -168,7 +185,7 @@ class CommitLog:
     @property
     def max_offset(self) -> int:
         """The end of the last record (or blank record) that may be read."""
-        return self._max_offset if self.commits is None else self.commits.committed_offset
+        return self.end.max_offset if self.commits is None else self.commits.committed_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -178,7 +195,7 @@ class CommitLog:
     @property
     def last_store_timestamp_ms(self) -> int:
         """STORETIMESTAMP of the newest record; 0 when there is none."""
-        return self._last_store_timestamp_ms
+        return self.end.last_store_timestamp_ms
 
     # who may put
 
@@ -196,31 +213,29 @@ class CommitLog:
         with self._refusal_lock:
             if not self._refused_for_good:
                 self._refusal = lambda: DiskFull(str(refusal), refusal.numbers)
+                self.end.refused = True
 
     def resume_puts(self) -> None:
         """Undo ``pause_puts``; what is refused for good stays refused."""
         with self._refusal_lock:
             if not self._refused_for_good:
                 self._refusal = None
+                self.end.refused = False
 
     def _refuse(self, refusal: Callable[[], Exception]) -> None:
         with self._refusal_lock:
             self._refused_for_good = True
             self._refusal = refusal
+            self.end.refused = True
 
     # putting
 
     def append(self, message: Message) -> Placement:
         """Place one message at the log's end; it is readable when this returns (with ``commits``:
-        when those have it), not yet durable.
+        when those have it), not yet durable. Ordinary ones are tried with ``end.put`` before.
 
         Raises PutRefused (one class per reason; nothing was written) or StoreFailed.
         """
-        if self._rolling_since is None:
-            with self._lock:
-                placement = self._place_ordinary(message)
-            if placement is not None:
-                return placement
         version = check_message(message, self._limits)
         if self._rolling_since is not None:
             self._check_busy()
@@ -265,6 +280,7 @@ class CommitLog:
         """Unmap everything. Stop ``commits`` and ``flush`` before."""
         if self.commits is not None:
             self.commits.close()
+        self.end.attach(None, None)
         self.files.close()
 
     # retention
@@ -316,38 +332,16 @@ class CommitLog:
 
     # under the put lock
 
-    def _place_ordinary(self, message: Message) -> Placement | None:
+    def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
         """One call of the kernel; None for whatever needs a closer look, or may not be put now."""
         if self._refusal is not None or self._rolling_since is not None:
             return None
-        if self._multi_dispatch.applies_to(message):
-            return None
         timestamp = self._store_timestamp()
-        placed = put_ordinary(
-            self._view,
-            self._position,
-            self._room_end,
-            self._max_offset,
-            message,
-            self.offsets.known,
-            self._limits.body_size_max,
-            timestamp,
-        )
-        if placed is None:
-            return None
-        self._publish(self._position + placed.size, timestamp)
-        return placed
-
-    def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
-        """As ``_place_ordinary``, for a batch."""
-        if self._refusal is not None or self._rolling_since is not None:
-            return None
-        timestamp = self._store_timestamp()
-        first = self._max_offset
+        first = self.end.max_offset
         placed = put_ordinary_batch(
             self._view,
-            self._position,
-            self._room_end,
+            self.end.position,
+            self.end.room_end,
             first,
             messages,
             self.offsets.known,
@@ -357,20 +351,20 @@ class CommitLog:
         )
         if placed is None:
             return None
-        self._publish(self._position + placed[-1].end - first, timestamp)
+        self._publish(self.end.position + placed[-1].end - first, timestamp)
         return placed
 
     def _place(self, message: Message, version: int) -> Placement:
-        if self._position + _size_bound(message) > self._room_end:
+        if self.end.position + _size_bound(message) > self.end.room_end:
             self._make_room([message], [version])
         queued = message.sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
         queue_offset = self.offsets.next(message.topic, message.queue_id) if queued else 0
         timestamp = self._store_timestamp()
-        offset = self._max_offset
+        offset = self.end.max_offset
         try:
             size = encode_into(
                 self._view,
-                self._position,
+                self.end.position,
                 message,
                 version=version,
                 queue_offset=queue_offset,
@@ -379,7 +373,7 @@ class CommitLog:
             )
         except _UNENCODABLE as error:
             raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
-        self._publish(self._position + size, timestamp)
+        self._publish(self.end.position + size, timestamp)
         if queued:
             self.offsets.place(message.topic, message.queue_id, queue_offset)
         host = message.store_host
@@ -395,16 +389,16 @@ class CommitLog:
         return placement
 
     def _place_run(self, messages: Sequence[Message], versions: list[int]) -> list[Placement]:
-        if self._position + sum(map(_size_bound, messages)) > self._room_end:
+        if self.end.position + sum(map(_size_bound, messages)) > self.end.room_end:
             self._make_room(messages, versions)
         counts: dict[Queue, int] = {}
         numbers = [self._number_in_run(message, counts) for message in messages]
         timestamp = self._store_timestamp()
-        first = self._max_offset
+        first = self.end.max_offset
         try:
             sizes = encode_batch_into(
                 self._view,
-                self._position,
+                self.end.position,
                 messages,
                 versions=versions,
                 queue_offsets=numbers,
@@ -413,7 +407,7 @@ class CommitLog:
             )
         except _UNENCODABLE as error:
             raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
-        self._publish(self._position + sum(sizes), timestamp)
+        self._publish(self.end.position + sum(sizes), timestamp)
         for queue, count in counts.items():
             self.offsets.advance(*queue, count)
         return _placements(first, sizes, numbers, messages, timestamp)
@@ -427,24 +421,21 @@ class CommitLog:
         return self.offsets.next(*queue) + count
 
     def _store_timestamp(self) -> int:
-        now = self._clock.now_ms()
-        last = self._last_store_timestamp_ms
-        return now if now > last else last
+        return max(self._clock.now_ms(), self.end.last_store_timestamp_ms)
 
     def _publish(self, position: int, timestamp: int) -> None:
         """Let readers see what was written (or the commit), then say so outside this process."""
         segment = self._segment
         assert segment is not None
+        if self.commits is None:
+            segment.wrote_position = position
+        self.end.position = position
+        self.end.last_store_timestamp_ms = timestamp
+        self.end.max_offset = segment.base_offset + position
         if self.commits is not None:
-            self._position = position
-            self._last_store_timestamp_ms = timestamp
-            self._max_offset = segment.base_offset + position
             self.commits.publish(position, timestamp)
             return
-        self._position = segment.wrote_position = position
-        self._last_store_timestamp_ms = timestamp
-        self._max_offset = end = segment.base_offset + position
-        self._watermarks.set_max(end)
+        self._watermarks.set_max(self.end.max_offset)
         if position > segment.populate_at and self._allocation is not None:
             self._allocation.populate(self.files)
 
@@ -464,19 +455,19 @@ class CommitLog:
         segment = self._segment
         if segment is None:
             segment = self._roll(None, 0)
-        elif self._position + needed > segment.size:
+        elif self.end.position + needed > segment.size:
             self._reserve(segment, BLANK_RECORD_SIZE)
             segment = self._roll(segment, segment.end_offset)
         self._reserve(segment, max(needed, RESERVE_CHUNK_SIZE))
 
     def _reserve(self, segment: MappedFile, size: int) -> None:
         """Segments of ours are reserved whole; a real broker's are sparse."""
-        end = min(self._position + size, segment.size)
+        end = min(self.end.position + size, segment.size)
         try:
             segment.ensure_reserved(end)
         except OSError as error:
             raise _no_room(segment.base_offset, error) from error
-        self._room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
+        self.end.room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
 
     def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
         """Close one segment and begin the next, which is made first: when it cannot be, nothing
@@ -484,7 +475,7 @@ class CommitLog:
         if self.commits is not None:
             self.commits.check_buffers()
         segment = self._new_segment(offset)
-        if full is not None and self._position < full.size:
+        if full is not None and self.end.position < full.size:
             self._close_with_blank(full)
         if full is not None and self._allocation is not None:
             self._allocation.unlock(full)
@@ -496,19 +487,21 @@ class CommitLog:
         return segment
 
     def _close_with_blank(self, segment: MappedFile) -> None:
-        left = segment.size - self._position
+        left = segment.size - self.end.position
         if self.commits is not None:
-            self.commits.clear_from(self._position)
+            self.commits.clear_from(self.end.position)
         if left >= BLANK_RECORD_SIZE:  # always, unless somebody forged the last record
-            write_blank(self._view, self._position, left)
-        self._publish(segment.size, self._last_store_timestamp_ms)
+            write_blank(self._view, self.end.position, left)
+        self._publish(segment.size, self.end.last_store_timestamp_ms)
 
     def _write_to(self, segment: MappedFile) -> None:
         self._segment = segment
         self._view = segment.view if self.commits is None else self.commits.view
-        self._position = segment.wrote_position
-        self._room_end = 0
-        self._max_offset = segment.base_offset + self._position
+        self.end.position = segment.wrote_position
+        self.end.room_end = 0
+        self.end.max_offset = segment.base_offset + segment.wrote_position
+        if self.commits is None and not self._view.readonly:
+            self.end.attach(segment, self._view)
 
     def _new_segment(self, offset: int) -> MappedFile:
         # Only this can hold the put lock for long, so only here is the time taken.
@@ -541,7 +534,7 @@ class CommitLog:
 
     def _readable_store_timestamp(self) -> int:
         if self.commits is None:
-            return self._last_store_timestamp_ms
+            return self.end.last_store_timestamp_ms
         return self.commits.last_store_timestamp_ms
 
     def _fail(self, failure: StoreFailed) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from mqstore.storage._kernel import FilePositions
 from mqstore.storage.errors import RecordExpired, StoreFailed
 from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.seams import FileSystem, MappedBytes
@@ -23,7 +24,7 @@ RESERVE_CHUNK_SIZE: Final = 256 << 10
 """Bytes by which files that are not reserved whole get their disk blocks."""
 
 
-class MappedFile:
+class MappedFile(FilePositions):
     """A file of fixed size, mapped whole. Any number of readers and flushers, one appender."""
 
     def __init__(

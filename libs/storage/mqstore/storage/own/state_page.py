@@ -22,9 +22,9 @@ from typing import Final
 from uuid import UUID
 
 from mqstore.storage._kernel import (
+    StateWords,
     Word,
     add_u32,
-    announce_u64,
     futex_wait,
     futex_wake,
     load_u32,
@@ -239,10 +239,16 @@ class StatePageReader:
 class StatePage(StatePageReader):
     """The writer's page; the watermarks of the commit log, the flush and the dispatcher.
 
+    ``words`` are what each put moves, for the kernel.
+
     One thread at a time may set a field; different fields may be set by different threads.
     What lies above a bound may only be changed after that bound was lowered, and every such change
     goes with a new epoch (``advance_epoch``, or ``changing`` around it).
     """
+
+    def __init__(self, mapped: MappedBytes) -> None:
+        super().__init__(mapped)
+        self.words = StateWords(mapped.view, _MAX, _DISPATCHED, _ARRIVALS)
 
     @classmethod
     def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
@@ -317,7 +323,7 @@ class StatePage(StatePageReader):
 
     def set_max(self, offset: int) -> None:
         """Every byte below ``offset`` is complete and may be read."""
-        self._max.value = offset
+        self.words.set_max(offset)
 
     def set_flushed(self, offset: int) -> None:
         """Move the durable watermark; only after a sync of everything below succeeded."""
@@ -326,7 +332,7 @@ class StatePage(StatePageReader):
 
     def set_dispatched(self, offset: int) -> None:
         """Move the dispatched offset, after the entries are written, and wake who waits."""
-        announce_u64(self._view, _DISPATCHED, offset, _ARRIVALS)
+        self.words.set_dispatched(offset)
 
     def set_index_complete(self, complete: bool) -> None:
         self._store(_INDEX_COMPLETE, int(complete))

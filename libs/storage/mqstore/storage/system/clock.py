@@ -1,15 +1,3 @@
-"""The system's clocks."""
+"""The system's clocks. The kernel has them, as each put looks at one."""
 
-from __future__ import annotations
-
-import time
-
-
-class SystemClock:
-    """``seams.Clock`` of production. Thread-safe."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+from mqstore.storage._kernel import SystemClock as SystemClock

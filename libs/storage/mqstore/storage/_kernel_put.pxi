@@ -1,0 +1,191 @@
+# A put, whole ----------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class SystemClock:
+    def now_ms(self):
+        return mq_now_ms()
+
+    def monotonic(self):
+        return mq_monotonic()
+
+
+cdef class FilePositions:
+    cdef public int64_t wrote_position, flushed_position, populate_at
+
+
+@cython.final
+cdef class StateWords:
+    cdef Held page
+    cdef void *max_offset
+    cdef void *dispatched
+    cdef void *arrivals
+
+    def __cinit__(self, view not None, int64_t max_at, int64_t dispatched_at, int64_t arrivals_at):
+        self.page = Held(view, True)
+        self.max_offset = <void *> word_at(&self.page.bytes, max_at, 8)
+        self.dispatched = <void *> word_at(&self.page.bytes, dispatched_at, 8)
+        self.arrivals = <void *> word_at(&self.page.bytes, arrivals_at, 4)
+
+    def set_max(self, uint64_t offset):
+        atomic_store64(self.max_offset, offset)
+
+    def set_dispatched(self, uint64_t offset):
+        atomic_store64(self.dispatched, offset)
+        self.arrive()
+
+    cdef int arrive(self) except -1:
+        atomic_add32(self.arrivals, 1)
+        wake(self.arrivals)
+        return 0
+
+
+@cython.final
+cdef class DispatchEnd:
+    cdef public int64_t position, records, last_store_timestamp_ms
+    cdef public bint is_idle
+    cdef dict queues
+    cdef IndexWindow index
+    cdef bint index_tags
+    cdef int64_t skip_index_below
+
+    def follow(
+        self, dict queues not None, IndexWindow index, bint index_tags, int64_t skip_index_below
+    ):
+        self.queues, self.index, self.index_tags = queues, index, index_tags
+        self.skip_index_below = skip_index_below
+
+    cdef QueueState *queue_for(self, tuple queue, int64_t queue_offset):
+        """Where the entry can be written now, or NULL."""
+        cdef QueueWindow window
+        found = self.queues.get(queue)
+        if found is None:
+            return NULL
+        window = found
+        if window.state.busy or not has_room(&window.state, queue_offset):
+            return NULL
+        return &window.state
+
+    cdef bint hash_for_index(self, Facts *f, int64_t physical, Hashes *hashes):
+        """The index's items of a record; False where it has no room for them now."""
+        cdef IndexState *index
+        hashes.count = 0
+        if self.index is None or physical < self.skip_index_below:
+            return True
+        index = &self.index.state
+        if index.busy or index.base == NULL or index_count(index.base) >= index.index_num:
+            return False
+        if not hash_keys(f, self.index_tags, hashes):
+            return False
+        return index_count(index.base) + hashes.count <= index.index_num
+
+
+@cython.final
+cdef class LogEnd:
+    cdef public int64_t position, room_end, max_offset, last_store_timestamp_ms
+    cdef public bint refused
+    cdef public int holders
+    cdef public object on_populate
+    cdef Held log  # None while detached
+    cdef FilePositions segment
+    cdef dict next_offsets
+    cdef int64_t body_max
+    cdef object clock
+    cdef bint system_clock
+    cdef StateWords words
+    cdef DispatchEnd dispatch
+
+    def __init__(self, dict next_offsets not None, int64_t body_max, clock not None):
+        self.next_offsets, self.body_max, self.clock = next_offsets, body_max, clock
+        self.system_clock = type(clock) is SystemClock
+
+    def attach(self, FilePositions segment, view):
+        self.log = None if segment is None else Held(view, True)
+        self.segment = segment
+
+    def publish_to(self, StateWords words not None, DispatchEnd dispatch not None):
+        self.words, self.dispatch = words, dispatch
+
+    cdef inline int64_t now_ms(self) except? -1:
+        return mq_now_ms() if self.system_clock else self.clock.now_ms()
+
+    cdef inline bint is_open(self):
+        """Whether a put may come now: nobody else puts or dispatches, and nothing waits for it."""
+        return (
+            not self.refused
+            and self.holders == 0
+            and self.log is not None
+            and self.dispatch is not None
+            and self.dispatch.is_idle
+            and self.dispatch.position == self.max_offset
+            and 0 <= self.position <= self.room_end <= self.log.bytes.len
+        )
+
+    def put(self, Message message not None):
+        cdef object topic = message.topic, properties = message.properties, body = message.body
+        cdef object born = message.born_host, host = message.store_host
+        cdef Parts m
+        cdef int64_t now
+        cdef tuple queue
+        try:
+            take_apart(message, topic, properties, body, born, host, &m)
+            now = self.now_ms()
+        except (OverflowError, TypeError, ValueError):
+            return None
+        if not is_ordinary(&m, self.body_max) or m.body.length >= RELEASE_GIL_FROM:
+            return None
+        queue = (topic, m.queue_id)
+        return self.put_parts(&m, queue, host, Placement.__new__(Placement), now)
+
+    cdef object put_parts(
+        self, const Parts *m, tuple queue, object host, Placement placed, int64_t now
+    ):
+        """From here to the last store the GIL is held and no Python code runs: nobody else can put
+        or dispatch meanwhile."""
+        cdef int64_t size = size_of_parts(m, 1), offset = self.max_offset, queue_offset, time
+        cdef Facts f
+        cdef Hashes hashes
+        cdef QueueState *entries
+        if not self.is_open() or size > self.room_end - self.position:
+            return None
+        known = self.next_offsets.get(queue)
+        if known is None:
+            return None
+        queue_offset = known
+        entries = self.dispatch.queue_for(queue, queue_offset)
+        if entries == NULL or not read_plain_facts(m.topic, m.properties, m.sys_flag, &f):
+            return None
+        if f.delay or not self.dispatch.hash_for_index(&f, offset, &hashes):
+            return None
+        time = max(now, self.last_store_timestamp_ms)
+        self.next_offsets[queue] = queue_offset + 1
+        put_parts(
+            <uint8_t *> self.log.bytes.buf + self.position, m, 1, size, queue_offset, offset, time
+        )
+        self.advance(size, time)
+        put_entry(entries, offset, <uint32_t> size, f.tags_hash)
+        self.dispatch_to(offset + size, time, offset, &hashes)
+        placed.physical_offset, placed.size, placed.queue_id = offset, size, m.queue_id
+        placed.queue_offset, placed.store_timestamp_ms, placed.store_host = queue_offset, time, host
+        if self.position > self.segment.populate_at and self.on_populate is not None:
+            self.on_populate()
+        return placed
+
+    cdef inline void advance(self, int64_t size, int64_t time):
+        self.position += size
+        self.max_offset += size
+        self.last_store_timestamp_ms = time
+        release_fence()
+        self.segment.wrote_position = self.position
+        atomic_store64(self.words.max_offset, <uint64_t> self.max_offset)
+
+    cdef inline int dispatch_to(
+        self, int64_t end, int64_t time, int64_t offset, const Hashes *hashes
+    ) except -1:
+        cdef DispatchEnd dispatch = self.dispatch
+        put_items(&dispatch.index.state if hashes.count else NULL, hashes, offset, time)
+        dispatch.position = end
+        dispatch.records += 1
+        dispatch.last_store_timestamp_ms = time
+        atomic_store64(self.words.dispatched, <uint64_t> end)
+        return self.words.arrive()
