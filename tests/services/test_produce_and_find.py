@@ -374,10 +374,3 @@ def _references(node: Any) -> list[str]:
     if isinstance(node, list):
         return [each for value in node for each in _references(value)]
     return []
-
-
-def test_metrics_tell_of_the_store(services: Run, client: Client, topic: str) -> None:
-    client.produce(topic, [NewMessage(body="x")])
-    text = httpx.get(f"{services.writer_url}/metrics").text
-    assert 'mqstore_store_offset{bound="max"}' in text
-    assert "mqstore_messages_stored_total" in text

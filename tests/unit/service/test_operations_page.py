@@ -18,7 +18,10 @@ from mqstore.storage.recovery.report import Action, RecoveryPlan, RecoveryReport
 PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
 SETTINGS = {
-    name: row[1] for row in ROWS if len(row) == 3 for name in re.findall(r"`(\w+)`", row[0])
+    name: row[1]
+    for row in ROWS
+    if len(row) == 3
+    for name in re.findall(r"`([A-Za-z0-9]+)`", row[0])
 }
 
 

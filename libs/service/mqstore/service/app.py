@@ -20,6 +20,7 @@ from mqstore.service import logs, problems
 from mqstore.service.auth import Authenticator, Role
 from mqstore.service.health import Health
 from mqstore.service.http import (
+    PROBLEM,
     Front,
     HotRoute,
     internal_problem,
@@ -28,7 +29,7 @@ from mqstore.service.http import (
     refuse_unknown,
 )
 from mqstore.service.limits import Limits
-from mqstore.service.metrics import HttpMetrics
+from mqstore.service.metrics import HttpMetrics, RocketmqNames
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
 from mqstore.storage.errors import StorageError
@@ -64,7 +65,7 @@ class Api:
         self.settings = settings
         self.health = health
         self.limits = Limits.of(settings)
-        self.metrics = HttpMetrics(self.limits)
+        self.metrics = HttpMetrics(self.limits, RocketmqNames(settings))
         self.auth = Authenticator(settings.tokens)
         self.app: FastAPI = FastAPIOffline(
             docs_url="/docs",
@@ -226,6 +227,7 @@ def documented(
 
 
 def _answer(request: Request, problem: Problem) -> Response:
+    request.scope[PROBLEM] = problem.kind.name
     return Response(
         problem.body(logs.request_id.get()),
         problem.kind.status,

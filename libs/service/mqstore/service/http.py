@@ -36,6 +36,8 @@ log = logs.get(__name__)
 QUERY_PARAMETERS_MAX: Final = 100
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
+PROBLEM: Final = "mqstore.problem"
+"""Key of a request's scope: the name of the problem that FastAPI's part answered."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -167,7 +169,7 @@ class Front:
         method = scope["method"] if scope["method"] in METHODS else "other"
         if method == "HEAD":  # answered as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
-        exchange = _Exchange(send, self._request_id(scope), scope, self.limits)
+        exchange = _Exchange(send, self._request_id(scope), received, self.limits)
         logs.request_id.set(exchange.request_id)
         started = time.perf_counter()
         self._metrics.in_flight += 1
@@ -191,6 +193,9 @@ class Front:
             self._metrics.in_flight -= 1
             route = _template(scope, route)
             self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
+            problem_name = exchange.problem or scope.get(PROBLEM)
+            if problem_name is not None:
+                self._metrics.refused(route, problem_name)
 
     def interrupt(self) -> None:
         """The service is ending: wait for no client any more."""
@@ -230,13 +235,23 @@ class Front:
 class _Exchange:
     """One answer: adds the request's id, remembers the status, is refused where memory is short."""
 
-    __slots__ = ("_is_refused", "_limits", "_scope", "_send", "request_id", "started", "status")
+    __slots__ = (
+        "_is_refused",
+        "_limits",
+        "_scope",
+        "_send",
+        "problem",
+        "request_id",
+        "started",
+        "status",
+    )
 
     def __init__(self, send: Send, request_id: str, scope: Scope, limits: Limits) -> None:
         self._send = send
         self._scope = scope
         self._limits = limits
         self._is_refused = False
+        self.problem: str | None = None
         self.request_id = request_id
         self.status = 499
         self.started = False
@@ -269,6 +284,7 @@ class _Exchange:
     async def send_problem(self, problem: Problem) -> None:
         if self.started:
             return
+        self.problem = problem.kind.name
         headers = tuple((k.encode(), v.encode("latin-1")) for k, v in problem.headers.items())
         await self.send_reply(
             Reply(
@@ -283,7 +299,7 @@ class _Exchange:
 def problem_of(error: StorageError) -> Problem:
     problem = problems.from_storage(error)
     if problem is None:
-        log.error("storage error without a problem type", error=repr(error))
+        log.error("storage error without a problem type", exc_info=error)
         return internal_problem()
     return problem
 

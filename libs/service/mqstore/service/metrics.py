@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import (
@@ -26,31 +26,154 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from mqstore.service.limits import Limits
+from mqstore.service.settings import Settings
 
-BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30)
+RPC_BUCKETS_S: Final = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1, 2, 3)
+"""Those of rocketmq_rpc_latency, which has milliseconds."""
+BUCKETS_S: Final = tuple(
+    sorted({*RPC_BUCKETS_S, 0.0005, 0.0025, 0.025, 0.05, 0.25, 0.5, 2.5, 5, 30})
+)
+REQUEST_CODES: Final = {
+    ("POST", "/v1/topics/{topic}/messages"): "send_message",
+    ("GET", "/v1/topics/{topic}/queues/{queue}/messages"): "pull_message",
+    ("GET", "/v1/topics/{topic}/queues/{queue}/offset"): "search_offset_by_timestamp",
+    ("GET", "/v1/topics/{topic}/messages"): "query_message",
+    ("GET", "/v1/messages/{id}"): "view_message_by_id",
+}
+"""Routes, and the request of RocketMQ's that does the same."""
+OTHER_TOPICS: Final = "mqstore-other-topics"
+"""The label of all topics beyond metricsTopicsMax together; RocketMQ's rules allow it as a name,
+nobody has it."""
 
 
-class Latency:
-    """A histogram of seconds. Changed by the event loop only."""
+class Histogram:
+    """How many values lie at or below each bound. Changed by the event loop only."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("bounds", "counts", "total")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
+    def __init__(self, bounds: tuple[float, ...] = BUCKETS_S) -> None:
+        """The bounds of a latency are seconds."""
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.total += seconds
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
+    def add(self, other: Histogram) -> None:
+        """Count what another one of the same bounds has."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def buckets(
+        self, bounds: tuple[float, ...] | None = None, scale: float = 1
+    ) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus wants them: of some of the bounds only, in another unit."""
+        wanted = self.bounds if bounds is None else bounds
         cumulative = 0
         found: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), self.counts, strict=True):
+        for bound, count in zip(self.bounds, self.counts, strict=False):
             cumulative += count
-            found.append((bound, cumulative))
-        return found
+            if bound in wanted:
+                found.append((f"{bound * scale:g}", cumulative))
+        return [*found, ("+Inf", self.count)]
+
+
+class Traffic:
+    """Messages and bytes by topic and one more label, of so many topics; of the rest together.
+
+    Changed by the event loop only.
+    """
+
+    __slots__ = ("_topics", "counts", "topics_max")
+
+    def __init__(self, topics_max: int) -> None:
+        self.topics_max = topics_max
+        self.counts: dict[tuple[str, str], list[int]] = {}
+        """Messages and bytes."""
+        self._topics: set[str] = set()
+
+    def count(self, topic: str, label: str, messages: int, size: int) -> None:
+        found = self.counts.get((topic, label))
+        if found is None:
+            found = self._begin(topic, label)
+        found[0] += messages
+        found[1] += size
+
+    def _begin(self, topic: str, label: str) -> list[int]:
+        if topic not in self._topics and len(self._topics) >= self.topics_max:
+            topic = OTHER_TOPICS
+        else:
+            self._topics.add(topic)
+        return self.counts.setdefault((topic, label), [0, 0])
+
+
+class RocketmqNames:
+    """Metrics under the names and labels of a RocketMQ 5 broker, so that its dashboards have them.
+
+    Source: BrokerMetricsConstant, DefaultStoreMetricsConstant, RemotingMetricsConstant of 5.4.0.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        node_id = settings.broker_name or f"mqstore-{settings.shard}"
+        self._node = {
+            "cluster": settings.broker_cluster_name,
+            "node_type": "broker",
+            "node_id": node_id,
+        }
+
+    def gauge(self, name: str, text: str, value: float, **labels: str) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(f"rocketmq_{name}", text, labels=[*self._node, *labels])
+        family.add_metric([*self._node.values(), *labels.values()], value)
+        return family
+
+    def stored(self, name: str, text: str, value: float) -> GaugeMetricFamily:
+        """A gauge of the store, with the two labels that those have besides."""
+        return self.gauge(name, text, value, storage_type="local", storage_medium="disk")
+
+    def histogram(self, name: str, text: str, values: Histogram) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(f"rocketmq_{name}", text, labels=[*self._node])
+        family.add_metric([*self._node.values()], values.buckets(), values.total)
+        return family
+
+    def traffic(
+        self, direction: str, traffic: Traffic, label: str, is_system: Callable[[str], bool]
+    ) -> Iterable[Metric]:
+        """Counters of messages and bytes; ``direction`` is in or out."""
+        labels = [*self._node, "topic", label, "is_system"]
+        text = {"in": "incoming", "out": "outgoing"}[direction]
+        messages = CounterMetricFamily(
+            f"rocketmq_messages_{direction}", f"Total number of {text} messages", labels=labels
+        )
+        size = CounterMetricFamily(
+            f"rocketmq_throughput_{direction}", f"Total traffic of {text} messages", labels=labels
+        )
+        for (topic, value), (count, total) in list(traffic.counts.items()):
+            of = [*self._node.values(), topic, value, str(is_system(topic)).lower()]
+            messages.add_metric(of, count)
+            size.add_metric(of, total)
+        yield messages
+        yield size
+
+    def rpc_latency(
+        self, answered: Iterable[tuple[tuple[str, str, int], Histogram]]
+    ) -> HistogramMetricFamily:
+        """In milliseconds, as RocketMQ's, of the routes that do what a request code of it does."""
+        labels = ("protocol_type", "request_code", "response_code")
+        family = HistogramMetricFamily(
+            "rocketmq_rpc_latency", "Rpc latency", labels=[*self._node, *labels]
+        )
+        for (route, method, status), seconds in answered:
+            code = REQUEST_CODES.get((method, route))
+            if code is not None:
+                of = [*self._node.values(), "http", code, str(status)]
+                family.add_metric(of, seconds.buckets(RPC_BUCKETS_S, 1000), seconds.total * 1000)
+        return family
 
 
 class HttpMetrics(Collector):
@@ -58,38 +181,52 @@ class HttpMetrics(Collector):
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, names: RocketmqNames) -> None:
         self.in_flight = 0
+        self.rocketmq = names
         self._limits = limits
-        self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
-        self._seconds: defaultdict[str, Latency] = defaultdict(Latency)
+        self._seconds: defaultdict[tuple[str, str, int], Histogram] = defaultdict(Histogram)
+        self._problems: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answer. ``route`` is a template, so that clients cannot make labels."""
-        self._requests[route, method, status] += 1
-        self._seconds[route].observe(seconds)
+        self._seconds[route, method, status].observe(seconds)
+
+    def refused(self, route: str, problem: str) -> None:
+        """Count one answer that was a problem, by its name."""
+        self._problems[route, problem] += 1
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
     def collect(self) -> Iterable[Metric]:
+        answered = list(self._seconds.items())
         requests = CounterMetricFamily(
             "mqstore_http_requests", "Requests answered", labels=("route", "method", "status")
         )
-        for (route, method, status), count in list(self._requests.items()):
-            requests.add_metric((route, method, str(status)), count)
+        by_route: defaultdict[str, Histogram] = defaultdict(Histogram)
+        for (route, method, status), seconds in answered:
+            requests.add_metric((route, method, str(status)), seconds.count)
+            by_route[route].add(seconds)
         yield requests
-        seconds = HistogramMetricFamily(
+        latency = HistogramMetricFamily(
             "mqstore_http_request_seconds",
             "Time from the request's headers to the end of its answer",
             labels=("route",),
         )
-        for route, latency in list(self._seconds.items()):
-            seconds.add_metric((route,), latency.buckets(), latency.total)
-        yield seconds
+        for route, seconds in by_route.items():
+            latency.add_metric((route,), seconds.buckets(), seconds.total)
+        yield latency
+        yield self.rocketmq.rpc_latency(answered)
+        refused = CounterMetricFamily(
+            "mqstore_problems", "Answers that were problems", labels=("route", "problem")
+        )
+        for labels, count in list(self._problems.items()):
+            refused.add_metric(labels, count)
+        yield refused
         yield GaugeMetricFamily(
             "mqstore_http_in_flight", "Requests being answered", value=self.in_flight
         )

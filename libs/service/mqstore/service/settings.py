@@ -47,6 +47,12 @@ class Settings(BaseSettings):
     """Address to listen on; another than loopback needs tokens."""
     shard: Annotated[int, Field(ge=0)] = 0
     """Ordinal of this shard."""
+    broker_cluster_name: str = "DefaultCluster"
+    """Label `cluster` of metrics that have RocketMQ's names."""
+    broker_name: str | None = None
+    """Their label `node_id`; without one, mqstore- and the shard."""
+    metrics_topics_max: Annotated[int, Field(ge=0)] = 1_000
+    """Topics with metrics of their own; those of the rest are added up."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: console on a terminal, JSON lines elsewhere."""

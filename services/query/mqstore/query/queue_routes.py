@@ -106,16 +106,21 @@ class QueueRoutes:
             found = self._pull(topic, queue, offset, max_)
             return found, msgspec.json.encode(views.pull(found, self._shard, form))
 
+        def answer(found: Pull, body: bytes) -> Response:
+            size = sum(record.size for record in found.records)
+            service.traffic.count(topic, "", len(found.records), size)
+            return json_answer(body)
+
         if not wait or service.arrivals.interrupted:
-            return json_answer((await service.run(look))[1])
+            return answer(*await service.run(look))
         if len(service.arrivals) >= service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many long polls are open")
         with service.arrivals.watch(topic, queue, offset) as arrival:
             found, body = await service.run(look)
             if found.status is not PullStatus.OFFSET_OVERFLOW_ONE:
-                return json_answer(body)
+                return answer(found, body)
             done, _pending = await asyncio.wait({arrival}, timeout=wait)
-        return json_answer((await service.run(look))[1] if done else body)
+        return answer(*await service.run(look)) if done else json_answer(body)
 
     async def offset_by_time(
         self,

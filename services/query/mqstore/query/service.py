@@ -7,12 +7,14 @@ bounded pool and give back encoded bytes; one thread waits for arrivals.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, TypeVar
 
 from prometheus_client import Gauge
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
@@ -21,10 +23,13 @@ from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
+from mqstore.service.metrics import RocketmqNames, Traffic
 from mqstore.service.problems import OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
+from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
+from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookups import Lookups, QueueRange
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
@@ -80,6 +85,9 @@ class QueryService:
         self.api = Api(
             settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS
         )
+        self.traffic = Traffic(settings.metrics_topics_max)
+        """What pulls were answered."""
+        self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
         Gauge(
             "mqstore_open_polls",
             "Long polls waiting for arrivals",
@@ -203,3 +211,13 @@ class QueryService:
         except StoreNotOpen as error:
             return str(error)
         return None
+
+
+class _TrafficOut(Collector):
+    def __init__(self, names: RocketmqNames, traffic: Traffic) -> None:
+        self._names = names
+        self._traffic = traffic
+
+    def collect(self) -> Iterable[Metric]:
+        is_system = partial(topic_names.is_system_topic, store_format=StoreFormat.V5_X)
+        return self._names.traffic("out", self._traffic, "consumer_group", is_system)

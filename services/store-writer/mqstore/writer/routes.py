@@ -113,8 +113,11 @@ class Producer:
                 problems.UNSUPPORTED_MEDIA_TYPE,
                 f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
             )
+        started = time.perf_counter()
         placements = batch.append_to(store)
-        self._count(placements)
+        service.metrics.stored(
+            topic.name, placements, delayed=batch.delayed, seconds=time.perf_counter() - started
+        )
         try:
             await self._settled(placements[-1].end, sync=batch.sync)
         except FlushTimeout as error:
@@ -198,11 +201,6 @@ class Producer:
         if durability not in _DURABILITIES:
             raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
         return _DURABILITIES[durability]
-
-    def _count(self, placements: list[Placement]) -> None:
-        metrics = self._service.metrics
-        metrics.messages += len(placements)
-        metrics.bytes += placements[-1].end - placements[0].physical_offset
 
     def _placed(self, placements: list[Placement], keys: list[str]) -> list[Placed]:
         shard = self._service.settings.shard

@@ -67,7 +67,11 @@ class WriterService:
         )
         self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
         self.metrics = StoreMetrics(
-            self.api.metrics.registry, lambda: self._store, lambda: self._opening.refused
+            self.api.metrics.registry,
+            self.api.metrics.rocketmq,
+            settings.metrics_topics_max,
+            lambda: self._store,
+            lambda: self._opening.refused,
         )
 
     @cached_property

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -13,42 +16,71 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mqstore.service.metrics import Latency
+from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import StorageError
+from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore, StoreStatus
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import GOING
 
+PUT_BUCKETS_S: Final = (
+    *(0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
+    *(0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 10),
+)
+PUT_TIMES: Final = {
+    "0ms": 0.001,
+    "0to10ms": 0.01,
+    "10to50ms": 0.05,
+    "50to100ms": 0.1,
+    "100to200ms": 0.2,
+    "200to500ms": 0.5,
+    "500to1s": 1,
+    "1to2s": 2,
+    "2to3s": 3,
+    "3to4s": 4,
+    "4to5s": 5,
+    "5to10s": 10,
+}
+"""RocketMQ's distribution of put times (putMessageDistributeTime), named as its exporter does:
+each with its upper bound in seconds; all above is 10stomore."""
+SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
+"""Those of rocketmq_message_size: bytes."""
+
 
 class StoreMetrics(Collector):
-    """Counters are plain numbers that the event loop adds to."""
+    """Counters are plain numbers that the event loop adds to; the rest is asked of the store."""
 
     def __init__(
         self,
         registry: CollectorRegistry,
+        names: RocketmqNames,
+        topics_max: int,
         store: Callable[[], MessageStore | None],
         refused_openings: Callable[[], int],
     ) -> None:
-        self.messages = 0
-        self.bytes = 0
-        self.sync_seconds = Latency()
+        self.sync_seconds = Histogram()
+        self.put_seconds = Histogram(PUT_BUCKETS_S)
+        self.message_size = Histogram(SIZE_BUCKETS)
+        self.traffic = Traffic(topics_max)
+        self._names = names
         self._store = store
         self._refused_openings = refused_openings
         registry.register(self)
 
+    def stored(
+        self, topic: str, placements: Sequence[Placement], *, delayed: bool, seconds: float
+    ) -> None:
+        """Count one append; ``seconds`` is the time from asking for the put lock to its end."""
+        count = len(placements)
+        size = placements[-1].end - placements[0].physical_offset
+        self.put_seconds.observe(seconds)
+        self.message_size.observe(size / count)
+        self.traffic.count(topic, "delay" if delayed else "normal", count, size)
+
     def collect(self) -> Iterable[Metric]:
-        yield CounterMetricFamily(
-            "mqstore_messages_stored", "Messages appended", value=self.messages
-        )
-        yield CounterMetricFamily(
-            "mqstore_bytes_stored", "Bytes of their records", value=self.bytes
-        )
-        yield HistogramMetricFamily(
-            "mqstore_sync_wait_seconds",
-            "Time that sync requests waited for their group commit",
-            self.sync_seconds.buckets(),
-            self.sync_seconds.total,
-        )
         store = self._store()
+        yield from self._of_puts(store)
         yield GaugeMetricFamily(
             "mqstore_store_open", "Whether the store is open", value=float(store is not None)
         )
@@ -69,8 +101,104 @@ class StoreMetrics(Collector):
             value=float(failed),
         )
         if store is not None:
-            yield from _of_store(store.status())
+            status = store.status()
+            yield from _of_store(status)
+            yield from _of_files(store)
             yield from _of_retention(store.retention)
+            yield from self._of_delays(store)
+            yield from self._as_rocketmq(store, status)
+
+    def _of_puts(self, store: MessageStore | None) -> Iterable[Metric]:
+        yield HistogramMetricFamily(
+            "mqstore_put_seconds",
+            "Time from asking for the put lock until the messages are in log and queue",
+            self.put_seconds.buckets(),
+            self.put_seconds.total,
+        )
+        yield HistogramMetricFamily(
+            "mqstore_sync_wait_seconds",
+            "Time that sync requests waited for their group commit",
+            self.sync_seconds.buckets(),
+            self.sync_seconds.total,
+        )
+        if store is not None:
+            is_system = partial(topic_names.is_system_topic, store_format=store.format)
+            yield from self._names.traffic("in", self.traffic, "message_type", is_system)
+        yield self._names.histogram("message_size", "Incoming messages size", self.message_size)
+
+    def _as_rocketmq(self, store: MessageStore, status: StoreStatus) -> Iterable[Metric]:
+        stored, gauge = self._names.stored, self._names.gauge
+        behind = status.max_offset - status.flushed_offset
+        yield stored("storage_size", "Broker storage size", status.disk_used)
+        yield stored("storage_flush_behind_bytes", "Broker flush behind bytes", behind)
+        behind = status.max_offset - status.dispatched_offset
+        yield stored("storage_dispatch_behind_bytes", "Broker dispatch behind bytes", behind)
+        earliest = _earliest_ms(store)
+        if earliest is not None:
+            age_ms = time.time() * 1000 - earliest
+            yield stored("storage_message_reserve_time", "Broker message reserve time", age_ms)
+            yield GaugeMetricFamily(
+                "rocketmq_brokeruntime_earliest_message_timestamp",
+                "STORETIMESTAMP of the first record, in ms",
+                value=earliest,
+            )
+        yield gauge("topic_number", "Active topic number", status.topics)
+        groups = len(store.groups.all())
+        yield gauge("consumer_group_number", "Active subscription group number", groups)
+        yield GaugeMetricFamily(
+            "rocketmq_brokeruntime_pagecache_lock_time_mills",
+            "How long the put that holds the lock has waited for a segment, in ms",
+            value=store.log.waiting_for_segment_ms,
+        )
+        yield from self._put_times()
+
+    def _put_times(self) -> Iterable[Metric]:
+        """As the exporter has them, but since the start of the process."""
+        below = 0.0
+        cumulative = dict(self.put_seconds.buckets())
+        for name, bound in PUT_TIMES.items():
+            up_to = cumulative[f"{bound:g}"]
+            yield _put_time(name, up_to - below)
+            below = up_to
+        yield _put_time("10stomore", cumulative["+Inf"] - below)
+
+    def _of_delays(self, store: MessageStore) -> Iterable[Metric]:
+        labels = ["level", "delay"]
+        pending = GaugeMetricFamily("mqstore_delay_pending", "Messages that wait", labels=labels)
+        behind = GaugeMetricFamily(
+            "mqstore_delay_behind_seconds",
+            "How long the first message of a level has been due",
+            labels=labels,
+        )
+        now_ms, total = time.time() * 1000, 0
+        for each in store.delays.status():
+            total += each.pending
+            late_ms = 0.0 if each.next_due_ms is None else max(0.0, now_ms - each.next_due_ms)
+            pending.add_metric([str(each.level), each.delay], each.pending)
+            behind.add_metric([str(each.level), each.delay], late_ms / 1000)
+        yield pending
+        yield behind
+        yield self._names.gauge(
+            "timing_messages",
+            "Current message number in timing",
+            total,
+            storage_type="local",
+            storage_medium="disk",
+            topic="SCHEDULE_TOPIC_XXXX",
+        )
+
+
+def _put_time(name: str, count: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        f"rocketmq_brokeruntime_pmdt_{name}", "Puts that took so long, since the start", value=count
+    )
+
+
+def _earliest_ms(store: MessageStore) -> int | None:
+    try:
+        return store.lookups.by_physical_offset(store.log.min_offset).store_timestamp_ms
+    except StorageError:
+        return None
 
 
 def _of_store(status: StoreStatus) -> Iterable[Metric]:
@@ -79,14 +207,39 @@ def _of_store(status: StoreStatus) -> Iterable[Metric]:
     offsets.add_metric(["max"], status.max_offset)
     offsets.add_metric(["flushed"], status.flushed_offset)
     offsets.add_metric(["dispatched"], status.dispatched_offset)
+    offsets.add_metric(["indexed"], status.index_offset)
     yield offsets
     disk = GaugeMetricFamily("mqstore_disk_bytes", "The store's volume", labels=["kind"])
     disk.add_metric(["total"], status.disk_total)
     disk.add_metric(["used"], status.disk_used)
     disk.add_metric(["free"], status.disk_free)
     yield disk
-    yield GaugeMetricFamily("mqstore_segments", "Commit log files", value=status.segments)
     yield GaugeMetricFamily("mqstore_queues", "Consume queues", value=status.queues)
+    yield CounterMetricFamily(
+        "mqstore_damaged_stretches",
+        "Stretches of the log that dispatch could not read",
+        value=status.damaged_stretches,
+    )
+
+
+def _of_files(store: MessageStore) -> Iterable[Metric]:
+    files = GaugeMetricFamily("mqstore_mapped_files", "Mapped files", labels=["kind"])
+    size = GaugeMetricFamily("mqstore_mapped_bytes", "Bytes of them", labels=["kind"])
+    queues = store.queues.all()
+    for kind, sizes in (
+        ("commitlog", [file.size for file in store.log.files.files]),
+        ("consumequeue", [file.size for queue in queues for file in queue.files.files]),
+        ("index", [file.mapped.size for file in store.index.files]),
+    ):
+        files.add_metric([kind], len(sizes))
+        size.add_metric([kind], sum(sizes))
+    yield files
+    yield size
+    yield GaugeMetricFamily(
+        "mqstore_recovery_seconds",
+        "How long the opening took, recovery included",
+        value=store.recovery.duration_ms / 1000,
+    )
 
 
 def _of_retention(retention: Retention) -> Iterable[Metric]:

@@ -197,6 +197,12 @@ class CommitLog:
         """STORETIMESTAMP of the newest record; 0 when there is none."""
         return self.end.last_store_timestamp_ms
 
+    @property
+    def waiting_for_segment_ms(self) -> float:
+        """How long the put that holds the lock has waited for a segment; 0 when none does."""
+        since = self._rolling_since
+        return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
+
     # who may put
 
     def refuse_puts(self, reason: str, detail: str) -> None:
@@ -519,8 +525,7 @@ class CommitLog:
     # refusing
 
     def _check_busy(self) -> None:
-        since = self._rolling_since
-        held_ms = 0.0 if since is None else (self._clock.monotonic() - since) * 1000
+        held_ms = self.waiting_for_segment_ms
         if held_ms > self._config.os_page_cache_busy_time_out_mills:
             raise PageCacheBusy(
                 f"a put has waited {held_ms:.0f} ms for a segment; the disk is busy, try later"

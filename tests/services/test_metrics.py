@@ -1,0 +1,108 @@
+"""What /metrics says: true to what happened, in RocketMQ's names, and documented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from mqstore.client import Client, NewMessage, ProblemError
+from tests.services.service_processes import Run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "mqstore-0"}
+
+
+def _families(url: str) -> Iterable[Metric]:
+    return text_string_to_metric_families(httpx.get(f"{url}/metrics").text)
+
+
+def _samples(url: str, name: str, **labels: str) -> list[Sample]:
+    return [
+        sample
+        for family in _families(url)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+
+
+def _value(url: str, name: str, **labels: str) -> float:
+    (sample,) = _samples(url, name, **labels)
+    return sample.value
+
+
+def test_traffic_is_counted_by_topic_under_rocketmqs_names(
+    services: Run, client: Client, topic: str
+) -> None:
+    placed = client.produce(topic, [NewMessage(body="x") for _ in range(3)]).messages
+    client.produce(topic, [NewMessage(body="later", delay_level=18)])
+    size = sum(each.size for each in placed)
+    url = services.writer_url
+    labels = {**NODE, "topic": topic, "message_type": "normal", "is_system": "false"}
+    (messages,) = _samples(url, "rocketmq_messages_in_total", topic=topic, message_type="normal")
+    assert (messages.labels, messages.value) == (labels, 3)
+    assert _value(url, "rocketmq_throughput_in_total", **labels) == size
+    delayed = {**labels, "message_type": "delay"}
+    assert _value(url, "rocketmq_messages_in_total", **delayed) == 1
+    assert _value(url, "mqstore_delay_pending", level="18", delay="2h") >= 1
+
+    assert len(client.pull(topic, 0).messages) == 3
+    out = {**NODE, "topic": topic, "consumer_group": "", "is_system": "false"}
+    assert _value(services.query_url, "rocketmq_messages_out_total", **out) == 3
+    assert _value(services.query_url, "rocketmq_throughput_out_total", **out) == size
+
+
+def test_put_times_add_up_whatever_they_are_called(
+    services: Run, client: Client, topic: str
+) -> None:
+    client.produce(topic, [NewMessage(body="x")])
+    url = services.writer_url
+    puts = _value(url, "mqstore_put_seconds_count")
+    assert puts > 0
+    assert puts == _value(url, "rocketmq_message_size_count")
+    times = [
+        sample.value
+        for family in _families(url)
+        for sample in family.samples
+        if sample.name.startswith("rocketmq_brokeruntime_pmdt_")
+    ]
+    assert (len(times), sum(times)) == (13, puts)
+    labels = {"request_code": "send_message", "response_code": "201"}
+    assert _value(url, "rocketmq_rpc_latency_count", **NODE, **labels) == puts
+
+
+def test_refused_puts_are_counted_by_reason(services: Run, client: Client) -> None:
+    labels = {"route": "/v1/topics/{topic}/messages", "problem": "topic-unknown"}
+    before = _samples(services.writer_url, "mqstore_problems_total", **labels)
+    with pytest.raises(ProblemError):
+        client.produce("no-topic-of-that-name", [NewMessage(body="x")])
+    after = _value(services.writer_url, "mqstore_problems_total", **labels)
+    assert after == sum(sample.value for sample in before) + 1
+
+
+def test_the_store_is_measured(services: Run, client: Client, topic: str) -> None:
+    client.produce(topic, [NewMessage(body="x")], durability="sync")
+    url, store = services.writer_url, client.store()
+    assert _value(url, "mqstore_store_offset", bound="max") == store.max_offset
+    behind = {"storage_type": "local", "storage_medium": "disk"}
+    assert _value(url, "rocketmq_storage_dispatch_behind_bytes", **NODE, **behind) == 0
+    assert _value(url, "rocketmq_storage_message_reserve_time", **behind) >= 0
+    assert _value(url, "rocketmq_topic_number", **NODE) == len(client.topics().topics)
+    assert _value(url, "mqstore_mapped_bytes", kind="commitlog") >= store.segment_size
+
+
+def test_every_metric_is_in_the_operations_page(services: Run, client: Client, topic: str) -> None:
+    client.produce(topic, [NewMessage(body="x")])
+    client.pull(topic, 0)
+    told = set(re.findall(r"`((?:rocketmq|mqstore)_\w+)`", PAGE))
+    for url in (services.writer_url, services.query_url):
+        for family in _families(url):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            in_between = name.startswith("rocketmq_brokeruntime_pmdt_")
+            assert name in told or in_between or name.startswith("process_"), name
