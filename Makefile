@@ -17,7 +17,8 @@ SEED ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
 
-PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query
+PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
+	services/transaction-coordinator
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt
 SETUP_INPUTS := requirements/constraints.txt requirements/build.txt libs/storage/setup.py \

@@ -1,0 +1,59 @@
+"""What can go wrong with transactions.
+
+::
+
+    CoordinatorError
+    ├── LogUnavailable       the store did not answer: what was asked may have been done
+    │   └── Fenced           another coordinator took over
+    ├── LogRefused           the store refused; nothing was stored
+    ├── NotLoaded            what is pending is not known (again) yet
+    ├── TransactionUnknown   no such transaction
+    ├── TransactionGone      its half message cannot be read any more
+    └── Contradicted         it was decided otherwise
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CoordinatorError(Exception):
+    """Base of all errors of this package."""
+
+
+class LogUnavailable(CoordinatorError):
+    """The store did not answer, or not clearly: what was asked may have been done."""
+
+
+class Fenced(LogUnavailable):
+    """The store takes a higher epoch's word only: this coordinator leads no more."""
+
+
+class LogRefused(CoordinatorError):
+    """The store refused an append; nothing was stored. ``problem`` is what it answered."""
+
+    def __init__(self, message: str, problem: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.problem = problem or {}
+
+
+class NotLoaded(CoordinatorError):
+    """The half and op queues are still being read."""
+
+
+class TransactionUnknown(CoordinatorError):
+    """There is no half message of such a transaction."""
+
+
+class TransactionGone(CoordinatorError):
+    """A half message is damaged, or retention deleted it: it can only be rolled back."""
+
+
+class Contradicted(CoordinatorError):
+    """The transaction was decided otherwise before."""
+
+    def __init__(self, message: str, decision: str, decided_at_ms: int | None, why: str) -> None:
+        super().__init__(message)
+        self.decision = decision
+        self.decided_at_ms = decided_at_ms
+        self.why = why

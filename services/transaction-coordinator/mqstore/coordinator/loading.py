@@ -1,0 +1,202 @@
+"""Reads transactions back from a log, and finds what a crash cut short.
+
+As a broker does: half messages and op records from the offsets of group CID_RMQ_SYS_TRANS on.
+Beyond that, each pending transaction is looked for among the messages that were committed: a broker
+stores the real message first and its op record later (5.x: up to seconds later), and of a group of
+ours, cut by a crash, only the real messages may be there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from mqstore.coordinator import halves
+from mqstore.coordinator.errors import NotLoaded
+from mqstore.coordinator.halves import Decision, Half, Verdict
+from mqstore.coordinator.log import Log, QueueOffsets
+from mqstore.coordinator.records import Stored
+from mqstore.coordinator.transactions import Part, Transaction, Transactions
+from mqstore.storage.layout import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    KEY_SEPARATOR,
+    OP_TOPIC,
+    PROPERTY_UNIQ_KEY,
+    TRANSACTION_MASK,
+    SysFlag,
+)
+
+PAGE: Final = 200
+SET_ASIDE_MAX: Final = 1_000
+"""Of those that were set aside, the newest that are listed."""
+CUT_COMMIT: Final = "a crash cut the commit short"
+CUT_BEGIN: Final = "a crash cut the begin short"
+
+_log = logging.getLogger(__name__)
+
+
+def read_back(log: Log, saved: QueueOffsets) -> Transactions:
+    """Everything from the saved offsets on, settled where op records say so.
+
+    Raises LogUnavailable, NotLoaded.
+    """
+    half_from, half_end = _bounds(log, HALF_TOPIC, saved)
+    op_from, op_end = _bounds(log, OP_TOPIC, saved)
+    state = Transactions(half_from, op_from)
+    for found in _records(log, OP_TOPIC, op_from, op_end):
+        state.add_op(found.queue_offset, halves.read_op(found), halves.read_decision(found))
+    for found in _records(log, HALF_TOPIC, half_from, half_end):
+        half = halves.read_half(found)
+        if half is None:
+            _log.error("half message %d cannot be committed by anybody", found.queue_offset)
+        else:
+            state.add_half(half)
+    state.half_end, state.op_end = half_end, op_end
+    for transaction in list(state.pending.values()):
+        if all(transaction.is_resolved(part) for part in transaction.parts.values()):
+            state.settle(transaction, transaction.decision or _told_by_log(log, transaction))
+    return state
+
+
+def cut(log: Log, state: Transactions) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
+    """Pending transactions that were decided all the same: how, and which messages are missing."""
+    for transaction in list(state.pending.values()):
+        parts = list(transaction.parts.values())
+        known, transaction.decision = transaction.decision, None
+        # Without a decision of ours, a broker resolved some messages by themselves.
+        left = [part for part in parts if known or not transaction.is_resolved(part)]
+        verdict = None if known is None else known.verdict
+        aside = [part for part in parts if kept_copy(log, part.newest) is not None]
+        done = [part for part in parts if committed_copy(log, part.newest) is not None]
+        if done or verdict is Verdict.COMMIT:
+            missing = [part for part in left if part not in done]
+            yield transaction, known or _cut_decision(Verdict.COMMIT, CUT_COMMIT), missing
+        elif aside or verdict is Verdict.SET_ASIDE:
+            why = "a crash cut it short when it was set aside"
+            missing = [part for part in left if part not in aside]
+            yield transaction, known or _cut_decision(Verdict.SET_ASIDE, why), missing
+        elif verdict is Verdict.ROLLBACK:
+            assert known is not None
+            yield transaction, known, []
+        elif not transaction.is_whole:
+            yield transaction, _cut_decision(Verdict.ROLLBACK, CUT_BEGIN), []
+
+
+def torn(log: Log, state: Transactions) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
+    """Decided transactions of which messages are missing: a power cut may take any part of what was
+    not on disk yet, the real messages before their op record too."""
+    for transaction in [*state.history.values(), *state.set_aside.values()]:
+        decision = transaction.decision
+        if decision is None or decision.verdict is Verdict.ROLLBACK:
+            continue
+        look = committed_copy if decision.verdict is Verdict.COMMIT else kept_copy
+        missing = [p for p in transaction.parts.values() if not look(log, p.newest)]
+        if missing:
+            yield transaction, decision, missing
+
+
+def find(log: Log, key: str) -> Transaction | None:
+    """A transaction that memory does not hold, by the log's index; None when there is none.
+
+    Raises LogUnavailable, NotLoaded.
+    """
+    found = [half for half in map(halves.read_half, _by_key(log, HALF_TOPIC, key)) if half]
+    own = [half for half in found if half.key == key]
+    if not own:
+        return None
+    transaction = Transaction(key)
+    for half in own:
+        transaction.add(half)
+        if half.size > 1:
+            _add_neighbours(log, transaction, half)
+    ops = _by_key(log, OP_TOPIC, key)
+    for op in ops:
+        transaction.resolved |= dict.fromkeys(halves.read_op(op), op.queue_offset)
+    decisions = [decision for op in ops if (decision := halves.read_decision(op)) is not None]
+    transaction.decision = decisions[0] if decisions else _told_by_log(log, transaction)
+    return transaction
+
+
+def committed_copy(log: Log, half: Half) -> Stored | None:
+    """The real message that a half message became, if it did. Raises NotLoaded."""
+    for found in _by_key(log, half.topic, half.uniq_key):
+        kind = found.record.sys_flag & TRANSACTION_MASK
+        is_its_own = found.record.properties.get(PROPERTY_UNIQ_KEY) == half.uniq_key
+        if kind == SysFlag.TRANSACTION_COMMIT and is_its_own:
+            return found
+    return None
+
+
+def kept_copy(log: Log, half: Half) -> Stored | None:
+    """The copy of a half message in TRANS_CHECK_MAX_TIME_TOPIC, if there is one."""
+    for found in _by_key(log, CHECK_MAX_TIME_TOPIC, half.uniq_key):
+        if found.record.properties.get(PROPERTY_UNIQ_KEY) == half.uniq_key:
+            return found
+    return None
+
+
+def _cut_decision(verdict: Verdict, why: str) -> Decision:
+    return Decision(verdict, None, why)
+
+
+def _told_by_log(log: Log, transaction: Transaction) -> Decision:
+    """What a broker decided, whose op records do not say it."""
+    copy = next(
+        (found for half in transaction.halves if (found := committed_copy(log, half))), None
+    )
+    if copy is not None:
+        return Decision(Verdict.COMMIT, copy.store_timestamp_ms, "")
+    if any(kept_copy(log, half) is not None for half in transaction.halves):
+        return Decision(Verdict.SET_ASIDE, None, "")
+    return Decision(Verdict.ROLLBACK, None, "")
+
+
+def read_set_aside(log: Log, state: Transactions) -> None:
+    """The newest of TRANS_CHECK_MAX_TIME_TOPIC that nobody has resolved since."""
+    end = log.read(CHECK_MAX_TIME_TOPIC, halves.QUEUE, 0, 1).max_offset
+    for found in _records(log, CHECK_MAX_TIME_TOPIC, max(0, end - SET_ASIDE_MAX), end):
+        half = halves.read_half(found)
+        if half is None or state.find(half.key) is not None:
+            continue
+        known = find(log, half.key)
+        decision = None if known is None else known.decision
+        if known is not None and decision is not None and decision.verdict is Verdict.SET_ASIDE:
+            state.settle(known, decision)
+
+
+def _add_neighbours(log: Log, transaction: Transaction, half: Half) -> None:
+    """The other messages of a transaction stand beside the one that its key finds."""
+    begin = max(0, half.queue_offset - half.size)
+    page = log.read(HALF_TOPIC, halves.QUEUE, begin, 2 * half.size + 1)
+    for found in page.records:
+        other = halves.read_half(found)
+        if other is not None and other.key == transaction.key:
+            transaction.add(other)
+
+
+def _by_key(log: Log, topic: str, key: str) -> list[Stored]:
+    """Raises NotLoaded while the index does not cover the log."""
+    if not key or KEY_SEPARATOR in key:
+        return []
+    found = log.by_key(topic, key)
+    if not found.complete:
+        raise NotLoaded("the store's index is being rebuilt; transactions wait for it")
+    return found.records
+
+
+def _bounds(log: Log, topic: str, saved: QueueOffsets) -> tuple[int, int]:
+    """From where a queue is to be read, and up to where; what was saved may be out of bounds."""
+    bounds = log.read(topic, halves.QUEUE, 0, 1)
+    begin = saved.get((topic, halves.QUEUE), bounds.min_offset)
+    return min(max(begin, bounds.min_offset), bounds.max_offset), bounds.max_offset
+
+
+def _records(log: Log, topic: str, begin: int, end: int) -> Iterator[Stored]:
+    while begin < end:
+        page = log.read(topic, halves.QUEUE, begin, PAGE)
+        yield from page.records
+        if page.next_offset <= begin:
+            return
+        begin = page.next_offset

@@ -1,0 +1,67 @@
+"""What the coordinator needs of a store: one contiguous append under a fence, reads, offsets.
+
+Two implementations: ``http_log`` over the services' REST API, and one over a MessageStore in the
+tests' own process, which the simulation runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.storage.layout import StoreFormat
+
+QueueOffsets = Mapping[tuple[str, int], int]
+"""Next offsets of group CID_RMQ_SYS_TRANS, by topic and queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a takeover found: everything that was ever appended is readable and on disk."""
+
+    store_format: StoreFormat
+    host: str
+    """``address:port`` of the store, in records of our own."""
+    reserved_ms: int
+    """fileReservedTime: what is older may be deleted any time."""
+
+
+class Log(Protocol):
+    """One shard's store, as its coordinator sees it. Used by one thread at a time.
+
+    Every method may raise LogUnavailable (it may have been done) and Fenced.
+    """
+
+    def take_over(self) -> Standing:
+        """Fence off every other coordinator, and whatever append of our own is still under way;
+        then wait until all that was appended can be read and is on disk."""
+
+    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        """Append contiguously, all or none, and wait until they can be read and for the store's
+        flushDiskType. Raises LogRefused (nothing was stored)."""
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
+        """Records of a queue from an offset; an empty page for a queue that is not there."""
+
+    def by_key(self, topic: str, key: str) -> Keyed:
+        """Records of a topic with that unique key, or among whose keys it is; the newest 64."""
+
+    def flushed_offset(self) -> int:
+        """Physical offset below which everything is on disk."""
+
+    def end_offset(self) -> int:
+        """Physical offset of the log's end."""
+
+    def offsets(self) -> QueueOffsets:
+        """As last saved."""
+
+    def save_offsets(self, offsets: QueueOffsets) -> None:
+        """Save what has changed."""
+
+
+def read_one(log: Log, topic: str, queue_id: int, offset: int) -> Stored | None:
+    """The record at exactly that queue offset; None when it is damaged or gone."""
+    records = log.read(topic, queue_id, offset, 1).records
+    return records[0] if records and records[0].queue_offset == offset else None

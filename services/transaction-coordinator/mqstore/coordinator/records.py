@@ -1,0 +1,59 @@
+"""Records as the coordinator writes and reads them: a log's fields, without its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to append. ``born_host`` is ``address:port``; times are ms since the epoch."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: Mapping[str, str]
+    born_host: str
+    born_timestamp_ms: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record that was read, and where it stands."""
+
+    record: NewRecord
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an appended record stands."""
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records of a queue, ascending. Those that are damaged or expired are left out."""
+
+    records: list[Stored]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Records of a topic under a key; ``complete`` when none is missing."""
+
+    records: list[Stored] = field(default_factory=list)
+    complete: bool = True

@@ -1,0 +1,182 @@
+"""Transactions in memory: what the half and op queues say, as far as it is still of use.
+
+The log is the truth; all of this is read back from it. Used by one thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from mqstore.coordinator.halves import Decision, Half, Verdict
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+
+HISTORY_MAX: Final = 50_000
+"""Decided transactions kept in memory; older ones are found in the log by their key."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One message of a transaction: the copies of its half message, ascending."""
+
+    copies: list[Half]
+
+    @property
+    def newest(self) -> Half:
+        return self.copies[-1]
+
+    def add(self, half: Half) -> None:
+        """Keep a copy, wherever it stands among the others; twice is once."""
+        offsets = [copy.queue_offset for copy in self.copies]
+        if half.queue_offset not in offsets:
+            self.copies.append(half)
+            self.copies.sort(key=lambda copy: copy.queue_offset)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """All halves under one key, and what became of them."""
+
+    key: str
+    parts: dict[str, Part] = field(default_factory=dict)
+    """By UNIQ_KEY."""
+    resolved: dict[int, int] = field(default_factory=dict)
+    """Queue offsets of halves that an op record names, and the op record's own."""
+    decision: Decision | None = None
+    due_at: float = math.inf
+    """Monotonic time of the next check."""
+    last_check_ms: int | None = None
+
+    def add(self, half: Half) -> None:
+        part = self.parts.get(half.uniq_key)
+        if part is None:
+            self.parts[half.uniq_key] = Part([half])
+        else:
+            part.add(half)
+
+    def resolve(self, half_offset: int, op_offset: int, decision: Decision | None) -> None:
+        """An op record names a half; what a person decided later counts over setting it aside."""
+        self.resolved[half_offset] = op_offset
+        known = self.decision
+        if known is None or (decision is not None and known.verdict is Verdict.SET_ASIDE):
+            self.decision = decision
+
+    @property
+    def halves(self) -> list[Half]:
+        """The newest copy of each message's half."""
+        return [part.newest for part in self.parts.values()]
+
+    @property
+    def copies(self) -> Iterator[Half]:
+        return (copy for part in self.parts.values() for copy in part.copies)
+
+    @property
+    def first(self) -> Half:
+        return min(self.copies, key=lambda copy: copy.queue_offset)
+
+    @property
+    def group(self) -> str:
+        return self.first.group
+
+    @property
+    def born_ms(self) -> int:
+        return self.first.born_timestamp_ms
+
+    @property
+    def check_times(self) -> int:
+        return max(half.check_times for half in self.halves)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every message that it was begun with has a half."""
+        return len(self.parts) >= max(half.size for half in self.halves)
+
+    @property
+    def is_pending(self) -> bool:
+        return self.decision is None
+
+    def is_resolved(self, part: Part) -> bool:
+        return any(copy.queue_offset in self.resolved for copy in part.copies)
+
+
+class Transactions:
+    """Every transaction that may still matter, by key, and how far the queues are done."""
+
+    def __init__(self, half_offset: int, op_offset: int) -> None:
+        self.half_end = half_offset
+        """Queue offset that the next half message will have."""
+        self.op_end = op_offset
+        self.pending: dict[str, Transaction] = {}
+        self.set_aside: dict[str, Transaction] = {}
+        self.history: OrderedDict[str, Transaction] = OrderedDict()
+        self._half_offset = half_offset
+        self._op_offset = op_offset
+        self._by_half: dict[int, Transaction] = {}
+        self._early: dict[int, tuple[int, Decision | None]] = {}
+        """Resolved by an op record that was read before the half itself."""
+        self._ops: deque[tuple[int, int]] = deque()
+        """Op records ascending: queue offset, and the last half that it names."""
+
+    def find(self, key: str) -> Transaction | None:
+        return self.pending.get(key) or self.set_aside.get(key) or self.history.get(key)
+
+    def add_half(self, half: Half) -> Transaction:
+        """Take note of a half message, or of another copy of one."""
+        found = self.find(half.key)
+        if found is None:
+            found = self.pending[half.key] = Transaction(half.key)
+        found.add(half)
+        self._by_half[half.queue_offset] = found
+        self.half_end = max(self.half_end, half.queue_offset + 1)
+        early = self._early.pop(half.queue_offset, None)
+        if early is not None:
+            found.resolve(half.queue_offset, *early)
+        return found
+
+    def add_op(self, op_offset: int, offsets: Iterable[int], decision: Decision | None) -> None:
+        """Take note of an op record; whether it settles a transaction, ``settle`` says."""
+        offsets = list(offsets)
+        self.op_end = max(self.op_end, op_offset + 1)
+        self._ops.append((op_offset, max(offsets, default=-1)))
+        for offset in offsets:
+            found = self._by_half.get(offset)
+            if found is not None:
+                found.resolve(offset, op_offset, decision)
+            elif offset >= self._half_offset:
+                self._early[offset] = (op_offset, decision)
+
+    def settle(self, transaction: Transaction, decision: Decision) -> None:
+        """A transaction is over: all its halves are resolved."""
+        transaction.decision = decision
+        self.pending.pop(transaction.key, None)
+        if decision.verdict is Verdict.SET_ASIDE:
+            self.set_aside[transaction.key] = transaction
+            return
+        self.set_aside.pop(transaction.key, None)
+        self.history[transaction.key] = transaction
+        while len(self.history) > HISTORY_MAX:
+            self.history.popitem(last=False)
+
+    def progress(self) -> dict[tuple[str, int], int]:
+        """Queue offsets below which everything is done, as a broker computes them: every half
+        message before is resolved or has a later copy, and every op record before names such."""
+        newest = (half.queue_offset for each in self.pending.values() for half in each.halves)
+        half_offset = max(self._half_offset, min(newest, default=self.half_end))
+        for offset in [each for each in self._by_half if each < half_offset]:
+            del self._by_half[offset]
+        for offset in [each for each in self._early if each < half_offset]:
+            del self._early[offset]
+        while self._ops and self._ops[0][1] < half_offset:
+            self._op_offset = self._ops.popleft()[0] + 1
+        self._half_offset = half_offset
+        return {(HALF_TOPIC, 0): half_offset, (OP_TOPIC, 0): self._op_offset}
+
+    def to_resolve(self, transaction: Transaction) -> list[int]:
+        """Queue offsets of its halves that an op record must name, so that a broker which goes on
+        from the saved offsets asks about none of them again; all when it is decided anew."""
+        known = sorted(copy.queue_offset for copy in transaction.copies)
+        left = [offset for offset in known if offset not in transaction.resolved]
+        return left if left and transaction.is_pending else known

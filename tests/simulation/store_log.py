@@ -1,0 +1,146 @@
+"""The coordinator's log over a MessageStore in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
+from mqstore.coordinator.log import QueueOffsets, Standing
+from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.errors import PutRefused, QueueUnknown, StorageError, TopicUnknown
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
+from mqstore.storage.message_store import MessageStore, parse_host
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+
+KEYED_MAX = 64
+
+
+@dataclass(slots=True)
+class Fence:
+    """The epoch that a store takes appends under."""
+
+    epoch: int = 0
+
+
+class StoreLog:
+    """A ``mqstore.coordinator.log.Log``."""
+
+    def __init__(self, store: MessageStore, seams: Seams, fence: Fence) -> None:
+        self.store = store
+        self._fence = fence
+        self._epoch = 0
+        self._seams = seams
+        self._offsets: ConsumerOffsets | None = None
+
+    def take_over(self) -> Standing:
+        self._fence.epoch += 1
+        self._epoch = self._fence.epoch
+        try:
+            self.store.flush.flush_all()
+            self.store.wait_for_index()
+            self._offsets = ConsumerOffsets.load(self.store.paths, self.store.format, self._seams)
+        except (OSError, StorageError) as error:
+            raise LogUnavailable(str(error)) from error
+        host, hours = self.store.host, self.store.config.file_reserved_time
+        return Standing(self.store.format, _text(host), hours * 3_600_000)
+
+    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        if self._epoch != self._fence.epoch:
+            raise Fenced(f"epoch {self._fence.epoch} leads")
+        try:
+            found = self.store.append_run([message_of(self.store, each) for each in records])
+            self.store.flush.wait(self.store.flush.request(found[-1].end))
+        except PutRefused as error:
+            raise LogRefused(str(error)) from error
+        except (OSError, StorageError) as error:
+            raise LogUnavailable(str(error)) from error
+        return [
+            Placement(each.queue_offset, each.physical_offset, each.store_timestamp_ms)
+            for each in found
+        ]
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
+        try:
+            found = self.store.lookups.records(topic, queue_id, offset, count)
+        except (QueueUnknown, TopicUnknown):
+            return Page([], 0, 0, 0)
+        records = [stored(each) for each in found.records]
+        return Page(records, found.next_offset, found.min_offset, found.max_offset)
+
+    def by_key(self, topic: str, key: str) -> Keyed:
+        try:
+            found = self.store.lookups.by_key(topic, key, limit=KEYED_MAX)
+        except (QueueUnknown, TopicUnknown):
+            return Keyed()
+        complete = found.complete or found.cursor is not None
+        return Keyed([stored(each) for each in found.records], complete)
+
+    def flushed_offset(self) -> int:
+        return self.store.log.flushed_offset
+
+    def end_offset(self) -> int:
+        return self.store.log.max_offset
+
+    def offsets(self) -> QueueOffsets:
+        assert self._offsets is not None
+        found = {}
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            for queue_id, offset in self._offsets.of(TRANSACTION_GROUP, topic).items():
+                found[topic, queue_id] = offset
+        return found
+
+    def save_offsets(self, offsets: QueueOffsets) -> None:
+        assert self._offsets is not None
+        for (topic, queue_id), offset in offsets.items():
+            self._offsets.put(TRANSACTION_GROUP, topic, queue_id, offset)
+        try:
+            self._offsets.save()
+        except (OSError, StorageError) as error:
+            raise LogUnavailable(str(error)) from error
+
+
+def message_of(store: MessageStore, record: NewRecord) -> Message:
+    """The record as a store takes it."""
+    separator = store.format.trailing_property_separator
+    return Message(
+        record.topic,
+        record.queue_id,
+        record.body,
+        properties.encode(record.properties, trailing_separator=separator),
+        parse_host(record.born_host),
+        store.host,
+        record.born_timestamp_ms,
+        record.flag,
+        record.sys_flag,
+        record.reconsume_times,
+        record.prepared_transaction_offset,
+    )
+
+
+def stored(found: Record) -> Stored:
+    """A record of the store as the coordinator reads it."""
+    record = NewRecord(
+        found.topic,
+        found.queue_id,
+        found.body,
+        found.properties or {},
+        _text(found.born_host),
+        found.born_timestamp_ms,
+        found.flag,
+        found.sys_flag,
+        found.reconsume_times,
+        found.prepared_transaction_offset,
+    )
+    place = found.queue_offset, found.physical_offset, found.store_timestamp_ms
+    return Stored(record, *place)
+
+
+def _text(host: Host) -> str:
+    return (
+        f"[{host.address_text}]:{host.port}" if host.is_v6 else f"{host.address_text}:{host.port}"
+    )

@@ -1,0 +1,351 @@
+"""The coordinator over a real store: what producers, consumers and brokers see of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mqstore.coordinator.coordinator import Begin, Coordinator, Decide, Decided, Rules
+from mqstore.coordinator.errors import Contradicted, Fenced, TransactionUnknown
+from mqstore.coordinator.halves import Verdict
+from mqstore.coordinator.records import NewRecord
+from mqstore.coordinator.transactions import Transaction
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.record import Record
+from mqstore.storage.layout import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    TRANSACTION_GROUP,
+    StoreFormat,
+)
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+from tests.simulation.delayed_store import DelayedStore
+from tests.simulation.store_log import Fence, StoreLog, message_of
+
+GROUP = "producers"
+RULES = Rules(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=3)
+
+
+class Bench:
+    """A store, a coordinator for it, and the next ones after they end."""
+
+    def __init__(self, store_format: StoreFormat = StoreFormat.V4_9, rules: Rules = RULES) -> None:
+        self.world = DelayedStore(store_format=store_format)
+        self.rules = rules
+        self.fence = Fence()
+        self.coordinator = self.lead()
+
+    def lead(self) -> Coordinator:
+        """The next coordinator."""
+        seams = self.world.machine.seams
+        log = StoreLog(self.world.store, seams, self.fence)
+        self.coordinator = Coordinator(log, seams.clock, UniqueKeys(seams), self.rules)
+        self.step()
+        return self.coordinator
+
+    def step(self, seconds: float = 0.0) -> float:
+        self.world.run(seconds)
+        return self.coordinator.step(self.world.machine.clock.monotonic())
+
+    def message(self, key: str, topic: str = "T", queue_id: int = 3) -> NewRecord:
+        born_ms = self.world.machine.clock.now_ms()
+        table = {"UNIQ_KEY": key, "TAGS": "a"}
+        return NewRecord(topic, queue_id, key.encode(), table, "10.0.0.1:99", born_ms)
+
+    def begin(self, *keys: str) -> Transaction:
+        (found,) = self.coordinator.begin([Begin(GROUP, [self.message(key) for key in keys])])
+        assert isinstance(found, Transaction), found
+        return found
+
+    def decide(self, key: str, verdict: Verdict, *, by_hand: bool = False) -> Decided | Exception:
+        (found,) = self.coordinator.decide([Decide(key, verdict, "producer", by_hand)])
+        return found
+
+    def commit(self, key: str) -> Decided | Exception:
+        return self.decide(key, Verdict.COMMIT)
+
+    def check(self) -> list[str]:
+        """Ask whoever is due; the keys asked about."""
+        due = [each.key for each in self.coordinator.due()]
+        self.coordinator.sending(due)
+        return self.coordinator.sent(due)
+
+    def records(self, topic: str, queue_id: int = 0) -> list[Record]:
+        return self.world.records(topic, queue_id)
+
+    def bodies(self, topic: str = "T", queue_id: int = 3) -> list[bytes]:
+        return [found.body for found in self.records(topic, queue_id)]
+
+    def saved(self) -> tuple[int | None, int | None]:
+        store = self.world.store
+        table = ConsumerOffsets.load(store.paths, store.format, self.world.machine.seams)
+        return tuple(table.get(TRANSACTION_GROUP, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC))  # type: ignore[return-value]  # of two
+
+
+@pytest.fixture(params=list(StoreFormat))
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return Bench(request.param)
+
+
+def test_a_begun_message_is_not_visible(bench: Bench) -> None:
+    bench.begin("a")
+    assert bench.bodies() == []
+    assert bench.bodies(HALF_TOPIC, 0) == [b"a"]
+
+
+def test_a_committed_message_is_visible_once_with_its_half_offset(bench: Bench) -> None:
+    bench.begin("a")
+    bench.commit("a")
+    (half,), (real,), (op,) = (
+        bench.records(HALF_TOPIC),
+        bench.records("T", 3),
+        bench.records(OP_TOPIC),
+    )
+    assert real.sys_flag & 0xC == 0x8
+    assert real.prepared_transaction_offset == half.physical_offset
+    assert op.body.rstrip(b",") == b"0"
+    assert real.physical_offset + real.size == op.physical_offset, "one contiguous append"
+
+
+def test_a_rolled_back_message_is_never_visible(bench: Bench) -> None:
+    bench.begin("a")
+    bench.decide("a", Verdict.ROLLBACK)
+    bench.lead()
+    assert bench.bodies() == []
+    assert bench.coordinator.state.pending == {}
+
+
+def test_repeating_a_decision_changes_nothing(bench: Bench) -> None:
+    bench.begin("a")
+    first, second = bench.commit("a"), bench.commit("a")
+    bench.lead()
+    third = bench.commit("a")
+    assert [each.repeated for each in (first, second, third) if isinstance(each, Decided)] == [
+        *(False, True, True)
+    ]
+    assert bench.bodies() == [b"a"]
+
+
+def test_a_contrary_decision_is_told_what_was_decided_when(bench: Bench) -> None:
+    bench.begin("a")
+    bench.commit("a")
+    for _ in range(2):
+        refused = bench.decide("a", Verdict.ROLLBACK)
+        assert isinstance(refused, Contradicted)
+        assert (refused.decision, refused.why) == ("commit", "producer")
+        assert refused.decided_at_ms == bench.world.machine.clock.now_ms()
+        bench.lead()
+    assert bench.bodies() == [b"a"]
+
+
+def test_decisions_of_one_batch_see_each_other(bench: Bench) -> None:
+    bench.begin("a")
+    asked = [Decide("a", verdict, "") for verdict in (Verdict.COMMIT, Verdict.COMMIT)]
+    first, second, third = bench.coordinator.decide([*asked, Decide("a", Verdict.ROLLBACK, "")])
+    assert isinstance(first, Decided)
+    assert isinstance(second, Decided)
+    assert (first.repeated, second.repeated) == (False, True)
+    assert isinstance(third, Contradicted)
+
+
+def test_messages_of_one_transaction_become_visible_together(bench: Bench) -> None:
+    bench.begin("a", "b", "c")
+    assert bench.bodies() == []
+    bench.commit("a")
+    assert bench.bodies() == [b"a", b"b", b"c"]
+    offsets = [offset for op in bench.records(OP_TOPIC) for offset in op.body.split(b",") if offset]
+    assert offsets == [b"0", b"1", b"2"]
+
+
+def test_begun_again_under_the_same_keys_it_is_the_same(bench: Bench) -> None:
+    first = bench.begin("a", "b")
+    assert bench.begin("a", "b") is first
+    bench.lead()
+    assert bench.begin("a", "b").key == first.key
+    assert len(bench.records(HALF_TOPIC)) == 2
+
+
+def test_another_transaction_under_the_same_key_is_refused(bench: Bench) -> None:
+    bench.begin("a", "b")
+    (refused,) = bench.coordinator.begin([Begin(GROUP, [bench.message("a")])])
+    assert isinstance(refused, Contradicted)
+
+
+def test_an_unknown_transaction_is_named(bench: Bench) -> None:
+    assert isinstance(bench.commit("nobody"), TransactionUnknown)
+
+
+def test_what_is_pending_is_there_after_a_restart(bench: Bench) -> None:
+    bench.begin("a")
+    bench.begin("b", "c")
+    bench.world.kill()
+    bench.lead()
+    assert list(bench.coordinator.state.pending) == ["a", "b"]
+    bench.commit("b")
+    assert bench.bodies() == [b"b", b"c"]
+
+
+def test_an_old_coordinator_cannot_decide(bench: Bench) -> None:
+    bench.begin("a")
+    old = bench.coordinator
+    bench.lead()
+    with pytest.raises(Fenced):
+        old.decide([Decide("a", Verdict.COMMIT, "")])
+    assert bench.bodies() == []
+
+
+def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
+    bench.begin("a", "b", "c")
+    half = bench.records(HALF_TOPIC)[0]
+    real = dataclasses.replace(
+        bench.message("a"), sys_flag=8, prepared_transaction_offset=half.physical_offset
+    )
+    bench.world.store.append(message_of(bench.world.store, real))
+    bench.lead()
+    assert sorted(bench.bodies()) == [b"a", b"b", b"c"]
+    assert not bench.coordinator.state.pending
+
+
+def test_a_begin_that_was_cut_short_is_rolled_back(bench: Bench) -> None:
+    log = StoreLog(bench.world.store, bench.world.machine.seams, bench.fence)
+    whole = Coordinator(
+        log, bench.world.machine.clock, UniqueKeys(bench.world.machine.seams), RULES
+    )
+    whole.load()
+    group = whole._half_group(Begin(GROUP, [bench.message("a"), bench.message("b")]))
+    log.append(group.records[:1])
+    bench.lead()
+    assert not bench.coordinator.state.pending
+    assert isinstance(bench.commit("a"), Contradicted)
+
+
+def test_a_producer_is_asked_after_the_timeout_and_then_at_intervals(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(5)
+    assert bench.check() == []
+    bench.step(2)
+    assert bench.check() == ["a"]
+    bench.step(58)
+    assert bench.check() == []
+    bench.step(3)
+    assert bench.check() == ["a"]
+    copies = [found.properties or {} for found in bench.records(HALF_TOPIC)]
+    assert [each.get("TRANSACTION_CHECK_TIMES") for each in copies] == [None, "1", "2"]
+
+
+def test_a_longer_immunity_is_respected(bench: Bench) -> None:
+    message = bench.message("a")
+    table = {**message.properties, "CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}
+    bench.coordinator.begin([Begin(GROUP, [dataclasses.replace(message, properties=table)])])
+    bench.step(99)
+    assert bench.check() == []
+    bench.step(2)
+    assert bench.check() == ["a"]
+
+
+def test_a_check_that_was_not_sent_is_not_counted(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(7)
+    for _ in range(10):
+        due = [each.key for each in bench.coordinator.due()]
+        assert due == ["a"]
+        bench.coordinator.sending(due)
+        assert bench.coordinator.due() == []
+        bench.step(61)
+    assert bench.coordinator.state.pending["a"].check_times == 0
+
+
+def test_after_the_last_check_it_is_set_aside_and_shown(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(7)
+    for _ in range(3):
+        bench.check()
+        bench.step(61)
+    assert bench.bodies(CHECK_MAX_TIME_TOPIC, 0) == [b"a"]
+    assert list(bench.coordinator.state.set_aside) == ["a"]
+    bench.lead()
+    assert list(bench.coordinator.state.set_aside) == ["a"]
+    assert isinstance(bench.commit("a"), Contradicted)
+
+
+def test_a_person_resolves_what_was_set_aside(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(7)
+    for _ in range(3):
+        bench.check()
+        bench.step(61)
+    assert isinstance(bench.decide("a", Verdict.COMMIT, by_hand=True), Decided)
+    assert bench.bodies() == [b"a"]
+    bench.lead()
+    assert not bench.coordinator.state.set_aside
+    decided = bench.commit("a")
+    assert isinstance(decided, Decided)
+    assert decided.repeated
+
+
+def test_one_older_than_its_files_live_is_set_aside(bench: Bench) -> None:
+    bench.begin("a")
+    for _ in range(4):
+        bench.world.machine.clock.step(72 * 3600 * 1000 // 4)
+        bench.step(6)
+    assert list(bench.coordinator.state.set_aside) == ["a"]
+
+
+def test_offsets_are_saved_up_to_the_oldest_that_is_pending(bench: Bench) -> None:
+    for key in ("a", "b", "c"):
+        bench.begin(key)
+    bench.commit("a")
+    bench.commit("c")
+    for _ in range(4):
+        bench.step(5)
+    assert bench.saved()[0] == 1
+    bench.commit("b")
+    for _ in range(4):
+        bench.step(5)
+    assert bench.saved() == (3, 3)
+    bench.lead()
+    assert bench.coordinator.state.half_end == 3
+
+
+def test_one_that_nobody_answers_for_does_not_hold_the_offsets_back() -> None:
+    bench = Bench(rules=dataclasses.replace(RULES, carry_behind=10))
+    bench.begin("old")
+    for number in range(20):
+        bench.begin(f"n{number}")
+        bench.commit(f"n{number}")
+    for _ in range(4):
+        bench.step(5)
+    assert (bench.saved()[0] or 0) > 10
+    bench.lead()
+    assert list(bench.coordinator.state.pending) == ["old"]
+    assert bench.coordinator.state.pending["old"].check_times == 0
+    bench.commit("old")
+    assert bench.bodies()[-1] == b"old"
+
+
+def test_a_brokers_op_record_resolves_a_half_whichever_copy_it_names(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(7)
+    bench.check()
+    store = bench.world.store
+    body = b"0" if store.format is StoreFormat.V4_9 else b"0,"
+    op = NewRecord(OP_TOPIC, 0, body, {"TAGS": "d"}, "10.0.0.1:99", 0)
+    store.append(message_of(store, op))
+    bench.lead()
+    assert not bench.coordinator.state.pending
+
+
+def test_what_a_broker_committed_before_it_was_killed_is_not_committed_again(bench: Bench) -> None:
+    bench.begin("a")
+    half = bench.records(HALF_TOPIC)[0]
+    real = dataclasses.replace(
+        bench.message("a"), sys_flag=8, prepared_transaction_offset=half.physical_offset
+    )
+    bench.world.store.append(message_of(bench.world.store, real))
+    bench.lead()
+    decided = bench.commit("a")
+    assert isinstance(decided, Decided)
+    assert decided.repeated
+    assert bench.bodies() == [b"a"]
