@@ -22,10 +22,11 @@ from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
 from mqstore.storage.system.posix_files import LOCK_CONTENT
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of, pages
+from tests.simulation.mapping import SimulatedMapping, SimulatedMemory
 
 CAPACITY: Final = 1 << 30
 READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "next_data", "usage"})
-CONTENT: Final = frozenset({"write", "create", "copy"})
+CONTENT: Final = frozenset({"write", "create", "copy", "sync", "write_through"})
 """Operations that a full or failing disk may leave half done."""
 
 
@@ -52,73 +53,6 @@ class Fault:
     error: int | None
     short: bool = False
     """Part of the content gets there first."""
-
-
-class SimulatedMapping:
-    """``seams.MappedBytes``."""
-
-    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode, *, writable: bool) -> None:
-        self.size = inode.size
-        view = inode.map()
-        self.view = view if writable else view.toreadonly()
-        self._disk = disk
-        self._path = path
-        self._inode: Inode | None = inode if writable else None
-
-    def sync(self) -> None:
-        if self._inode is not None:
-            self._disk.sync_inode(self._path, self._inode)
-
-    def rewrite(self, offset: int, length: int) -> None:
-        if self._inode is not None:
-            self._disk.rewrite(self._inode, offset, length)
-
-    def write(self, offset: int, data: memoryview) -> None:
-        if self._inode is not None:
-            self._disk.write_through(self._path, self._inode, offset, data)
-
-    def populate(self, offset: int, length: int) -> None:
-        pass
-
-    def lock(self) -> None:
-        pass
-
-    def unlock(self) -> None:
-        pass
-
-    def unmap(self) -> None:
-        inode, self._inode = self._inode, None
-        if inode is not None:
-            self._disk.unmapped(inode)
-
-
-class SimulatedMemory:
-    """``seams.MappedBytes`` of no file."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.view = memoryview(bytearray(size))
-
-    def sync(self) -> None:
-        pass
-
-    def rewrite(self, offset: int, length: int) -> None:
-        pass
-
-    def write(self, offset: int, data: memoryview) -> None:
-        self.view[offset : offset + len(data)] = data
-
-    def populate(self, offset: int, length: int) -> None:
-        pass
-
-    def lock(self) -> None:
-        pass
-
-    def unlock(self) -> None:
-        pass
-
-    def unmap(self) -> None:
-        pass
 
 
 class SimulatedLock:
@@ -452,16 +386,23 @@ class SimulatedDisk:
 
     def sync_inode(self, path: str, inode: Inode) -> None:
         try:
-            self._operation("sync", path)
+            fault = self._operation("sync", path)
+            if fault is not None:
+                inode.write_back_half(len(self.trace))
+                raise self._failure(fault, path)
         except OSError:
             inode.forget_dirty()
             raise
         inode.write_back()
 
     def write_through(self, path: str, inode: Inode, offset: int, data: memoryview) -> None:
-        self._operation("write_through", path)
+        fault = self._operation("write_through", path)
+        if fault is not None:
+            data = data[: len(data) // 2]
         inode.map()[offset : offset + len(data)] = data
         self._look_at(inode)
+        if fault is not None:
+            raise self._failure(fault, path)
 
     def rewrite(self, inode: Inode, offset: int, length: int) -> None:
         self._look_at(inode)

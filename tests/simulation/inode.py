@@ -7,6 +7,7 @@ is mapped has memory of its own.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -117,13 +118,24 @@ class Inode:
         """All dirty pages become durable."""
         self.lost.difference_update(self.dirty)
         if self.lost:
-            durable = bytearray(self.durable[: self.size].ljust(self.size, b"\0"))
-            for page in self.dirty:
-                durable[page * PAGE : (page + 1) * PAGE] = page_of(self.seen, page)
-            self.durable = bytes(durable)
+            self._write(self.dirty)
         else:
             self.durable = self.seen
         self.dirty = {}
+
+    def write_back_half(self, moment: int) -> None:
+        """Of the dirty pages every other one becomes durable; the moment tells which."""
+        written = sorted(self.dirty)[moment % 2 :: 2]
+        self._write(written)
+        self.lost.difference_update(written)
+        for page in written:
+            del self.dirty[page]
+
+    def _write(self, numbers: Iterable[int]) -> None:
+        durable = bytearray(self.durable[: self.size].ljust(self.size, b"\0"))
+        for page in numbers:
+            durable[page * PAGE : (page + 1) * PAGE] = page_of(self.seen, page)
+        self.durable = bytes(durable)
 
     def forget_dirty(self) -> None:
         """All pages count as clean, as they do after a sync that failed."""

@@ -161,7 +161,16 @@ class Checker:
         kept = [r for r in records if r.offset >= self.min and self.readable(r)]
         if kept:
             assert first <= kept[0].queue_offset, f"{key} lacks its first entries"
-            assert queue.min_index <= kept[0].queue_offset, f"{key} begins too late"
+        self._least(key, queue)
+
+    def _least(self, key: QueueKey, queue: ConsumeQueue) -> None:
+        """The first entry of a record that is in the log, found by looking at each."""
+        entries = queue.entries(queue.first_index, queue.max_index)
+        real = ((index, entry) for index, entry in entries if not entry.is_hole)
+        due = next((i for i, e in real if e.physical_offset >= self.min), queue.max_index)
+        # Nothing has expired: blanks before the first entry may count.
+        low = due if self.min else queue.first_index
+        assert low <= queue.min_index <= due, f"{key} begins at {queue.min_index}, not at {due}"
 
     def _entries(self, key: QueueKey, queue: ConsumeQueue, records: Sequence[Stored]) -> None:
         """Entry by entry, where holes or torn records make them differ from the plain case."""
@@ -300,6 +309,18 @@ class Checker:
         assert names in (expected, [*expected, spare]), names
         indexes = self.seams.files.list(store.paths.index)
         assert indexes == [file.path.name for file in store.index.files], indexes
+
+
+def check_expired(store: MessageStore) -> None:
+    """At the end of an expiry: no file is left that only speaks of what has gone."""
+    min_offset = store.log.min_offset
+    for file in store.index.files[:-1]:
+        assert file.end_physical >= min_offset, f"{file.mapped.path} was kept"
+    for queue in store.queues.all():
+        for mapped in queue.files.files[:-1]:
+            entry = queue.entry(mapped.end_offset // QUEUE_ENTRY_SIZE - 1)
+            assert entry is not None
+            assert entry.physical_offset >= min_offset, f"{mapped.path} was kept"
 
 
 def _difference(found: Sequence[object], expected: Sequence[object]) -> str:

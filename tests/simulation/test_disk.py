@@ -97,6 +97,31 @@ def test_a_failed_sync_is_never_made_up_for(disk: SimulatedDisk, mapping: Mapped
     assert outcomes(disk, lambda after: after.read(FILE)[:2]) == {b"\1\1"}
 
 
+def test_a_failed_sync_may_have_written_a_part_of_its_pages(
+    disk: SimulatedDisk, mapping: MappedBytes
+) -> None:
+    for page in range(4):
+        mapping.view[page * PAGE] = 1
+    disk.fail_next("sync", errno.EIO, short=True)
+    with pytest.raises(OSError, match="Input/output"):
+        mapping.sync()
+    mapping.sync()
+    written = outcomes(disk, lambda after: after.read(FILE)[::PAGE])
+    assert written in ({b"\1\0\1\0"}, {b"\0\1\0\1"})
+    assert disk.has_lost_pages
+
+
+def test_a_write_through_a_descriptor_may_stop_half_way(
+    disk: SimulatedDisk, mapping: MappedBytes
+) -> None:
+    disk.fail_next("write_through", errno.ENOSPC, short=True)
+    with pytest.raises(OSError, match="No space left"):
+        mapping.write(0, memoryview(b"abcd"))
+    assert disk.read(FILE)[:4] == b"ab\0\0"
+    mapping.write(2, memoryview(b"cd"))
+    assert disk.read(FILE)[:4] == b"abcd"
+
+
 def test_kill_keeps_the_page_cache_and_what_is_not_durable_stays_so(
     disk: SimulatedDisk, mapping: MappedBytes
 ) -> None:

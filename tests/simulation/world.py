@@ -18,7 +18,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, POOLED, WARMED, WIDE, Driver, Player
 from tests.simulation.inode import Loss
-from tests.simulation.invariants import Checker
+from tests.simulation.invariants import Checker, check_expired
 from tests.simulation.model import Model, QueueKey
 from tests.simulation.scheduler import SimulatedScheduler
 
@@ -225,6 +225,7 @@ class World:
 
     def expired(self, min_offset: int) -> None:
         self.model.expired(min_offset)
+        check_expired(self.store)
 
     def topic(self, name: str, queues: int, *, done: bool) -> None:
         self.model.topic(name, queues, done=done)
