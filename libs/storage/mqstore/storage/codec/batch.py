@@ -38,7 +38,19 @@ def decode_batch(
     """
     shared = b"" if store_format is StoreFormat.V5_X else batch_properties
     return [
-        template.replaced(flag=flag, body=body, properties=_join(properties, shared))
+        Message(  # several times faster than a copy with some fields replaced
+            template.topic,
+            template.queue_id,
+            body,
+            _join(properties, shared) if shared else properties,
+            template.born_host,
+            template.store_host,
+            template.born_timestamp_ms,
+            flag,
+            template.sys_flag,
+            template.reconsume_times,
+            template.prepared_transaction_offset,
+        )
         for flag, body, properties in _items(data)
     ]
 
@@ -53,33 +65,25 @@ def _items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         raise MessageInvalid("batch is empty; send one message or more")
     position = 0
     while position < len(data):
-        total, _magic, _crc, flag, body_length = _unpack_head(data, position)
-        body_at = position + _HEAD.size
-        body = _take(data, body_at, body_length, "body")
-        length_at = body_at + body_length
-        _take(data, length_at, _PROPERTIES_LENGTH.size, "properties length")
-        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, length_at)
-        properties_at = length_at + _PROPERTIES_LENGTH.size
-        properties = _take(data, properties_at, properties_length, "properties")
-        end = properties_at + properties_length
+        body_at = _end(data, position, _HEAD.size, "head")
+        total, _magic, _crc, flag, body_length = _HEAD.unpack_from(data, position)
+        body_end = _end(data, body_at, body_length, "body")
+        properties_at = _end(data, body_end, _PROPERTIES_LENGTH.size, "properties length")
+        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
+        end = _end(data, properties_at, properties_length, "properties")
         if total != end - position:
             raise _broken(position, f"total size is {total}, its parts make {end - position}")
-        yield flag, body, properties
+        yield flag, data[body_at:body_end], data[properties_at:end]
         position = end
 
 
-def _unpack_head(data: bytes, position: int) -> tuple[int, int, int, int, int]:
-    _take(data, position, _HEAD.size, "head")
-    total, magic, crc, flag, body_length = _HEAD.unpack_from(data, position)
-    return total, magic, crc, flag, body_length
-
-
-def _take(data: bytes, position: int, length: int, what: str) -> bytes:
+def _end(data: bytes, position: int, length: int, what: str) -> int:
+    end = position + length
     if length < 0:
         raise _broken(position, f"{what} has the negative length {length}")
-    if position + length > len(data):
+    if end > len(data):
         raise _broken(position, f"{what} of {length} bytes runs past the end at {len(data)}")
-    return data[position : position + length]
+    return end
 
 
 def _join(own: bytes, shared: bytes) -> bytes:
