@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
 from mqstore.coordinator.log import QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import PutRefused, QueueUnknown, StorageError, TopicUnknown
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from mqstore.storage.message_store import MessageStore, parse_host
-from mqstore.storage.seams import Seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 KEYED_MAX = 64
 
@@ -30,12 +30,10 @@ class Fence:
 class StoreLog:
     """A ``mqstore.coordinator.log.Log``."""
 
-    def __init__(self, store: MessageStore, seams: Seams, fence: Fence) -> None:
+    def __init__(self, store: MessageStore, fence: Fence) -> None:
         self.store = store
         self._fence = fence
         self._epoch = 0
-        self._seams = seams
-        self._offsets: ConsumerOffsets | None = None
 
     def take_over(self) -> Standing:
         self._fence.epoch += 1
@@ -43,7 +41,6 @@ class StoreLog:
         try:
             self.store.flush.flush_all()
             self.store.wait_for_index()
-            self._offsets = ConsumerOffsets.load(self.store.paths, self.store.format, self._seams)
         except (OSError, StorageError) as error:
             raise LogUnavailable(str(error)) from error
         host, hours = self.store.host, self.store.config.file_reserved_time
@@ -87,20 +84,19 @@ class StoreLog:
         return self.store.log.max_offset
 
     def offsets(self) -> QueueOffsets:
-        assert self._offsets is not None
         found = {}
         for topic in (HALF_TOPIC, OP_TOPIC):
-            for queue_id, offset in self._offsets.of(TRANSACTION_GROUP, topic).items():
-                found[topic, queue_id] = offset
+            with suppress(TopicUnknown):
+                for each in self.store.offsets.of(TRANSACTION_GROUP, topic):
+                    if each.committed is not None:
+                        found[topic, each.queue_id] = each.committed
         return found
 
     def save_offsets(self, offsets: QueueOffsets) -> None:
-        assert self._offsets is not None
-        for (topic, queue_id), offset in offsets.items():
-            self._offsets.put(TRANSACTION_GROUP, topic, queue_id, offset)
+        commits = [Commit(topic, queue, offset) for (topic, queue), offset in offsets.items()]
         try:
-            self._offsets.save()
-        except (OSError, StorageError) as error:
+            self.store.offsets.commit(TRANSACTION_GROUP, commits, allow_back=True)
+        except StorageError as error:
             raise LogUnavailable(str(error)) from error
 
 

@@ -152,7 +152,7 @@ class TransactionWorld:
 
     def _coordinator(self) -> Coordinator:
         seams = self.world.machine.seams
-        log = BrittleLog(StoreLog(self.world.store, seams, self.fence), self.rng, self.brittle)
+        log = BrittleLog(StoreLog(self.world.store, self.fence), self.rng, self.brittle)
         return Coordinator(log, seams.clock, UniqueKeys(seams), RULES)
 
     def restart_coordinator(self) -> None:
@@ -229,7 +229,7 @@ class TransactionWorld:
 
     def visible(self) -> list[str]:
         """What a consumer reads."""
-        log = StoreLog(self.world.store, self.world.machine.seams, self.fence)
+        log = StoreLog(self.world.store, self.fence)
         return [found.record.body.decode() for found in log.read("T", 3, 0, 1_000).records]
 
     # what must hold -------------------------------------------------------------------------

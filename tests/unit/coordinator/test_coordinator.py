@@ -17,10 +17,8 @@ from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
-    TRANSACTION_GROUP,
     StoreFormat,
 )
-from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.store_log import Fence, StoreLog, message_of
 
@@ -40,7 +38,7 @@ class Bench:
     def lead(self) -> Coordinator:
         """The next coordinator."""
         seams = self.world.machine.seams
-        log = StoreLog(self.world.store, seams, self.fence)
+        log = StoreLog(self.world.store, self.fence)
         self.coordinator = Coordinator(log, seams.clock, UniqueKeys(seams), self.rules)
         self.step()
         return self.coordinator
@@ -79,9 +77,8 @@ class Bench:
         return [found.body for found in self.records(topic, queue_id)]
 
     def saved(self) -> tuple[int | None, int | None]:
-        store = self.world.store
-        table = ConsumerOffsets.load(store.paths, store.format, self.world.machine.seams)
-        return tuple(table.get(TRANSACTION_GROUP, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC))  # type: ignore[return-value]  # of two
+        offsets = StoreLog(self.world.store, self.fence).offsets()
+        return offsets.get((HALF_TOPIC, 0)), offsets.get((OP_TOPIC, 0))
 
 
 @pytest.fixture(params=list(StoreFormat))
@@ -209,7 +206,7 @@ def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
 
 
 def test_a_begin_that_was_cut_short_is_rolled_back(bench: Bench) -> None:
-    log = StoreLog(bench.world.store, bench.world.machine.seams, bench.fence)
+    log = StoreLog(bench.world.store, bench.fence)
     whole = Coordinator(
         log, bench.world.machine.clock, UniqueKeys(bench.world.machine.seams), RULES
     )

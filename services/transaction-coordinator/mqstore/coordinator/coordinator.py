@@ -477,7 +477,8 @@ class Coordinator:
             offsets, end = self._to_save
             if self._log.flushed_offset() < end:
                 return
-            changed = {q: offset for q, offset in offsets.items() if offset != self._saved.get(q)}
+            saved = self._saved
+            changed = {q: offset for q, offset in offsets.items() if offset != saved.get(q, 0)}
             if changed:
                 self._log.save_offsets(changed)
                 self._saved = {**self._saved, **changed}
