@@ -101,6 +101,16 @@ class Referee:
         command = {"cmd": "clean", "dir": str(directory), "config": config, "rounds": rounds}
         return self._served(command)[0]
 
+    def evaluate(self, asked: list[Line]) -> list[list[str]]:
+        """What filter expressions say of each of their ``properties``: ``true``, ``false``,
+        ``null`` or ``throws``; only ``refused`` for one that RocketMQ does not take."""
+        lines = self._served({"cmd": "evaluate", "asked": asked})
+        return [line["answers"] for line in lines]
+
+    def bloom(self, asked: list[Line]) -> list[Line]:
+        """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
+        return self._served({"cmd": "bloom", "asked": asked})
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -247,7 +257,9 @@ class _Server:
     def _report(self, command: Mapping[str, Any], error: str) -> str:
         self._failed = True
         log = self._log_path.read_text(errors="replace")[-4000:]
-        return f"{command['cmd']} {command['dir']}: {error}\nlast of {self._log_path}:\n{log}"
+        return (
+            f"{command['cmd']} {command.get('dir', '')}: {error}\nlast of {self._log_path}:\n{log}"
+        )
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         assert self._process.stdin is not None

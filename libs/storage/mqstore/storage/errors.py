@@ -24,7 +24,7 @@
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
-    ├── GroupNameError, TopicConfigError, OffsetRefused
+    ├── GroupNameError, TopicConfigError, OffsetRefused, FilterError
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, PinUnknown, GroupUnknown
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
@@ -289,6 +289,14 @@ class TopicConfigError(StorageError):
 
 class OffsetRefused(StorageError):
     """A consumer offset beyond its queue's end, or before the committed one."""
+
+
+class FilterError(StorageError):
+    """A filter expression that cannot be read; ``column`` counts characters from 1."""
+
+    def __init__(self, why: str, column: int) -> None:
+        super().__init__(f"filter expression, column {column}: {why}")
+        self.column = column
 
 
 class PropertyError(StorageError):

@@ -23,6 +23,8 @@ import java.nio.file.Path;
  * dump    DIR [CONFIG] [--queries]   recover DIR and print all that the store sees
  * rebuild DIR [CONFIG]           build queues and index of DIR anew from its log
  * clean (served only)            rounds of deletion by hand, as deleteExpiredCommitLog asks for
+ * evaluate (served only)         what filter expressions say of properties
+ * bloom (served only)            where a subscription's bits are
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -93,7 +95,7 @@ public final class Main {
     }
 
     private static void run(JsonObject command, Output out) throws Exception {
-        Path dir = Path.of(command.get("dir").getAsString());
+        Path dir = Path.of(command.has("dir") ? command.get("dir").getAsString() : "");
         JsonObject config =
             command.has("config") ? command.getAsJsonObject("config") : new JsonObject();
         switch (command.get("cmd").getAsString()) {
@@ -115,6 +117,12 @@ public final class Main {
                 break;
             case "clean":
                 Clean.run(dir, config, command.get("rounds").getAsInt(), out);
+                break;
+            case "evaluate":
+                Filters.evaluate(command.getAsJsonArray("asked"), out);
+                break;
+            case "bloom":
+                Filters.bloom(command.getAsJsonArray("asked"), out);
                 break;
             default:
                 throw new IllegalArgumentException("unknown command " + command.get("cmd"));
