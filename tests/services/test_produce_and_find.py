@@ -322,7 +322,7 @@ def test_broken_bodies_are_refused(
         ("/v1/topics/TOPIC/queues/0/messages?max=1001", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/messages?wait=31", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/messages?wait=nan", 400, "bad-parameter"),
-        ("/v1/topics/TOPIC/queues/0/messages?tags=a", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/queues/0/messages?tag=a", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/messages/", 404, "not-found"),
         ("/v1/topics/TOPIC/queues/0/offset", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/queues/0/offset?timestamp=x", 400, "bad-parameter"),

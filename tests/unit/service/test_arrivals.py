@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 from mqstore.query.arrivals import Arrivals
@@ -45,7 +46,7 @@ def test_arrival_wakes_those_who_wait_for_it_and_no_others() -> None:
     async def scenario() -> None:
         source = _Source()
         arrivals = await _with_arrivals(source)
-        with arrivals.watch("a", 0, 0) as mine, arrivals.watch("b", 0, 0) as other:
+        with arrivals.watch(("a", 0, 0)) as mine, arrivals.watch(("b", 0, 0)) as other:
             source.put("a", 0)
             await asyncio.wait_for(mine, 30)
             assert not other.done()
@@ -60,7 +61,7 @@ def test_what_is_there_already_wakes_at_once() -> None:
         source = _Source()
         source.put("a", 0)
         arrivals = await _with_arrivals(source)
-        with arrivals.watch("a", 0, 0) as mine:
+        with arrivals.watch(("a", 0, 0)) as mine:
             await asyncio.wait_for(mine, 30)
         arrivals.stop()
 
@@ -70,10 +71,10 @@ def test_what_is_there_already_wakes_at_once() -> None:
 def test_interrupt_wakes_all_and_lets_nobody_wait_any_more() -> None:
     async def scenario() -> None:
         arrivals = await _with_arrivals(_Source())
-        with arrivals.watch("a", 0, 0) as first:
+        with arrivals.watch(("a", 0, 0)) as first:
             arrivals.interrupt()
             assert first.done()
-        with arrivals.watch("a", 0, 0) as later:
+        with arrivals.watch(("a", 0, 0)) as later:
             assert later.done()
         arrivals.stop()
 
@@ -85,7 +86,7 @@ def test_failed_look_does_not_end_the_waiting() -> None:
         source = _Source()
         source.broken = True
         arrivals = await _with_arrivals(source)
-        with arrivals.watch("a", 0, 0) as mine:
+        with arrivals.watch(("a", 0, 0)) as mine:
             source.put("a", 0)
             await asyncio.wait_for(mine, 30)
         arrivals.stop()
@@ -96,5 +97,40 @@ def test_failed_look_does_not_end_the_waiting() -> None:
 def test_stop_before_start_is_fine() -> None:
     async def scenario() -> None:
         Arrivals(_Source(), asyncio.get_running_loop()).stop()
+
+    asyncio.run(scenario())
+
+
+def test_arrival_in_any_of_several_queues_wakes() -> None:
+    async def scenario() -> None:
+        source = _Source()
+        arrivals = await _with_arrivals(source)
+        for queue_id in range(3):
+            ends = [("a", each, source.end_of("a", each)) for each in range(3)]
+            with arrivals.watch(*ends) as mine:
+                source.put("a", queue_id)
+                await asyncio.wait_for(mine, 30)
+        arrivals.stop()
+
+    asyncio.run(scenario())
+
+
+def test_thousands_wait_for_one_queue_and_for_one_each() -> None:
+    async def scenario() -> None:
+        source = _Source()
+        arrivals = await _with_arrivals(source)
+        count = 2_000
+        with contextlib.ExitStack() as stack:
+            shared = [stack.enter_context(arrivals.watch(("a", 0, 0))) for _ in range(count)]
+            own = [stack.enter_context(arrivals.watch(("b", n, 0))) for n in range(count)]
+            assert len(arrivals) == 2 * count
+            source.put("a", 0)
+            await asyncio.wait_for(asyncio.gather(*shared), 30)
+            for number in (0, count - 1):
+                source.put("b", number)
+                await asyncio.wait_for(own[number], 30)
+            assert sum(each.done() for each in own) == 2
+        assert len(arrivals) == 0
+        arrivals.stop()
 
     asyncio.run(scenario())

@@ -52,6 +52,9 @@ BAD_PARAMETER = _register(
 BAD_CURSOR = _register(
     "bad-cursor", 400, "The cursor is wrong", "A cursor of another query, or changed on its way."
 )
+BAD_FILTER = _register(
+    "bad-filter", 400, "The filter cannot be understood", "`detail` says where it goes wrong."
+)
 BAD_MESSAGE_ID = _register(
     "bad-message-id",
     400,
@@ -296,6 +299,7 @@ _RULES: Final = (
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
+    _Rule(errors.FilterError, BAD_FILTER),
     _Rule(errors.QueryError, BAD_PARAMETER),
     _Rule(errors.BodyNotInflatable, BODY_NOT_INFLATABLE),
     _Rule(

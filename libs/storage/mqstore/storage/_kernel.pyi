@@ -531,3 +531,10 @@ def touched_blocks(records: list[R], base: int) -> list[int]:
 def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) -> tuple[int, int]:
     """Positions in ``log`` between which lies all that is not as covered: the changed bytes of one
     4-byte word when nothing else changed, else all that is covered; equal when nothing changed."""
+
+# Queue entries -------------------------------------------------------------------------------
+
+def count_untagged(entries: memoryview, position: int, count: int, codes: array[int]) -> int:
+    """How many of ``count`` queue entries from ``entries[position:]`` on come before the first
+    whose tags code is one of ``codes`` (signed 64-bit), or the address of a ConsumeQueueExt unit,
+    which has the code. Releases the GIL."""

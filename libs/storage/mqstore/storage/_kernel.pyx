@@ -197,6 +197,7 @@ include "_kernel_write.pxi"
 include "_kernel_index.pxi"
 include "_kernel_dispatch.pxi"
 include "_kernel_blocks.pxi"
+include "_kernel_filter.pxi"
 
 
 # Checksums and hashes for Python -------------------------------------------------------------

@@ -26,7 +26,7 @@
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── GroupNameError, TopicConfigError, OffsetRefused, FilterError
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
-    │                              KeyUnknown, CursorError, PinUnknown, GroupUnknown
+    │                              KeyUnknown, CursorError, FilterError, PinUnknown, GroupUnknown
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused
     └── DirectoryNotUsable
@@ -349,3 +349,7 @@ class PinUnknown(QueryError):
 
 class CursorError(QueryError):
     """Text that is no cursor of this query."""
+
+
+class FilterError(QueryError):
+    """An expression that says which messages are wanted, and cannot be understood."""

@@ -75,6 +75,10 @@ class PullStatus(StrEnum):
     """At the queue's end: wait for arrivals."""
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
     """Beyond the queue's end."""
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    """Below the queue's minimum: what was there has expired."""
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    """Nothing was ever written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queue_pulls import QueuePulls
 from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.topic_scan import TopicScans
@@ -305,6 +306,7 @@ class StoreReader:
         guard = BlockGuard(blocks, self._has_block_checksums)
         self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
         self.places = RecordPlaces(self.log, self.queues, guard)
+        self.pulls = QueuePulls(self.lookups, self.queues)
         self.scans = TopicScans(self.lookups, self.log, self.queues, state)
 
     @classmethod

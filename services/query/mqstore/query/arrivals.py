@@ -21,6 +21,9 @@ WAIT_S: Final = 0.5
 PACE_S: Final = 0.001
 """From one look at the queues to the next, at least: a busy store must not keep the thread busy,
 and an idle one's first arrival is told at once."""
+PART: Final = 10
+"""A look that takes long, since there are many queues to look at, is that much longer away from the
+next one: a tenth of one core at most."""
 
 
 class ArrivalSource(Protocol):
@@ -38,6 +41,9 @@ class ArrivalSource(Protocol):
 
 Watch = tuple[str, int, int]
 """Topic, queue id, and the queue offset whose arrival is waited for."""
+Place = tuple[str, int]
+"""Topic and queue id."""
+Future = asyncio.Future[None]
 
 
 class Arrivals:
@@ -47,14 +53,16 @@ class Arrivals:
         self._source = source
         self._loop = loop
         self._lock = threading.Condition()
-        self._watches: dict[asyncio.Future[None], Watch] = {}
+        self._watches: dict[Place, dict[Future, int]] = {}
+        """Who waits where, and for which queue offset."""
+        self._futures: set[Future] = set()
         self._ending = False
-        self._looked_at = -PACE_S
+        self._next_look = 0.0
         self.interrupted = False
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
     def __len__(self) -> int:
-        return len(self._watches)
+        return len(self._futures)
 
     def start(self) -> None:
         self._thread.start()
@@ -70,22 +78,32 @@ class Arrivals:
     def interrupt(self) -> None:
         """Wake every poll now and let no further one wait: the service is ending."""
         self.interrupted = True
-        self._resolve(list(self._watches))
+        self._resolve(list(self._futures))
 
     @contextmanager
-    def watch(self, topic: str, queue_id: int, offset: int) -> Iterator[asyncio.Future[None]]:
-        """A future that is done once the queue reaches beyond ``offset``."""
-        future: asyncio.Future[None] = self._loop.create_future()
+    def watch(self, *watches: Watch) -> Iterator[Future]:
+        """A future that is done once one of the queues reaches beyond its offset."""
+        future: Future = self._loop.create_future()
         if self.interrupted:
             future.set_result(None)
         with self._lock:
-            self._watches[future] = (topic, queue_id, offset)
+            self._futures.add(future)
+            for topic, queue_id, offset in watches:
+                self._watches.setdefault((topic, queue_id), {})[future] = offset
             self._lock.notify()
         try:
             yield future
         finally:
             with self._lock:
-                self._watches.pop(future, None)
+                self._futures.discard(future)
+                for topic, queue_id, _ in watches:
+                    self._forget((topic, queue_id), future)
+
+    def _forget(self, place: Place, future: Future) -> None:
+        waiting = self._watches[place]
+        waiting.pop(future, None)
+        if not waiting:
+            del self._watches[place]
 
     def _run(self) -> None:
         while self._has_watches():
@@ -96,17 +114,33 @@ class Arrivals:
                 self._pause(WAIT_S)
 
     def _look(self) -> None:
-        self._pause(self._looked_at + PACE_S - time.monotonic())
-        self._looked_at = time.monotonic()
+        self._pause(self._next_look - time.monotonic())
+        begun = time.monotonic()
         seen = self._source.arrival_count()
         with self._lock:
-            watches = list(self._watches.items())
-        ends = {place: self._source.end_of(*place) for place in {w[:2] for _, w in watches}}
-        arrived = [future for future, (topic, q, offset) in watches if ends[topic, q] > offset]
+            places = {place: min(waiting.values()) for place, waiting in self._watches.items()}
+        ends = {
+            place: end
+            for place, least in places.items()
+            if (end := self._source.end_of(*place)) > least
+        }
+        took = time.monotonic() - begun
+        self._next_look = begun + max(PACE_S, PART * took)
+        if not self._tell(ends):
+            self._source.wait_for_arrival(seen, WAIT_S)
+
+    def _tell(self, ends: dict[Place, int]) -> bool:
+        """Wake those who wait for what lies below these ends; whether there was anyone."""
+        with self._lock:
+            arrived = [
+                future
+                for place, end in ends.items()
+                for future, offset in self._watches.get(place, {}).items()
+                if end > offset and not future.done()
+            ]
         if arrived:
             self._loop.call_soon_threadsafe(self._resolve, arrived)
-        else:
-            self._source.wait_for_arrival(seen, WAIT_S)
+        return bool(arrived)
 
     def _has_watches(self) -> bool:
         """Sleep while nobody waits; False at the end."""
@@ -120,7 +154,7 @@ class Arrivals:
             if not self._ending and seconds > 0:
                 self._lock.wait(seconds)
 
-    def _resolve(self, futures: list[asyncio.Future[None]]) -> None:
+    def _resolve(self, futures: list[Future]) -> None:
         for future in futures:
             if not future.done():
                 future.set_result(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqstore.query import models
 from mqstore.query.message_routes import MessageRoutes
+from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
@@ -14,3 +15,4 @@ def add(api: Api, service: QueryService) -> None:
     api.add_schemas(*models.SCHEMAS)
     MessageRoutes(service).add(api)
     QueueRoutes(service).add(api)
+    PullRoute(service).add(api)

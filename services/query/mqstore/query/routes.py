@@ -15,11 +15,16 @@ from mqstore.service.auth import Role
 
 COUNT_MAX: Final = 1_000
 INT64_MAX: Final = 2**63 - 1
+QUEUE_ID_MAX: Final = 2**31 - 1
+BODY_MAX: Final = 1 << 30
 
 QueueId = Annotated[
     int,
     PathParameter(
-        ge=0, le=2**31 - 1, description="Queue, from 0.", openapi_examples={"first": {"value": 0}}
+        ge=0,
+        le=QUEUE_ID_MAX,
+        description="Queue, from 0.",
+        openapi_examples={"first": {"value": 0}},
     ),
 ]
 
@@ -70,7 +75,7 @@ def body_asked(
     ] = BodyShape.AUTO,
     body_max: Annotated[
         int | None,
-        Query(alias="bodyMax", ge=0, le=1 << 30, description="Bytes of each body, at most."),
+        Query(alias="bodyMax", ge=0, le=BODY_MAX, description="Bytes of each body, at most."),
     ] = None,
     inflate: Annotated[
         bool, Query(description="Show compressed bodies inflated, up to maxInflatedSize.")

@@ -1,0 +1,108 @@
+"""Pulling from a queue as RocketMQ does: its statuses, and filters.
+
+Called from the query service. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.lookup_views import QueueView
+from mqstore.storage.lookups import (
+    ENTRIES_PER_CALL_MAX,
+    Lookups,
+    Pull,
+    PullStatus,
+)
+from mqstore.storage.pull_filter import PullFilter
+
+_RUN_MAX: Final = 256
+"""Records read at a time where a filter cannot tell from the entries."""
+
+
+class Queues(Protocol):
+    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+
+
+class QueuePulls:
+    """Over one process's view of a store."""
+
+    def __init__(self, lookups: Lookups, queues: Queues) -> None:
+        self._lookups = lookups
+        self._queues = queues
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int | None,
+        *,
+        count: int,
+        max_bytes: int,
+        wanted: PullFilter | None = None,
+    ) -> Pull:
+        """Messages from an offset, or from the queue's first one.
+
+        As ``Lookups.records``, but: below the queue's minimum the answer is OFFSET_TOO_SMALL, with
+        the minimum to go on with; without any entry ever written, NO_MESSAGE_IN_QUEUE. With a
+        filter, ENTRIES_PER_CALL_MAX entries are looked at before it is NO_MATCHED_MESSAGE.
+        """
+        bounds = self._lookups.queue_range(topic, queue_id)
+        low, high = bounds.min_offset, bounds.max_offset
+        if high == 0:
+            return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
+        if offset is not None and offset < low:
+            return Pull(PullStatus.OFFSET_TOO_SMALL, [], [], low, low, high)
+        start = low if offset is None else offset
+        if wanted is None or start >= high:
+            return self._lookups.records(topic, queue_id, start, count, max_bytes)
+        answer = Pull(PullStatus.NO_MATCHED_MESSAGE, [], [], start, low, high)
+        self._fill(answer, topic, queue_id, count, max_bytes, wanted)
+        if answer.records:
+            answer.status = PullStatus.FOUND
+        return answer
+
+    def _fill(
+        self,
+        answer: Pull,
+        topic: str,
+        queue_id: int,
+        count: int,
+        max_bytes: int,
+        wanted: PullFilter,
+    ) -> None:
+        stop = min(answer.next_offset + ENTRIES_PER_CALL_MAX, answer.max_offset)
+        run, size = 1, 0
+        while size < max_bytes and (left := count - len(answer.records)) > len(answer.unreadable):
+            passed = self._passed_over(topic, queue_id, answer.next_offset, stop, wanted)
+            answer.next_offset += passed
+            if answer.next_offset >= stop:
+                return
+            run = 1 if passed else min(2 * run, left, stop - answer.next_offset, _RUN_MAX)
+            found = self._lookups.records(
+                topic, queue_id, answer.next_offset, run, max(1, max_bytes - size)
+            )
+            if found.next_offset <= answer.next_offset:
+                return  # what comes next is not whole yet
+            matching = [each for each in found.records if wanted.matches(each)]
+            size += sum(each.size for each in matching)
+            answer.records += matching
+            answer.unreadable += found.unreadable
+            answer.next_offset = found.next_offset
+
+    def _passed_over(
+        self, topic: str, queue_id: int, start: int, stop: int, wanted: PullFilter
+    ) -> int:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        at, stop = start, min(stop, queue.max_index)
+        while at < stop and (place := queue.block(at)) is not None:
+            file, position = place
+            there = min((len(file) - position) // QUEUE_ENTRY_SIZE, stop - at)
+            passed = wanted.passed_over(file, position, there)
+            at += passed
+            if passed < there or there == 0:
+                break
+        return at - start

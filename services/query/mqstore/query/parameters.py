@@ -1,0 +1,63 @@
+"""Query parameters of hot routes, which FastAPI does not read for them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from mqstore.query.bodies import BodyShape
+from mqstore.query.routes import BODY_MAX, BodyAsked
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Parameters:
+    """One request's parameters. Every method raises Problem (400) for what makes no sense."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name)
+
+    def integer(self, name: str, low: int, high: int) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise _wrong(name, f"it should be an integer from {low} to {high}")
+        return int(text)
+
+    def seconds(self, name: str, high: int) -> float:
+        """0 without it."""
+        text = self._given.get(name, "0")
+        if not _NUMBER.fullmatch(text) or not 0 <= float(text) <= high or math.isnan(float(text)):
+            raise _wrong(name, f"it should be a number from 0 to {high}")
+        return float(text)
+
+    def body(self) -> BodyAsked:
+        shape = self._given.get("body", BodyShape.AUTO)
+        if shape not in set(BodyShape):
+            raise _wrong("body", f"it should be one of {', '.join(BodyShape)}")
+        inflate = self._given.get("inflate", "false")
+        if inflate not in _BOOLEANS:
+            raise _wrong("inflate", "it should be true or false")
+        most = self.integer("bodyMax", 0, BODY_MAX)
+        return BodyAsked(BodyShape(shape), most, _BOOLEANS[inflate])
+
+
+def path_integer(name: str, text: str, high: int) -> int:
+    """Raises Problem (400)."""
+    if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= high:
+        raise _wrong(name, f"it should be an integer from 0 to {high}")
+    return int(text)
+
+
+def _wrong(name: str, why: str) -> Problem:
+    return Problem(problems.BAD_PARAMETER, f"{name}: {why}")

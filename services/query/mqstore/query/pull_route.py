@@ -1,0 +1,253 @@
+"""Pulling from a queue: a hot route. JSON, or the records as they stand in the log.
+
+A pull that has to wait first registers, then looks, then waits, and looks again at each arrival
+until something matches or its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.query import examples, views
+from mqstore.query.bodies import BodyForm, BodyShape
+from mqstore.query.parameters import Parameters, path_integer
+from mqstore.query.routes import BODY_MAX, COUNT_MAX, INT64_MAX, QUEUE_ID_MAX
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api, documented
+from mqstore.service.auth import Role
+from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import QueueUnknown
+from mqstore.storage.lookups import Pull, PullStatus
+from mqstore.storage.pull_filter import PullFilter, parse_tags
+
+COUNT_DEFAULT: Final = 32
+WAIT_MAX_S: Final = 30
+RECORDS_TYPE: Final = b"application/x-rocketmq-records"
+PARAMETERS: Final = ("offset", "max", "wait", "tags", "body", "bodyMax", "inflate")
+_WAITING: Final = frozenset(
+    {
+        PullStatus.OFFSET_OVERFLOW_ONE,
+        PullStatus.NO_MATCHED_MESSAGE,
+        PullStatus.NO_MESSAGE_IN_QUEUE,
+    }
+)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What one request asks for; ``offset`` goes along as a filtered one waits."""
+
+    topic: str
+    queue_id: int
+    offset: int | None
+    count: int
+    wait_s: float
+    wanted: PullFilter | None
+    form: BodyForm | None
+    """How messages are shown; None for records as they stand."""
+
+
+class PullRoute:
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._shard = service.settings.shard
+
+    def add(self, api: Api) -> None:
+        path = "/v1/topics/{topic}/queues/{queue}/messages"
+        api.add_hot(HotRoute("GET", path, Role.CONSUME, self._answer, OPERATION))
+
+    async def _answer(self, request: HotRequest) -> Reply:
+        asked = self._asked(request)
+        service = self._service
+        _ = service.reader
+        found, reply = await service.run(self._look(asked))
+        if asked.wait_s and _is_at_end(found):
+            found, reply = await self._awaited(asked, found, reply)
+        size = sum(each.size for each in found.records)
+        service.traffic.count(asked.topic, "", len(found.records), size)
+        return reply
+
+    async def _awaited(self, asked: _Asked, found: Pull, reply: Reply) -> tuple[Pull, Reply]:
+        """The first answer with messages, or the last one when the time is over."""
+        service = self._service
+        if len(service.arrivals) >= service.settings.max_open_polls:
+            raise Problem(problems.OVERLOADED, "too many long polls are open")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + asked.wait_s
+        while _is_at_end(found) and not service.arrivals.interrupted:
+            asked.offset = found.next_offset
+            place = (asked.topic, asked.queue_id, found.next_offset)
+            with service.arrivals.watch(place) as arrival:
+                done, _ = await asyncio.wait({arrival}, timeout=deadline - loop.time())
+            if not done:
+                break
+            found, reply = await service.run_in_turn(self._look(asked))
+        return found, reply
+
+    def _asked(self, request: HotRequest) -> _Asked:
+        given = request.query()
+        refuse_unknown(given, PARAMETERS)
+        parameters = Parameters(given)
+        body = parameters.body()
+        return _Asked(
+            request.params["topic"],
+            path_integer("queue", request.params["queue"], QUEUE_ID_MAX),
+            parameters.integer("offset", 0, INT64_MAX),
+            parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
+            parameters.seconds("wait", WAIT_MAX_S),
+            parse_tags(parameters.text("tags") or ""),
+            None
+            if wants_records(request)
+            else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
+        )
+
+    def _look(self, asked: _Asked) -> Callable[[], tuple[Pull, Reply]]:
+        def look() -> tuple[Pull, Reply]:
+            found = self._pull(asked)
+            if asked.form is None:
+                return found, self._records(found)
+            shown = views.pull(found, self._shard, asked.form)
+            return found, Reply(msgspec.json.encode(shown))
+
+        return look
+
+    def _pull(self, asked: _Asked) -> Pull:
+        service = self._service
+        try:
+            return service.reader.pulls.pull(
+                asked.topic,
+                asked.queue_id,
+                asked.offset,
+                count=asked.count,
+                max_bytes=service.settings.max_answer_bytes,
+                wanted=asked.wanted,
+            )
+        except QueueUnknown:
+            service.queue_range(asked.topic, asked.queue_id)  # a topic without messages is no error
+            return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
+
+    def _records(self, found: Pull) -> Reply:
+        headers = {
+            "status": found.status.value,
+            "next": found.next_offset,
+            "min-offset": found.min_offset,
+            "max-offset": found.max_offset,
+            "messages": len(found.records),
+            "unreadable": len(found.unreadable),
+            "shard": self._shard,
+        }
+        return Reply(
+            b"".join([each.raw for each in found.records]),
+            content_type=RECORDS_TYPE,
+            headers=tuple(
+                (f"x-mqstore-{name}".encode(), str(value).encode())
+                for name, value in headers.items()
+            ),
+        )
+
+
+def wants_records(request: HotRequest) -> bool:
+    accepted = request.header(b"accept").lower().split(b",")
+    return any(each.partition(b";")[0].strip() == RECORDS_TYPE for each in accepted)
+
+
+def _is_at_end(found: Pull) -> bool:
+    nothing = not found.records and not found.unreadable
+    return nothing and found.status in _WAITING and found.next_offset >= found.max_offset
+
+
+def _parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": text, **more}
+
+
+def _responses() -> dict[str, Any]:
+    found = documented(
+        "PullView",
+        examples.PULL,
+        problems.BAD_PARAMETER,
+        problems.BAD_FILTER,
+        problems.TOPIC_UNKNOWN,
+        problems.QUEUE_UNKNOWN,
+        problems.HEADERS_TOO_LARGE,
+        problems.INTERNAL,
+        *problems.GUARDED,
+        text="What was found, and where to go on.",
+    )
+    found[200]["content"][RECORDS_TYPE.decode()] = {
+        "schema": {"type": "string", "format": "binary"}
+    }
+    return {str(status): response for status, response in found.items()}
+
+
+OPERATION: Final[dict[str, Any]] = {
+    "operationId": "pull",
+    "tags": ["queues"],
+    "summary": "Messages of a queue, from an offset; waits for arrivals when asked to",
+    "description": (
+        "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` at least 10,000 "
+        "entries are looked at before the answer is empty, and a `wait` goes on until a message "
+        "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
+        "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
+        "`X-Mqstore-…` headers (Status, Next, Min-Offset, Max-Offset, Messages, Unreadable, Shard)."
+    ),
+    "parameters": [
+        {
+            "name": "topic",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
+            "example": "orders",
+        },
+        {
+            "name": "queue",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 0, "maximum": QUEUE_ID_MAX},
+            "example": 0,
+        },
+        _parameter(
+            "offset",
+            {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+            "Queue offset to begin with; without it, the queue's first message.",
+        ),
+        _parameter(
+            "max",
+            {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT_DEFAULT},
+            "Messages, at most.",
+        ),
+        _parameter(
+            "wait",
+            {"type": "number", "minimum": 0, "maximum": WAIT_MAX_S, "default": 0},
+            "Seconds to wait at the queue's end.",
+        ),
+        _parameter(
+            "tags",
+            {"type": "string"},
+            "Only messages with one of these tags: `A || B`; `*` is all.",
+            example="created || changed",
+        ),
+        _parameter(
+            "body",
+            {"type": "string", "enum": [each.value for each in BodyShape], "default": "auto"},
+            "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
+        ),
+        _parameter(
+            "bodyMax",
+            {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
+            "Bytes of each body, at most.",
+        ),
+        _parameter(
+            "inflate",
+            {"type": "boolean", "default": False},
+            "Show compressed bodies inflated, up to maxInflatedSize.",
+        ),
+    ],
+    "responses": _responses(),
+}

@@ -1,0 +1,183 @@
+"""Pulls over HTTP: statuses, tags, records as they stand, and thousands that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.storage.codec import record
+from mqstore.storage.codec.record import Record
+from tests.services.service_processes import Run
+
+POLLS = 2_000
+
+
+def _records(data: bytes) -> list[Record]:
+    """What a RocketMQ client decodes: one record after the other."""
+    found, position = [], 0
+    while position < len(data):
+        one = record.decode(data, position, len(data), physical_offset=record.ANY_OFFSET)
+        found.append(one)
+        position += one.size
+    return found
+
+
+def _url(services: Run, topic: str, queue: int = 0) -> str:
+    return f"{services.query_url}/v1/topics/{topic}/queues/{queue}/messages"
+
+
+def test_records_are_answered_as_they_stand_in_the_log(
+    services: Run, client: Client, topic: str
+) -> None:
+    sent = [NewMessage(body=f"b{n}", tags="t", keys=(f"k{n}",)) for n in range(40)]
+    placed = client.produce(topic, sent).messages
+    answer = httpx.get(
+        _url(services, topic),
+        params={"max": 30},
+        headers={"accept": "application/x-rocketmq-records"},
+    )
+    assert answer.headers["content-type"] == "application/x-rocketmq-records"
+    found = _records(answer.content)
+    assert [(each.physical_offset, each.size) for each in found] == [
+        (each.physical_offset, each.size) for each in placed[:30]
+    ]
+    assert [each.body for each in found] == [b"b%d" % n for n in range(30)]
+    told = {
+        name.removeprefix("x-mqstore-"): value
+        for name, value in answer.headers.items()
+        if name.startswith("x-mqstore-")
+    }
+    assert told.items() >= {
+        ("status", "FOUND"),
+        ("next", "30"),
+        ("min-offset", "0"),
+        ("max-offset", "40"),
+        ("messages", "30"),
+        ("unreadable", "0"),
+        ("shard", "0"),
+    }
+
+
+def test_tags_choose_messages_and_next_goes_on_behind_all_that_was_looked_at(
+    client: Client, topic: str
+) -> None:
+    tags = ["a", "b", "Aa", "BB", None] * 4
+    client.produce(topic, [NewMessage(body=str(n), tags=t) for n, t in enumerate(tags)])
+    for expression, wanted in (("a", {"a"}), (" b||Aa ", {"b", "Aa"}), ("none", set())):
+        found = client.pull(topic, 0, tags=expression)
+        assert [each.body for each in found.messages] == [
+            str(n) for n, tag in enumerate(tags) if tag in wanted
+        ]
+        assert found.next == len(tags)
+        assert found.status == ("FOUND" if wanted else "NO_MATCHED_MESSAGE")
+    assert len(client.pull(topic, 0, tags="*").messages) == len(tags)
+    part = client.pull(topic, 0, tags="a", max_messages=1)
+    assert (len(part.messages), part.next) == (1, 1)
+    with pytest.raises(ProblemError) as caught:
+        client.pull(topic, 0, tags="||")
+    assert (caught.value.status, caught.value.type) == (400, "bad-filter")
+
+
+def test_statuses_are_rocketmqs(client: Client, topic: str) -> None:
+    assert client.pull(topic, 0).status == "NO_MESSAGE_IN_QUEUE"
+    assert client.pull(topic, 0, 7).next == 0
+    client.produce(topic, [NewMessage()])
+    told = [(client.pull(topic, 0, at).status, client.pull(topic, 0, at).next) for at in (0, 1, 2)]
+    assert told == [("FOUND", 1), ("OFFSET_OVERFLOW_ONE", 1), ("OFFSET_OVERFLOW_BADLY", 1)]
+
+
+def test_filtered_poll_waits_through_what_does_not_match(
+    services: Run, client: Client, topic: str
+) -> None:
+    client.produce(topic, [NewMessage(body="early", tags="other")])
+    answers: list[Any] = []
+
+    def poll() -> None:
+        with services.client() as other:
+            answers.append(other.pull(topic, 0, wait_s=30, tags="mine"))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    for _ in range(5):
+        client.produce(topic, [NewMessage(tags="other")])
+    client.produce(topic, [NewMessage(body="awaited", tags="mine")])
+    thread.join(25)
+    assert [each.body for each in answers[0].messages] == ["awaited"]
+    assert answers[0].next == 7
+
+
+def test_filtered_poll_that_finds_nothing_says_how_far_it_looked(
+    client: Client, topic: str
+) -> None:
+    client.produce(topic, [NewMessage(tags="other")] * 3)
+    found = client.pull(topic, 0, wait_s=0.05, tags="mine")
+    assert (found.status, found.messages, found.next) == ("NO_MATCHED_MESSAGE", (), 3)
+
+
+def test_thousands_of_polls_wait_and_are_all_answered(
+    services: Run, client: Client, topic: str
+) -> None:
+    url = httpx.URL(services.query_url)
+    head = f"GET /v1/topics/{topic}/queues/0/messages?wait=30&tags=mine HTTP/1.1\r\n"
+    request = f"{head}host: localhost\r\nconnection: close\r\n\r\n".encode()
+
+    async def poll(opened: asyncio.Semaphore) -> bytes:
+        async with opened:
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(request)
+            await writer.drain()
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def scenario() -> list[bytes]:
+        opened = asyncio.Semaphore(100)
+        polls = [asyncio.create_task(poll(opened)) for _ in range(POLLS)]
+        await asyncio.to_thread(_await_polls, services, POLLS)
+        await asyncio.to_thread(client.produce, topic, [NewMessage(tags="other")])
+        await asyncio.to_thread(client.produce, topic, [NewMessage(body="x", tags="mine")])
+        return await asyncio.gather(*polls)
+
+    for answer in asyncio.run(scenario()):
+        head_, _, body = answer.partition(b"\r\n\r\n")
+        assert head_.startswith(b"HTTP/1.1 200")
+        assert [each["body"] for each in json.loads(body)["messages"]] == ["x"]
+
+
+def _await_polls(services: Run, count: int) -> None:
+    """Until so many polls wait, as the metrics tell."""
+    with httpx.Client() as http:
+        while f"mqstore_open_polls {count}.0" not in http.get(f"{services.query_url}/metrics").text:
+            pass
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "offset=+1",
+        "offset=1.0",
+        "offset=",
+        "offset=9223372036854775808",
+        "max=x",
+        "wait=-1",
+        "wait=1e1",
+        "wait=inf",
+        "body=xml",
+        "bodyMax=-1",
+        "inflate=maybe",
+        "sort=x",
+        "max=1&max=2",
+    ],
+)
+def test_parameter_of_a_pull_that_makes_no_sense_is_400(
+    services: Run, topic: str, query: str
+) -> None:
+    response = httpx.get(f"{_url(services, topic)}?{query}")
+    assert response.status_code == 400
+    assert response.json()["type"] == "urn:mqstore:problem:bad-parameter"

@@ -1,0 +1,191 @@
+"""Pulls with RocketMQ's statuses and with filters, beside a writer."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage._kernel import count_untagged
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.java_text import string_hash
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.derived.consume_queue import ENTRY
+from mqstore.storage.errors import FilterError, QueueUnknown
+from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
+from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, Pull, PullStatus
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.pull_filter import PullFilter, parse_tags
+from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.stores import CONFIG, open_store
+
+COUNT = 400
+RARE_AT = 300
+TWINS = ("Aa", "BB")
+"""Of one hash."""
+TAGS = ("a", "b", *TWINS, "")
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def _put(store: MessageStore, tag: str, body: bytes = b"") -> None:
+    raw = properties.encode({"TAGS": tag}, trailing_separator=False) if tag else b""
+    store.append(Message("T", 0, body, raw, store.host, store.host, 1))
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StoreReader, list[str]]]:
+    root = tmp_path_factory.mktemp("tagged")
+    chosen = random.Random(1)
+    tags = ["rare" if n == RARE_AT else chosen.choice(TAGS) for n in range(COUNT)]
+    with open_store(root) as store:
+        store.create_topic("T", queues=1)
+        for number, tag in enumerate(tags):
+            _put(store, tag, b"x" * (number % 50))
+    with StoreReader.open(root, production_seams()) as reader:
+        yield reader, tags
+
+
+class _Unhinting:
+    """A filter that nothing in an entry tells anything of."""
+
+    def __init__(self, inner: PullFilter) -> None:
+        self._inner = inner
+
+    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
+        return 0
+
+    def matches(self, found: Record) -> bool:
+        return self._inner.matches(found)
+
+
+@given(
+    st.sampled_from(["a", "rare", "Aa", "BB || rare", "a||b", " b || nobody ", "nobody", "*"]),
+    st.integers(0, COUNT),
+    st.integers(5, 300),
+    st.integers(2_000, 100_000),
+    st.booleans(),
+)
+def test_filtered_pulls_are_all_that_match_and_nothing_else(
+    tagged: tuple[StoreReader, list[str]],
+    expression: str,
+    start: int,
+    count: int,
+    max_bytes: int,
+    hinting: bool,
+) -> None:
+    reader, tags = tagged
+    wanted: PullFilter | None = parse_tags(expression)
+    if wanted is not None and not hinting:
+        wanted = _Unhinting(wanted)
+    names = {each.strip() for each in expression.split("||")}
+    expected = [n for n in range(start, COUNT) if expression == "*" or tags[n] in names]
+    found: list[int] = []
+    at = start
+    while at < COUNT:
+        answer = reader.pulls.pull("T", 0, at, count=count, max_bytes=max_bytes, wanted=wanted)
+        assert (answer.min_offset, answer.max_offset) == (0, COUNT)
+        assert len(answer.records) <= count
+        assert answer.next_offset > at
+        found += [each.queue_offset for each in answer.records]
+        at = answer.next_offset
+    assert found == expected
+
+
+def test_filtered_pull_looks_at_ten_thousand_entries_before_it_says_none(tmp_path: Path) -> None:
+    large = CONFIG.model_copy(update={"mapped_file_size_commit_log": 8 << 20})
+    with (
+        open_store(tmp_path, large) as store,
+        StoreReader.open(tmp_path, production_seams()) as reader,
+    ):
+        store.create_topic("T", queues=1)
+        for _ in range(ENTRIES_PER_CALL_MAX + 5):
+            _put(store, "a")
+        _put(store, "b")
+        wanted = parse_tags("b")
+        first = reader.pulls.pull("T", 0, 0, count=1, max_bytes=1 << 20, wanted=wanted)
+        assert (first.status, first.next_offset) == (
+            PullStatus.NO_MATCHED_MESSAGE,
+            ENTRIES_PER_CALL_MAX,
+        )
+        second = _pull(reader, first.next_offset, wanted)
+        assert (second.status, len(second.records)) == (PullStatus.FOUND, 1)
+        third = _pull(reader, second.next_offset, wanted)
+        assert third.status is PullStatus.OFFSET_OVERFLOW_ONE
+
+
+def _pull(reader: StoreReader, offset: int | None, wanted: PullFilter | None = None) -> Pull:
+    return reader.pulls.pull("T", 0, offset, count=32, max_bytes=1 << 20, wanted=wanted)
+
+
+def test_statuses_are_those_of_rocketmq(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, StoreReader.open(tmp_path, production_seams()) as reader:
+        store.create_topic("T", queues=1)
+        with pytest.raises(QueueUnknown):
+            _pull(reader, 0)
+        for _ in range(2_000):
+            _put(store, "a", b"x" * 200)
+        store.expire(3)
+        low = reader.lookups.queue_range("T", 0).min_offset
+        assert low > 0
+        for offset, status, count, following in (
+            (None, PullStatus.FOUND, 32, low + 32),
+            (low, PullStatus.FOUND, 32, low + 32),
+            (low - 1, PullStatus.OFFSET_TOO_SMALL, 0, low),
+            (0, PullStatus.OFFSET_TOO_SMALL, 0, low),
+            (1_999, PullStatus.FOUND, 1, 2_000),
+            (2_000, PullStatus.OFFSET_OVERFLOW_ONE, 0, 2_000),
+            (2_001, PullStatus.OFFSET_OVERFLOW_BADLY, 0, 2_000),
+        ):
+            found = _pull(reader, offset)
+            told = (found.status, len(found.records), found.next_offset)
+            assert told == (status, count, following), offset
+            assert (found.min_offset, found.max_offset) == (low, 2_000)
+
+
+@pytest.mark.parametrize("expression", ["", "  ", "*", " * "])
+def test_no_expression_wants_all(expression: str) -> None:
+    assert parse_tags(expression) is None
+
+
+@pytest.mark.parametrize("expression", ["||", " || ", "||".join(map(str, range(101)))])
+def test_expression_without_a_tag_or_with_too_many_is_refused(expression: str) -> None:
+    with pytest.raises(FilterError):
+        parse_tags(expression)
+
+
+def test_tags_of_one_hash_are_told_apart(tagged: tuple[StoreReader, list[str]]) -> None:
+    reader, tags = tagged
+    assert string_hash(TWINS[0]) == string_hash(TWINS[1])
+    found = reader.pulls.pull(
+        "T", 0, 0, count=1000, max_bytes=1 << 20, wanted=parse_tags(TWINS[0])
+    ).records
+    assert len(found) == tags.count(TWINS[0])
+    assert {each.tags for each in found} == {TWINS[0]}
+
+
+@given(st.lists(INT64, max_size=30), st.lists(INT64, max_size=3), st.data())
+def test_entries_are_passed_over_up_to_the_first_that_may_match(
+    stored: list[int], codes: list[int], data: st.DataObject
+) -> None:
+    stored += data.draw(st.lists(st.sampled_from([*codes, 0, EXT_ADDRESS_MAX]), max_size=3))
+    entries = memoryview(b"?" * 7 + b"".join(ENTRY.pack(1, 1, code) for code in stored))
+    count = data.draw(st.integers(0, 40))
+    found = count_untagged(entries, 7, count, array("q", codes))
+    looked_at = stored[:count]
+    first = [n for n, c in enumerate(looked_at) if c in codes or c <= EXT_ADDRESS_MAX]
+    if codes:
+        assert found == (first[0] if first else len(looked_at))
+    else:
+        assert found == len(looked_at)
+
+
+def test_position_outside_of_the_entries_is_an_error() -> None:
+    for position in (-1, QUEUE_ENTRY_SIZE + 1):
+        with pytest.raises(ValueError, match=r"."):
+            count_untagged(memoryview(bytes(QUEUE_ENTRY_SIZE)), position, 1, array("q", [1]))
