@@ -1,59 +1,128 @@
-"""Both OpenAPI documents hold: what they allow is answered as they say, the rest is refused."""
+"""Both OpenAPI documents hold: what they allow is answered as they say, the rest is refused.
+
+Whatever route is added is tested by being in the document.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from tests.services.service_processes import Run
+from mqstore.client import Client, NewMessage
+from tests.services.service_processes import Run, running
 
 TOPIC: Final = "orders"
 """The examples' topic: it is there, so that generated requests get somewhere."""
+SEED: Final = 20261122
+FEW: Final = 12
+MANY: Final = 150
 CONFIG: Final = SchemathesisConfig.from_dict(
     {
         "checks": {
             # Rules between fields are told in words only; so are limits of whole requests.
-            "positive_data_acceptance": {"expected-statuses": ["2xx", "400", "404", "422", "431"]},
-            "negative_data_rejection": {"expected-statuses": ["400", "404", "415", "422", "431"]},
+            "positive_data_acceptance": {
+                "expected-statuses": ["2xx", "400", "404", "409", "413", "422", "431"]
+            },
+            "negative_data_rejection": {
+                "expected-statuses": ["400", "404", "409", "413", "415", "422", "431"]
+            },
         }
     }
 )
-bounded = settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+SERVICES: Final = ("store-writer", "query")
 
 
-def _schema(services: Run, service: str) -> OpenApiSchema:
-    with services.client() as client:
-        client.create_topic(TOPIC)
-    url = services.writer_url if service == "store-writer" else services.query_url
-    return schemathesis.openapi.from_url(f"{url}/openapi.json", config=CONFIG)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A store of its own: what is sent here may delete or change anything."""
+    with running(tmp_path_factory.mktemp("store") / "store") as found:
+        with found.client() as client:
+            _provide(client)
+        yield found
+
+
+def _provide(client: Client) -> None:
+    """What the examples speak of, whatever was done to it."""
+    client.put_writes(paused=False)
+    client.create_topic(TOPIC)
+    client.produce(TOPIC, [NewMessage(body="hello", keys=("order-1",))])
+
+
+def _url(run: Run, service: str) -> str:
+    return run.writer_url if service == "store-writer" else run.query_url
+
+
+def _schema(run: Run, service: str) -> OpenApiSchema:
+    return schemathesis.openapi.from_url(f"{_url(run, service)}/openapi.json", config=CONFIG)
+
+
+def _hold(run: Run, service: str, mode: GenerationMode, examples: int) -> None:
+    bounded = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    with run.client() as client:
+        for result in _schema(run, service).get_all_operations():
+            assert isinstance(result, Ok)
+            operation = result.ok()
+            if mode is GenerationMode.NEGATIVE and not any(
+                (operation.query, operation.path_parameters, operation.body)
+            ):
+                continue  # nothing that could be wrong
+
+            @seed(SEED)
+            @bounded
+            @given(operation.as_strategy(generation_mode=mode))
+            def check(case: Case[Any]) -> None:
+                case.call_and_validate()
+                if case.method != "GET":
+                    client.put_writes(paused=False)
+
+            check()
+            _provide(client)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("service", ["store-writer", "query"])
-def test_service_keeps_to_its_document(services: Run, service: str, mode: GenerationMode) -> None:
-    for result in _schema(services, service).get_all_operations():
-        assert isinstance(result, Ok)
-        operation = result.ok()
-        if mode is GenerationMode.NEGATIVE and not any(
-            (operation.query, operation.path_parameters, operation.body)
-        ):
-            continue  # nothing that could be wrong
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_keeps_to_its_document(run: Run, service: str, mode: GenerationMode) -> None:
+    _hold(run, service, mode, FEW)
 
-        @bounded
-        @given(operation.as_strategy(generation_mode=mode))
-        def check(case: Case[Any]) -> None:
-            case.call_and_validate()
 
-        check()
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_keeps_to_its_document_for_long(
+    run: Run, service: str, mode: GenerationMode
+) -> None:
+    _hold(run, service, mode, MANY)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_document_says_all_that_a_reader_needs(run: Run, service: str) -> None:
+    document = httpx.get(f"{_url(run, service)}/openapi.json").json()
+    ids = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            place = f"{method} {path}"
+            ids.append(operation["operationId"])
+            assert operation["summary"], place
+            assert operation["tags"], place
+            if path.startswith("/v1/"):
+                assert {"401", "403", "421", "429", "503"} <= operation["responses"].keys(), place
+            for status, response in operation["responses"].items():
+                if int(status) >= 400 and not path.startswith("/healthz/"):
+                    assert "application/problem+json" in response["content"], (place, status)
+    assert len(ids) == len(set(ids))

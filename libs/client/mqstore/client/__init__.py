@@ -6,6 +6,7 @@ from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.models import (
     DelayLevel,
     DelayLevels,
+    Flushed,
     Group,
     GroupOffset,
     GroupOffsets,
@@ -33,6 +34,7 @@ from mqstore.client.models import (
     Topic,
     TopicDeletion,
     Topics,
+    Writes,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "ClientError",
     "DelayLevel",
     "DelayLevels",
+    "Flushed",
     "Group",
     "GroupOffset",
     "GroupOffsets",
@@ -73,5 +76,6 @@ __all__ = [
     "TopicDeletion",
     "Topics",
     "Unreachable",
+    "Writes",
     "trusting",
 ]

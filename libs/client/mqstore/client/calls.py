@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from mqstore.client.models import (
     DelayLevels,
     Durability,
+    Flushed,
     Group,
     GroupOffsets,
     Groups,
@@ -39,6 +40,7 @@ from mqstore.client.models import (
     Topic,
     TopicDeletion,
     Topics,
+    Writes,
 )
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -204,6 +206,22 @@ def run_retention() -> Call[Retention]:
 def pins() -> Call[Pins]:
     """Leases that keep a range of the log."""
     return Call(Target.WRITER, "GET", "/v1/store/pins", Pins)
+
+
+def flush() -> Call[Flushed]:
+    """Bring everything to disk."""
+    return Call(Target.WRITER, "POST", "/v1/store:flush", Flushed)
+
+
+def writes() -> Call[Writes]:
+    """Whether messages are taken."""
+    return Call(Target.WRITER, "GET", "/v1/store/writes", Writes)
+
+
+def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
+    """Pause writes, telling clients why, or let them go on."""
+    body = {"paused": paused, "reason": reason}
+    return Call(Target.WRITER, "PUT", "/v1/store/writes", Writes, json=body)
 
 
 def put_pin(

@@ -293,6 +293,25 @@ class Store(_Model):
     disk_used: int
     disk_free: int
     read_only_reason: str | None
+    index_offset: int
+    flush_behind: int
+    dispatch_behind: int
+    index_behind: int
+    damaged_stretches: int
+
+
+class Flushed(_Model):
+    """Everything below ``durable_offset``, which is physical, is on disk."""
+
+    durable_offset: int
+
+
+class Writes(_Model):
+    """Whether messages are taken; if not, why, and since when."""
+
+    paused: bool
+    reason: str | None
+    since_ms: int | None
 
 
 class Recovery(BaseModel):

@@ -193,6 +193,9 @@ DISK_REFUSES = _register(
     "What is there can be read; the service tries again by itself, next after Retry-After.",
     5,
 )
+WRITES_PAUSED = _register(
+    "writes-paused", 503, "Writes are paused", "An administrator did; `detail` has the reason.", 5
+)
 STORE_FAILED = _register(
     "store-failed", 503, "The disk failed", "Nothing is acknowledged; the process ends.", 5
 )

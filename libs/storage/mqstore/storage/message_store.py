@@ -41,6 +41,7 @@ from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.manifest import LogState, Manifest
 from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
 from mqstore.storage.own.state_page import Health, StatePage
+from mqstore.storage.own.write_pause import WritePause
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.retention.cleaner import Retention
@@ -96,6 +97,21 @@ class StoreStatus:
     disk_used: int
     disk_free: int
     read_only_reason: str | None
+
+    @property
+    def flush_behind(self) -> int:
+        """Bytes that are not known to be on disk."""
+        return self.max_offset - self.flushed_offset
+
+    @property
+    def dispatch_behind(self) -> int:
+        """Bytes that are not in their queues."""
+        return self.max_offset - self.dispatched_offset
+
+    @property
+    def index_behind(self) -> int:
+        """Bytes that are not in the index."""
+        return self.max_offset - self.index_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +210,8 @@ class MessageStore:
             seams.clock,
             self._put_copy,
         )
+        self.write_pause = WritePause(opened.paths.write_pause, seams)
+        """For who puts on behalf of clients to look at; the engine itself goes on."""
         self.retention = Retention(self._parts, seams, offset_table, self.delays.holds)
         self._topics = Topics(
             topic_table,

@@ -99,6 +99,11 @@ class StorePaths:
         return self.ours / "pins.json"
 
     @property
+    def write_pause(self) -> Path:
+        """There while an administrator lets nothing be stored."""
+        return self.ours / "write-pause.json"
+
+    @property
     def deleted_topics(self) -> Path:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"

@@ -67,17 +67,17 @@ class GroupRoutes:
         add("GET", _PATH, self.group, "One group", 200, control.answers(examples.GROUP, *unknown))
         created: dict[int | str, Any] = {201: {"model": Group, "description": "Created."}}
         put = responses(problems.GROUP_INVALID, *_UNWRITTEN, *problems.WITH_BODY)
-        add("PUT", _PATH, self.put, "Create a group, or change it", 200, created | put)
+        add("PUT", _PATH, self.put_group, "Create a group, or change it", 200, created | put)
         gone = responses(*unknown, *_UNWRITTEN)
-        add("DELETE", _PATH, self.delete, "Delete a group", HTTPStatus.NO_CONTENT, gone)
+        add("DELETE", _PATH, self.delete_group, "Delete a group", HTTPStatus.NO_CONTENT, gone)
         path = _PATH + "/offsets"
         answered = control.answers(examples.OFFSETS, *_REFUSED)
-        add("GET", path, self.offsets, "Where a group stands", 200, answered)
+        add("GET", path, self.group_offsets, "Where a group stands", 200, answered)
         refused = (*_REFUSED, problems.OFFSET_REFUSED, *_UNWRITTEN, *problems.WITH_BODY)
         answered = control.answers(examples.OFFSETS, *refused)
-        add("PUT", path, self.commit, "Commit offsets", 200, answered, role=Role.CONSUME)
+        add("PUT", path, self.commit_offsets, "Commit offsets", 200, answered, role=Role.CONSUME)
         answered = control.answers(examples.RESET_DONE, *refused)
-        add("POST", path + ":reset", self.reset, "Move a group", 200, answered)
+        add("POST", path + ":reset", self.reset_offsets, "Move a group", 200, answered)
 
     async def groups(self) -> GroupList:
         """Those that were created, and those that have offsets."""
@@ -87,7 +87,7 @@ class GroupRoutes:
     async def group(self, group: GroupName) -> Group:
         return group_view(self._service.store.groups.get(group))
 
-    async def put(
+    async def put_group(
         self,
         group: GroupName,
         response: Response,
@@ -107,17 +107,17 @@ class GroupRoutes:
         put = partial(store.groups.put, group, lambda known: replace(known, **given))
         return group_view(await asyncio.to_thread(put))
 
-    async def delete(self, group: GroupName, with_offsets: WithOffsets = False) -> None:
+    async def delete_group(self, group: GroupName, with_offsets: WithOffsets = False) -> None:
         """As RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its offsets stay."""
         store = self._service.store
         await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
 
-    async def offsets(self, group: GroupName, topic: OfTopic = None) -> GroupOffsets:
+    async def group_offsets(self, group: GroupName, topic: OfTopic = None) -> GroupOffsets:
         """By topic and queue. Without an offset all of a queue is still to be consumed."""
         found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
         return _offsets_view(group, found)
 
-    async def commit(
+    async def commit_offsets(
         self, group: GroupName, commit: OffsetCommit, request: Request
     ) -> GroupOffsets:
         """Answered when it is in memory, and on disk within flushConsumerOffsetInterval, as in
@@ -133,7 +133,9 @@ class GroupRoutes:
         found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
         return _offsets_view(group, found)
 
-    async def reset(self, group: GroupName, reset: OffsetReset, request: Request) -> OffsetsReset:
+    async def reset_offsets(
+        self, group: GroupName, reset: OffsetReset, request: Request
+    ) -> OffsetsReset:
         """To the earliest message that is there, behind the latest, or to the first one stored at
         or after a time. Consumers that run go on from what they hold: stop them before. On disk
         when it is answered."""

@@ -114,6 +114,47 @@ class Store(_Model):
     disk_used: int
     disk_free: int
     read_only_reason: str | None
+    index_offset: Annotated[int, Field(description="Everything below is indexed.")]
+    flush_behind: Annotated[int, Field(description="Bytes that are not known to be on disk.")]
+    dispatch_behind: Annotated[int, Field(description="Bytes that are not in their queues.")]
+    index_behind: Annotated[int, Field(description="Bytes that are not in the index.")]
+    damaged_stretches: Annotated[
+        int, Field(description="Met by dispatch since the opening; the log has them.")
+    ]
+
+
+class Flushed(_Model):
+    """What is on disk."""
+
+    durable_offset: Annotated[
+        int, Field(description="Physical: everything below is on disk.", examples=[1048576])
+    ]
+
+
+class WritesSpec(_Model):
+    """Whether messages are taken."""
+
+    paused: Annotated[bool, Field(strict=True)]
+    reason: Annotated[
+        str, Field(max_length=200, description="What clients are told while writes are paused.")
+    ] = ""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"paused": False, "reason": "moving to another volume"}},
+        extra="forbid",
+    )
+
+
+class Writes(_Model):
+    """Whether messages are taken."""
+
+    paused: bool
+    reason: str | None
+    since_ms: int | None
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"paused": False, "reason": None, "sinceMs": None}}
+    )
 
 
 class DelayLevel(_Model):

@@ -49,12 +49,20 @@ class RetentionRoutes:
         """Put the routes into store-writer's interface."""
         _add = partial(control.add, tag="retention")
         planned = answers(examples.RETENTION)
-        _add(api, "GET", _PATH, self.plan, "What would be deleted, when and why", 200, planned)
+        _add(
+            api,
+            "GET",
+            _PATH,
+            self.retention_plan,
+            "What would be deleted, when and why",
+            200,
+            planned,
+        )
         _add(
             api,
             "POST",
             _PATH + ":run",
-            self.run,
+            self.run_retention,
             "Delete now what has expired",
             HTTPStatus.ACCEPTED,
             answers(examples.RETENTION, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED),
@@ -70,11 +78,11 @@ class RetentionRoutes:
         gone = responses(problems.PIN_UNKNOWN)
         _add(api, "DELETE", _PIN_PATH, self.remove_pin, "End a pin", HTTPStatus.NO_CONTENT, gone)
 
-    async def plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
+    async def retention_plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
         """Changes nothing. Segments go oldest first; one that stays keeps all behind it."""
         return await asyncio.to_thread(self._service.store.retention.plan, limit)
 
-    async def run(self) -> RetentionPlan:
+    async def run_retention(self) -> RetentionPlan:
         """Whatever the hour, files go that are older than fileReservedTime, in the background: the
         answer is the plan; look again at `GET /v1/store/retention`. As RocketMQ's manual deletion
         it lasts for 20 rounds."""

@@ -42,6 +42,7 @@ from mqstore.writer.models import (
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.service import WriterService
 from mqstore.writer.topic_routes import TopicRoutes
+from mqstore.writer.write_routes import WriteRoutes
 
 JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
@@ -55,6 +56,7 @@ def add(api: Api, service: WriterService) -> None:
     TopicRoutes(service, producer.forget_topics).add(api)
     GroupRoutes(service).add(api)
     _Inspection(service).add(api)
+    WriteRoutes(service).add(api)
     RetentionRoutes(service).add(api)
 
 
@@ -97,7 +99,7 @@ class Producer:
 
     async def _answer(self, request: HotRequest) -> Reply:
         service = self._service
-        service.require_writable()
+        service.require_puts()
         store = service.store
         name = request.params["topic"]
         await self._writable_topic(name)
@@ -330,6 +332,7 @@ OPERATION: dict[str, Any] = {
             problems.MESSAGE_INVALID,
             problems.STORE_NOT_WRITABLE,
             *problems.READ_ONLY_KINDS,
+            problems.WRITES_PAUSED,
             problems.PAGE_CACHE_BUSY,
             problems.STORE_FAILED,
             problems.FLUSH_TIMEOUT,

@@ -103,6 +103,13 @@ class WriterService:
         headers = {"retry-after": str(self._opening.next_attempt_s)}
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
+    def require_puts(self) -> None:
+        """Raises Problem (503) while no messages are taken."""
+        self.require_writable()
+        pause = self.store.write_pause.current
+        if pause is not None:
+            raise Problem(problems.WRITES_PAUSED, pause.reason, extra={"sinceMs": pause.since_ms})
+
     async def start(self) -> None:
         try:
             store = await asyncio.to_thread(self._opening.open)

@@ -42,15 +42,15 @@ class TopicRoutes:
         add = partial(control.add, api, tag="topics")
         created: dict[int | str, Any] = {201: {"model": Topic, "description": "Created."}}
         changed = created | responses(*_CHANGES, problems.TOPIC_CONFIG, *problems.WITH_BODY)
-        add("PUT", _PATH, self.put, "Create a topic, or change it", 200, changed)
+        add("PUT", _PATH, self.put_topic, "Create a topic, or change it", 200, changed)
         add("GET", "/v1/topics", self.topics, "All topics", 200, {})
         add("GET", _PATH, self.topic, "One topic", 200, responses(problems.TOPIC_UNKNOWN))
         gone = control.answers(
             examples.TOPIC_DELETION, problems.TOPIC_UNKNOWN, problems.FLUSH_TIMEOUT, *_CHANGES
         )
-        add("DELETE", _PATH, self.delete, "Delete a topic", 200, gone)
+        add("DELETE", _PATH, self.delete_topic, "Delete a topic", 200, gone)
 
-    async def put(
+    async def put_topic(
         self,
         topic: TopicName,
         response: Response,
@@ -76,7 +76,7 @@ class TopicRoutes:
     async def topic(self, topic: TopicName) -> Topic:
         return topic_view(self._service.store.topic(topic))
 
-    async def delete(self, topic: TopicName, dry_run: DryRun = False) -> TopicDeletion:
+    async def delete_topic(self, topic: TopicName, dry_run: DryRun = False) -> TopicDeletion:
         """Its queues go, and what groups have consumed of it; its messages stay in the log until
         they expire, and are found by id and key. Made anew it goes on with its queue offsets."""
         store = self._service.store

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.own import manifest
+from mqstore.storage.own import manifest, write_pause
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery.report import RecoveryReport
@@ -107,6 +107,7 @@ class SmallFilesCheck:
         yield from self._manifests()
         yield from self._report()
         yield from self._pins()
+        yield from self._write_pause()
         yield from self._quarantine()
 
     def _format(self, content: FormatFile) -> Iterator[Finding]:
@@ -160,6 +161,13 @@ class SmallFilesCheck:
             RecoveryReport.model_validate_json(self._files.read(path))
         except ValidationError as error:
             yield self._of(Kind.OURS, path, f"cannot be read: {error.errors()[0]['msg']}")
+
+    def _write_pause(self) -> Iterator[Finding]:
+        try:
+            write_pause.read(self._files, self._paths.write_pause)
+        except (OSError, ValueError) as error:
+            what = f"cannot be read, so writes are paused: {error}"
+            yield self._of(Kind.OURS, self._paths.write_pause, what)
 
     def _pins(self) -> Iterator[Finding]:
         try:

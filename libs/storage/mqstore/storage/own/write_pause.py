@@ -1,0 +1,72 @@
+"""An administrator's word that the store takes no messages (``store/mqstore/write-pause.json``).
+
+It outlives the process, since a pod may be restarted at any time; the file is sealed by a checksum
+and gone when nothing is paused.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.own import sealed_json
+from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.system.atomic_file import remove_file, replace_file
+
+UNREADABLE: Final = "write-pause.json cannot be read; pause again, or let writes go on"
+
+log = logging.getLogger(__name__)
+
+
+class Pause(BaseModel):
+    """Why, and since when in milliseconds since the epoch."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    reason: str
+    since_ms: int
+
+
+class WritePause:
+    """Any thread may look, one at a time may change it; a change is durable when it returns."""
+
+    def __init__(self, path: Path, seams: Seams) -> None:
+        """Reads the file; while one cannot be read, writes stay paused."""
+        self._path = path
+        self._seams = seams
+        self.current: Pause | None = self._load()
+
+    def begin(self, reason: str) -> Pause:
+        """Pause, or change the reason. Raises OSError."""
+        since = self._seams.clock.now_ms() if self.current is None else self.current.since_ms
+        pause = Pause(reason=reason, since_ms=since)
+        text = pause.model_dump_json(by_alias=True)
+        replace_file(self._seams.files, self._path, sealed_json.seal(text))
+        self.current = pause
+        return pause
+
+    def end(self) -> None:
+        """Let writes go on; nothing happens when they do. Raises OSError."""
+        if self.current is not None:
+            remove_file(self._seams.files, self._path)
+            self.current = None
+
+    def _load(self) -> Pause | None:
+        try:
+            return read(self._seams.files, self._path)
+        except (OSError, ValueError) as error:
+            log.error("whether writes are paused cannot be read, so they are: %s", error)
+            return Pause(reason=UNREADABLE, since_ms=self._seams.clock.now_ms())
+
+
+def read(files: FileSystem, path: Path) -> Pause | None:
+    """What a file says; None without one. ValueError, OSError."""
+    if files.stat(path) is None:
+        return None
+    return Pause.model_validate_json(sealed_json.unseal(files.read(path)))
