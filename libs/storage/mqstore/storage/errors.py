@@ -292,9 +292,9 @@ class OffsetRefused(StorageError):
 
 
 class FilterError(StorageError):
-    """A filter expression that cannot be read; ``column`` counts characters from 1."""
+    """A filter expression, or one of tags, that cannot be read; ``column`` counts from 1."""
 
-    def __init__(self, why: str, column: int) -> None:
+    def __init__(self, why: str, column: int = 1) -> None:
         super().__init__(f"filter expression, column {column}: {why}")
         self.column = column
 
@@ -349,7 +349,3 @@ class PinUnknown(QueryError):
 
 class CursorError(QueryError):
     """Text that is no cursor of this query."""
-
-
-class FilterError(QueryError):
-    """An expression that says which messages are wanted, and cannot be understood."""
