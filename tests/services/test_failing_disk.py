@@ -81,8 +81,35 @@ def test_a_sync_that_takes_too_long_is_answered_with_where_the_messages_stand(di
         assert len({first["offsetMsgId"], second["offsetMsgId"], later.offset_msg_id}) == 3
 
 
+def test_a_repeat_of_what_was_not_known_to_be_durable_waits_for_the_first_one(disk: Disk) -> None:
+    with disk.writer(sync_flush_timeout=200) as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage(body="first")], durability="sync")
+        disk.stall()
+        named = _timed_out(client, NewMessage(body="a", uniq_key="A"))
+        generated = _timed_out(client, NewMessage(body="b"))
+        sent = [
+            NewMessage(body=body, uniq_key=placed["uniqKey"])
+            for body, placed in (("a", named), ("b", generated))
+        ]
+        assert _timed_out(client, sent[0]) == named | {"repeat": True}
+        disk.heal()
+        again = client.produce("t", sent, durability="sync").messages
+        assert all(each.repeat for each in again)
+        assert [each.queue_offset for each in again] == [1, 2]
+
+
+def _timed_out(client: Client, message: NewMessage) -> dict[str, Any]:
+    """Where the message stands that a sync produce could not wait for."""
+    with pytest.raises(ProblemError) as caught:
+        client.produce("t", [message], durability="sync")
+    assert (caught.value.status, caught.value.type) == (504, "flush-timeout")
+    (placed,) = caught.value.problem["messages"]
+    return dict(placed)
+
+
 def test_a_failed_sync_fails_every_waiter_and_ends_the_process_with_its_reason(disk: Disk) -> None:
-    with disk.writer() as one, Client(one.url) as client:
+    with disk.writer(sync_flush_timeout=60_000) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
         (good,) = client.produce("t", [NewMessage(body="good")], durability="sync").messages
         disk.stall()

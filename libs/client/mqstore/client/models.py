@@ -61,6 +61,8 @@ class Placed(_Model):
     size: int
     store_timestamp: int
     shard: int
+    repeat: bool = False
+    """Stored before, under this unique key."""
 
 
 class Produced(_Model):

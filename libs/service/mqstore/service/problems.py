@@ -100,6 +100,12 @@ OFFSET_REFUSED = _register(
 TOPIC_NOT_WRITABLE = _register(
     "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
 )
+UNIQUE_KEY_TAKEN = _register(
+    "unique-key-taken",
+    409,
+    "The unique key is another message's",
+    "A message with another body was stored under it a short time ago; nothing was stored.",
+)
 MESSAGE_EXPIRED = _register(
     "message-expired", 410, "The message has expired", "Retention deleted it."
 )
@@ -282,6 +288,7 @@ _RULES: Final = (
     _Rule(errors.SegmentCreationFailed, DISK_FULL, ("status",)),
     _Rule(errors.DiskFull, DISK_FULL, ("status", "reason", "numbers")),
     _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
+    _Rule(errors.UniqueKeyTaken, UNIQUE_KEY_TAKEN, ("status",)),
     _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
     _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),
     _Rule(errors.StoreFailed, STORE_FAILED),

@@ -141,6 +141,8 @@ cdef bytes _delay_property = _delay_name + b"\x01"
 cdef bytes _keys_name = layout.PROPERTY_KEYS.encode()
 cdef bytes _tags_name = layout.PROPERTY_TAGS.encode()
 cdef bytes _uniq_name = layout.PROPERTY_UNIQ_KEY.encode()
+cdef bytes _half_topic = layout.HALF_TOPIC.encode()
+cdef bytes _real_topic_name = layout.PROPERTY_REAL_TOPIC.encode()
 cdef bytes _multi_name = layout.PROPERTY_MULTI_DISPATCH.encode()
 
 
@@ -162,6 +164,8 @@ cdef Text DELAY_NAME = text_of(_delay_name)
 cdef Text KEYS_NAME = text_of(_keys_name)
 cdef Text TAGS_NAME = text_of(_tags_name)
 cdef Text UNIQ_NAME = text_of(_uniq_name)
+cdef Text HALF_TOPIC = text_of(_half_topic)
+cdef Text REAL_TOPIC_NAME = text_of(_real_topic_name)
 cdef Text MULTI_NAME = text_of(_multi_name)
 
 
@@ -198,6 +202,7 @@ include "_kernel_index.pxi"
 include "_kernel_dispatch.pxi"
 include "_kernel_blocks.pxi"
 include "_kernel_filter.pxi"
+include "_kernel_keys.pxi"
 
 
 # Checksums and hashes for Python -------------------------------------------------------------

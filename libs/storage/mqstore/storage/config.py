@@ -80,6 +80,10 @@ class StoreConfig(BaseModel):
     commit_commit_log_thorough_interval: Annotated[int, Field(ge=1)] = 200
     os_page_cache_busy_time_out_mills: Annotated[int, Field(ge=1)] = 1_000
 
+    # repeats
+    unique_key_window: Annotated[int, Field(ge=1)] = 600_000
+    unique_key_window_count: Annotated[int, Field(ge=0, le=1 << 30)] = 1_000_000
+
     # memory
     warm_maped_file_enable: bool = False
     flush_least_pages_when_warm_maped_file: Annotated[int, Field(ge=1)] = 4_096

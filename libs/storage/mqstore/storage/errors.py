@@ -19,6 +19,7 @@
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
+    │   ├── UniqueKeyTaken
     │   ├── DiskFull               a StoreNotWritable: diskSpaceWarningLevelRatio is exceeded
     ├── FlushTimeout               stored, but not known to be on disk in time
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
@@ -214,6 +215,12 @@ class DiskFull(StoreNotWritable):
 
 class SegmentCreationFailed(PutRefused):
     status = "CREATE_MAPEDFILE_FAILED"
+
+
+class UniqueKeyTaken(PutRefused):
+    """Another message of the topic was put with this unique key a short time ago."""
+
+    status = "MESSAGE_ILLEGAL"
 
 
 class LmqQueuesExceeded(PutRefused):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import cast
 
 from mqstore.storage.admin.group_offsets import GroupOffsets
 from mqstore.storage.admin.groups import Groups
@@ -34,6 +33,8 @@ from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.lookups import Lookups
+from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
+from mqstore.storage.once.tail import read_tail
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import manifest, store_lock
@@ -48,7 +49,7 @@ from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.system.atomic_file import remove_file, replace_file
-from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
+from mqstore.storage.system.overlay_files import laid_over
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
@@ -144,7 +145,7 @@ class MessageStore:
         """
         options = options or StoreOptions()
         if not options.in_place:
-            seams = replace(seams, files=_overlay(seams))
+            seams = replace(seams, files=laid_over(seams.files))
         opened = open_directory(root, config, seams, options)
         try:
             return cls(opened, seams, options)
@@ -232,10 +233,18 @@ class MessageStore:
             self._require_writable,
         )
         self.groups = Groups(group_table, self.offsets, self._require_writable)
+        self.once = self._once_puts()
+        """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
         self._begin()
+
+    def _once_puts(self) -> OncePuts | None:
+        if not self.config.unique_key_window_count or self.read_only_reason is not None:
+            return None
+        window = read_tail(self.log, self.queues, self.config, self._options.on_progress)
+        return OncePuts(window, self.log, self.queues, self.dispatcher, self.append_request)
 
     # putting ------------------------------------------------------------------------------
 
@@ -289,6 +298,31 @@ class MessageStore:
         """As ``append``, for messages of any topics and queues: contiguous, all or none."""
         put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
         return self._dispatched(self.log.append_run(put))
+
+    def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:
+        """As ``append`` for one message, else as ``append_batch``, or ``append_run`` where some are
+        ``delayed``."""
+        if len(messages) == 1:
+            return [self.append(messages[0])]
+        return (self.append_run if delayed else self.append_batch)(messages)
+
+    def append_once(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        *,
+        delayed: bool = False,
+    ) -> Put:
+        """As ``append_request``, but what was put before under its unique key is not stored again.
+
+        ``keys`` are those that the client gave; None is one that cannot repeat. What is missing of
+        a batch is appended, contiguous, all or none. Wait for its ``end_of``: of a repeat, that is
+        the original's. Raises UniqueKeyTaken (nothing is stored), PutRefused, StoreFailed.
+        """
+        if self.once is None:
+            return self.append_request(messages, delayed=delayed), NO_REPEATS
+        return self.once.append(topic, messages, keys, delayed=delayed)
 
     def _dispatched(self, placements: list[Placement]) -> list[Placement]:
         end = placements[-1].end
@@ -582,11 +616,3 @@ def parse_host(text: str) -> Host:
     if not separator or not (port.isascii() and port.isdigit()):
         raise ValueError(f"store host {text!r} is no address:port; write e.g. 127.0.0.1:10911")
     return Host.parse(address.removeprefix("[").removesuffix("]"), int(port))
-
-
-def _overlay(seams: Seams) -> OverlayFileSystem:
-    if not hasattr(seams.files, "map_private"):
-        raise TypeError(
-            f"{type(seams.files).__name__} cannot be laid over: it maps nothing privately"
-        )
-    return OverlayFileSystem(cast(PrivateBase, seams.files))

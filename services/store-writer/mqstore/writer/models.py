@@ -46,7 +46,16 @@ class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=
             examples=[0, 3],
         ),
     ] = 0
-    uniq_key: Annotated[str, Meta(description="Default: a generated unique key.")] | None = None
+    uniq_key: (
+        Annotated[
+            str,
+            Meta(
+                description="Default: a generated unique key. A message with a key that was given "
+                "to the topic a short time ago is not stored again: the answer is the first one's."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ProduceRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
@@ -65,7 +74,7 @@ class ProduceRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
     ) = None
 
 
-class Placed(msgspec.Struct, rename="camel", gc=False):
+class Placed(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """Where one message stands."""
 
     offset_msg_id: str
@@ -76,6 +85,9 @@ class Placed(msgspec.Struct, rename="camel", gc=False):
     size: Annotated[int, Meta(description="Bytes of its record.")]
     store_timestamp: Annotated[int, Meta(description="Milliseconds since the epoch.")]
     shard: int
+    repeat: Annotated[
+        bool, Meta(description="Stored before, under this unique key; left out when false.")
+    ] = False
 
 
 class ProduceReply(msgspec.Struct, rename="camel", gc=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -22,8 +22,8 @@ from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import FlushTimeout, TopicUnknown
-from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.once.puts import NO_REPEATS, Put, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
@@ -67,14 +67,15 @@ class _Batch:
     messages: list[Message]
     keys: list[str]
     sync: bool
+    given: list[str | None] | None = None
+    """The keys that the client gave; None when it gave none at all."""
     delayed: bool = False
     """Whether any message goes to another queue first."""
 
-    def append_to(self, store: MessageStore) -> list[Placement]:
-        if len(self.messages) == 1:
-            return [store.append(self.messages[0])]
-        append = store.append_run if self.delayed else store.append_batch
-        return append(self.messages)
+    def append_to(self, store: MessageStore, topic: str) -> Put:
+        if self.given is None:
+            return store.append_request(self.messages, delayed=self.delayed), NO_REPEATS
+        return store.append_once(topic, self.messages, self.given, delayed=self.delayed)
 
 
 class Producer:
@@ -116,16 +117,16 @@ class Producer:
                 f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
             )
         started = time.perf_counter()
-        placements = batch.append_to(store)
-        service.metrics.stored(
-            topic.name, placements, delayed=batch.delayed, seconds=time.perf_counter() - started
-        )
+        put = batch.append_to(store, topic.name)
+        self._count(topic.name, put, batch, time.perf_counter() - started)
         try:
-            await self._settled(placements[-1].end, sync=batch.sync)
+            await self._settled(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
-            placed = self._placed(placements, batch.keys)
+            if store.once is not None:  # generated keys, too: the client is told them
+                store.once.remember(topic.name, batch.keys, put[0])
+            placed = self._placed(put, batch.keys)
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
-        reply = ProduceReply(self._placed(placements, batch.keys))
+        reply = ProduceReply(self._placed(put, batch.keys))
         return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
 
     async def _settled(self, end: int, *, sync: bool) -> None:
@@ -174,6 +175,7 @@ class Producer:
             [message for message, _ in built],
             [key for _, key in built],
             self._is_sync(asked.durability),
+            _given(asked.messages),
             any(each.delay_level for each in asked.messages),
         )
 
@@ -185,7 +187,8 @@ class Producer:
         messages, keys = produce.build_batch(
             body, origin, service.store.format, service.settings.max_batch_count
         )
-        return _Batch(messages, keys, self._is_sync(query.get("durability")))
+        given = [key or None for key in keys] if any(keys) else None
+        return _Batch(messages, keys, self._is_sync(query.get("durability")), given)
 
     def _origin(self, request: HotRequest, topic: TopicConfig, asked: int | None) -> produce.Origin:
         address, port = request.client_address
@@ -204,8 +207,16 @@ class Producer:
             raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
         return _DURABILITIES[durability]
 
-    def _placed(self, placements: list[Placement], keys: list[str]) -> list[Placed]:
-        shard = self._service.settings.shard
+    def _count(self, topic: str, put: Put, batch: _Batch, seconds: float) -> None:
+        stored, repeats = put
+        if repeats:
+            stored = [each for number, each in enumerate(stored) if number not in repeats]
+        if stored:
+            metrics = self._service.metrics
+            metrics.stored(topic, stored, delayed=batch.delayed, seconds=seconds)
+
+    def _placed(self, put: Put, keys: list[str]) -> list[Placed]:
+        shard, (placements, repeats) = self._service.settings.shard, put
         return [
             Placed(
                 placement.offset_message_id,
@@ -216,8 +227,9 @@ class Producer:
                 placement.size,
                 placement.store_timestamp_ms,
                 shard,
+                number in repeats,
             )
-            for placement, key in zip(placements, keys, strict=True)
+            for number, (placement, key) in enumerate(zip(placements, keys, strict=True))
         ]
 
 
@@ -270,6 +282,11 @@ def _add_look(
         tags=[tag],
         dependencies=[api.requires(Role.CONSUME)],
     )
+
+
+def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
+    keys = [message.uniq_key for message in messages]
+    return keys if any(keys) else None
 
 
 def _queue_id(text: str | None) -> int | None:
@@ -327,6 +344,7 @@ OPERATION: dict[str, Any] = {
             problems.INTERNAL,
             problems.TOPIC_UNKNOWN,
             problems.TOPIC_NOT_WRITABLE,
+            problems.UNIQUE_KEY_TAKEN,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,
             problems.MESSAGE_INVALID,

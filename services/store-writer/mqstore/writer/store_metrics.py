@@ -81,6 +81,17 @@ class StoreMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         store = self._store()
         yield from self._of_puts(store)
+        once = None if store is None else store.once
+        yield CounterMetricFamily(
+            "mqstore_repeats",
+            "Messages that were answered with where they stood already",
+            value=0 if once is None else once.repeats,
+        )
+        yield GaugeMetricFamily(
+            "mqstore_unique_keys_known",
+            "Unique keys of clients that a repeat would be known by",
+            value=0 if once is None else once.window.count,
+        )
         yield GaugeMetricFamily(
             "mqstore_store_open", "Whether the store is open", value=float(store is not None)
         )

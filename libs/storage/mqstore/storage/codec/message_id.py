@@ -2,7 +2,8 @@
 
 An offset message id is upper-case hex of the store host (address, 4-byte port) and the 8-byte
 physical offset: 32 characters for IPv4, 56 for IPv6. A unique key has the shape of the RocketMQ
-client's: 10 bytes that are the producer's own, 4 of milliseconds since the month began, 2 counted.
+client's: 10 bytes that are the producer's own (of ours, the first 4 say so), 4 of milliseconds
+since the month began, 2 counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from mqstore.storage.seams import Seams
 OFFSET_ID_LENGTH_V4: Final = 32
 OFFSET_ID_LENGTH_V6: Final = 56
 UNIQUE_KEY_LENGTH: Final = 32
-_PREFIX_BITS: Final = 80
+GENERATED_PREFIX: Final = "006D7173"
+"""What our unique keys begin with, where a RocketMQ client's have its address: 0.109.113.115 is no
+host's. So they are told from those that a client gave."""
+_PREFIX_BITS: Final = 48
 
 
 def encode(host: Host, physical_offset: int) -> str:
@@ -48,7 +52,7 @@ class UniqueKeys:
 
     def __init__(self, seams: Seams) -> None:
         self._clock = seams.clock
-        self._prefix = f"{seams.random.getrandbits(_PREFIX_BITS):020X}"
+        self._prefix = f"{GENERATED_PREFIX}{seams.random.getrandbits(_PREFIX_BITS):012X}"
         self._counter = itertools.count()
         self._month = (0, 0)
 

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, FileSystem, MappedBytes
 from mqstore.storage.system import native
@@ -263,3 +263,10 @@ def _now_ms() -> int:
 def _error(number: int, path: Path) -> OSError:
     """OSError picks the subclass (FileNotFoundError and so on) by the number."""
     return OSError(number, os.strerror(number), str(path))
+
+
+def laid_over(files: FileSystem) -> OverlayFileSystem:
+    """An overlay over a file system. TypeError for one that maps nothing privately."""
+    if not hasattr(files, "map_private"):
+        raise TypeError(f"{type(files).__name__} cannot be laid over: it maps nothing privately")
+    return OverlayFileSystem(cast(PrivateBase, files))

@@ -1,0 +1,196 @@
+# Unique keys that were put lately ------------------------------------------------------------
+
+
+cdef enum:
+    FIRST_SLOTS = 1024
+
+
+cdef struct KeySlot:
+    uint64_t digest  # 0: free
+    int64_t offset
+
+
+cdef inline uint64_t digest_of(uint64_t topic_hash, object key) except 0:
+    """Never 0. Python's own hashes of texts are 64 bits under a secret of this process."""
+    cdef uint64_t mixed = topic_hash ^ (<uint64_t> <Py_ssize_t> hash(key) * 0x9E3779B97F4A7C15u)
+    mixed ^= mixed >> 32
+    mixed *= 0xD6E8FEB86659FD93u
+    mixed ^= mixed >> 32
+    return mixed or 1
+
+
+def key_digests(str topic not None, keys not None):
+    cdef Py_ssize_t count = len(keys), i = 0
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, 8 * count)
+    cdef char *at = PyBytes_AS_STRING(packed)
+    cdef uint64_t topic_hash = <uint64_t> <Py_ssize_t> hash(topic), digest
+    for key in keys:
+        if i == count:
+            raise ValueError("the keys changed while they were read")
+        digest = digest_of(topic_hash, key) if key else 0
+        memcpy(at + 8 * i, &digest, 8)
+        i += 1
+    if i != count:
+        raise ValueError("the keys changed while they were read")
+    return packed
+
+
+cdef class KeyTable:
+    """Open addressing with linear probing; at most three quarters of the slots are taken."""
+    cdef KeySlot *slots
+    cdef uint64_t mask
+    cdef readonly int64_t count
+
+    def __cinit__(self):
+        self.slots = <KeySlot *> calloc(FIRST_SLOTS, sizeof(KeySlot))
+        if self.slots == NULL:
+            raise MemoryError("no memory for unique keys")
+        self.mask = FIRST_SLOTS - 1
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    @property
+    def memory_size(self):
+        return (self.mask + 1) * sizeof(KeySlot)
+
+    cdef KeySlot *slot_of(self, uint64_t digest) noexcept nogil:
+        """Its slot, or the free one that it would take."""
+        cdef uint64_t at = digest & self.mask
+        while self.slots[at].digest != 0 and self.slots[at].digest != digest:
+            at = (at + 1) & self.mask
+        return &self.slots[at]
+
+    cdef int grow(self) except -1:
+        cdef KeySlot *old = self.slots
+        cdef uint64_t i, slots = self.mask + 1
+        cdef KeySlot *grown = <KeySlot *> calloc(2 * slots, sizeof(KeySlot))
+        if grown == NULL:
+            raise MemoryError("no memory for unique keys")
+        self.slots, self.mask = grown, 2 * slots - 1
+        for i in range(slots):
+            if old[i].digest != 0:
+                self.slot_of(old[i].digest)[0] = old[i]
+        free(old)
+        return 0
+
+    cdef int reserve(self, int64_t count) except -1:
+        while 4 * (self.count + count) > 3 * <int64_t> (self.mask + 1):
+            self.grow()
+        return 0
+
+    cdef void put(self, uint64_t digest, int64_t offset) noexcept:
+        """The caller reserved room for it."""
+        cdef KeySlot *slot = self.slot_of(digest)
+        if slot.digest == 0:
+            slot.digest = digest
+            self.count += 1
+        slot.offset = offset
+
+    def find(self, bytes digests not None):
+        cdef Py_ssize_t count = PyBytes_GET_SIZE(digests) // 8, i
+        cdef const char *at = PyBytes_AS_STRING(digests)
+        cdef uint64_t digest
+        cdef KeySlot *slot
+        cdef list found = None
+        for i in range(count):
+            memcpy(&digest, at + 8 * i, 8)
+            slot = self.slot_of(digest) if digest else NULL
+            if slot != NULL and slot.digest:
+                if found is None:
+                    found = [-1] * count
+                found[i] = slot.offset
+        return found
+
+    def add(self, bytes digests not None, placements not None):
+        cdef Py_ssize_t count = PyBytes_GET_SIZE(digests) // 8, i = 0
+        cdef const char *at = PyBytes_AS_STRING(digests)
+        cdef uint64_t digest
+        if len(placements) != count:
+            raise ValueError(f"{len(placements)} placements for {count} keys")
+        self.reserve(count)
+        for placement in placements:
+            memcpy(&digest, at + 8 * i, 8)
+            if digest:
+                self.put(digest, (<Placement?> placement).physical_offset)
+            i += 1
+
+    def add_run(
+        self,
+        const uint8_t[::1] view not None,
+        int64_t position,
+        int64_t end,
+        int64_t base,
+        *,
+        str made_here not None,
+        int64_t max_records,
+    ):
+        cdef Layout r
+        cdef KeyFacts facts
+        cdef const uint8_t *p
+        cdef int defect = DEFECT_NONE
+        cdef int64_t records = 0, store_time = 0
+        cdef str topic = None
+        cdef uint64_t topic_hash = 0
+        check_range(position, end, view.shape[0])
+        while records < max_records and position < end:
+            p = &view[position]
+            defect = inspect(p, end - position, base + position, False, &r)
+            if defect != DEFECT_NONE:
+                break
+            store_time = <int64_t> get64(p + r.store_time_at)
+            if puts_key(&r, &facts):
+                key, name = decoded(facts.key), decoded(facts.topic)
+                if key is not None and name is not None and not key.startswith(made_here):
+                    if name != topic:
+                        topic, topic_hash = name, <uint64_t> <Py_ssize_t> hash(name)
+                    self.note(digest_of(topic_hash, key), base + position)
+            records += 1
+            position += r.size
+        return (DEFECTS[defect], position, records, store_time)
+
+    cdef int note(self, uint64_t digest, int64_t offset) except -1:
+        """Unless it is known: of several records the first is what was put."""
+        if self.slot_of(digest).digest == 0:
+            self.reserve(1)
+            self.put(digest, offset)
+        return 0
+
+
+cdef struct KeyFacts:
+    Text key
+    Text topic
+    Text real_topic
+
+
+cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
+    """Whether a record is what a client's put left, with a unique key: not the copy of a delayed
+    message, nor the outcome of a transaction. ``f.topic`` is what the put named."""
+    cdef const uint8_t *p = r.properties.at
+    cdef const uint8_t *end = p + r.properties.length
+    cdef const uint8_t *stop
+    cdef const uint8_t *equals
+    cdef Text name, value
+    if r.sys_flag & COMMITTED:  # a bit that rollbacks have, too
+        return False
+    f.key.at = f.real_topic.at = p
+    f.key.length = f.real_topic.length = 0
+    while p < end:
+        stop = <const uint8_t *> memchr(p, 2, end - p)
+        if stop == NULL:
+            stop = end
+        equals = <const uint8_t *> memchr(p, 1, stop - p)
+        if equals != NULL and equals > p and equals + 1 < stop:
+            name.at, name.length = p, <uint32_t> (equals - p)
+            value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
+            if same(name, UNIQ_NAME):
+                f.key = value
+            elif same(name, REAL_TOPIC_NAME):
+                f.real_topic = value
+        p = stop + 1
+    f.topic = r.topic
+    if same(r.topic, SCHEDULE_TOPIC) or same(r.topic, HALF_TOPIC):
+        f.topic = f.real_topic
+    elif f.real_topic.length:
+        return False
+    return f.key.length > 0 and f.topic.length > 0

@@ -1,0 +1,1 @@
+"""Putting a message once, however often its client sends it."""

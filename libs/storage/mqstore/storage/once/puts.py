@@ -1,0 +1,183 @@
+"""Puts that a client may send again: what was put before is answered, not stored again.
+
+Called from ``message_store``. A message is known by its topic and the unique key that its client
+gave it; the record itself tells whether it is the same message.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from mqstore.storage._kernel import key_digests
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.errors import StorageError, UniqueKeyTaken
+from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
+from mqstore.storage.log.commit_log import CommitLog, Placement
+from mqstore.storage.once.window import KeyWindow
+
+Put = tuple[list[Placement], frozenset[int]]
+"""Where the messages of one request stand, and the numbers, from 0, of those that were there before
+or were given twice."""
+NO_REPEATS: Final[frozenset[int]] = frozenset()
+
+
+class Append(Protocol):
+    """``MessageStore.append_request``."""
+
+    def __call__(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]: ...
+
+
+class OncePuts:
+    """Any thread may put; one at a time does."""
+
+    def __init__(
+        self,
+        window: KeyWindow,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        dispatcher: Dispatcher,
+        append: Append,
+    ) -> None:
+        self.window = window
+        self.repeats = 0
+        """Messages that were answered and not stored again."""
+        self._log = log
+        self._append = append
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._lock = threading.Lock()
+
+    def append(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        *,
+        delayed: bool,
+    ) -> Put:
+        """Append those messages whose unique key is not known; None is a key that cannot repeat.
+
+        ``topic`` is what the request names. Raises UniqueKeyTaken (nothing is stored) for a key of
+        another message, and what the append raises.
+        """
+        with self._lock:
+            digests = key_digests(topic, keys)
+            known = self.window.find(digests)
+            if known is None and (len(keys) == 1 or _all_differ(keys)):
+                placements, repeats = self._append(messages, delayed=delayed), NO_REPEATS
+            else:
+                originals = self._originals(topic, messages, keys, known)
+                placements, repeats = self._append_the_others(messages, keys, originals, delayed)
+                self.repeats += len(repeats)
+            self.window.add(digests, placements)
+            return placements, repeats
+
+    def remember(self, topic: str, keys: Sequence[str | None], placements: list[Placement]) -> None:
+        """Messages that were put with keys of ours: their client was told them, and may repeat."""
+        with self._lock:
+            self.window.add(key_digests(topic, keys), placements)
+
+    def _originals(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        known: list[int] | None,
+    ) -> dict[str, Placement]:
+        """By key: those that are there already. Raises UniqueKeyTaken."""
+        first_of: dict[str, Message] = {}
+        found: dict[str, Placement] = {}
+        for number, (message, key) in enumerate(zip(messages, keys, strict=True)):
+            if not key:
+                continue
+            if key in first_of:
+                _require_same(key, topic, first_of[key].body, message)
+                continue
+            first_of[key] = message
+            if known is not None and known[number] >= 0:
+                original = self._original(known[number], topic, key, message)
+                if original is not None:
+                    found[key] = original
+        return found
+
+    def _append_the_others(
+        self,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        placed: dict[str, Placement],
+        delayed: bool,
+    ) -> Put:
+        missing: list[int] = []
+        taken = set(placed)
+        for number, key in enumerate(keys):
+            if key not in taken:
+                missing.append(number)
+                taken |= {key} if key else set()
+        appended = (
+            self._append([messages[number] for number in missing], delayed=delayed)
+            if missing
+            else []
+        )
+        new = dict(zip(missing, appended, strict=True))
+        placed = placed | {key: new[at] for at in missing if (key := keys[at])}
+        placements = [new.get(at) or placed[key or ""] for at, key in enumerate(keys)]
+        return placements, frozenset(range(len(keys))) - new.keys()
+
+    def _original(self, offset: int, topic: str, key: str, message: Message) -> Placement | None:
+        """Where the message stands that was put before; None when it is not there any more."""
+        if self._log.commits is not None:
+            self._log.commits.commit()
+        try:
+            found = self._log.record_at(offset)
+        except StorageError:
+            return None
+        if found.uniq_key != key or _put_topic(found) != topic:
+            return None  # another key with the same digest
+        if not self._is_queued(found):
+            return None
+        _require_same(key, topic, found.body, message)
+        return Placement(
+            found.physical_offset,
+            found.size,
+            found.queue_id,
+            found.queue_offset,
+            found.store_timestamp_ms,
+            found.store_host,
+        )
+
+    def _is_queued(self, found: Record) -> bool:
+        """Whether it is in its queue, or will be; not when its topic was deleted since."""
+        if found.physical_offset >= self._dispatcher.position:
+            return True
+        queue = self._queues.get(found.topic, found.queue_id)
+        entry = None if queue is None else queue.entry(found.queue_offset)
+        return entry is not None and entry.physical_offset == found.physical_offset
+
+
+def end_of(put: Put) -> int:
+    """Everything of it is below this physical offset."""
+    placements, repeats = put
+    return max(each.end for each in placements) if repeats else placements[-1].end
+
+
+def _all_differ(keys: Sequence[str | None]) -> bool:
+    given = [key for key in keys if key]
+    return len(set(given)) == len(given)
+
+
+def _put_topic(found: Record) -> str | None:
+    if found.topic in (SCHEDULE_TOPIC, HALF_TOPIC):
+        return (found.properties or {}).get(PROPERTY_REAL_TOPIC)
+    return found.topic
+
+
+def _require_same(key: str, topic: str, body: bytes | None, message: Message) -> None:
+    if (body or b"") != (message.body or b""):
+        raise UniqueKeyTaken(
+            f"unique key {key!r} of topic {topic} is that of a message with another body; "
+            "send each message under a key of its own"
+        )

@@ -1,0 +1,200 @@
+"""Puts under unique keys, over restarts, by the whole store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mqstore.storage._kernel import Placement, key_digests
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import UniqueKeyTaken
+from mqstore.storage.layout import SCHEDULE_TOPIC
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.once.puts import end_of
+from mqstore.storage.once.window import KeyWindow
+from tests.unit.storage.stores import CONFIG, abandon, open_store
+
+
+def _message(store: MessageStore, key: str, body: str | None = None, **props: str) -> Message:
+    encoded = properties.encode(
+        {"UNIQ_KEY": key} | props, trailing_separator=store.format.trailing_property_separator
+    )
+    text = (body if body is not None else f"body of {key}").encode()
+    return Message("T", 0, text, encoded, store.host, store.host, 1)
+
+
+class Put(NamedTuple):
+    placements: list[Placement]
+    repeats: frozenset[int]
+
+
+def _put(store: MessageStore, *keys: str, **props: str) -> Put:
+    messages = [_message(store, key, **props) for key in keys]
+    return Put(*store.append_once("T", messages, keys, delayed=bool(props)))
+
+
+def _count(store: MessageStore, topic: str = "T") -> int:
+    return sum(queue.max_index for queue in store.queues.all() if queue.topic == topic)
+
+
+def test_a_repeat_is_answered_with_where_the_first_stands(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        first = _put(store, "a")
+        again = _put(store, "a")
+        assert again.placements == first.placements
+        assert (first.repeats, again.repeats) == (frozenset(), frozenset({0}))
+        assert (end_of(again), _count(store)) == (store.log.max_offset, 1)
+
+
+def test_a_batch_is_completed_in_its_order(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        (b,) = _put(store, "b").placements
+        put = _put(store, "a", "b", "c", "d")
+        assert put.placements[1] == b
+        assert put.repeats == {1}
+        assert [each.queue_offset for each in put.placements] == [1, 0, 2, 3]
+        assert end_of(put) == store.log.max_offset
+        assert _put(store, "a", "b", "c", "d").placements == put.placements
+
+
+def test_equal_messages_of_one_request_are_stored_once(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        put = _put(store, "a", "b", "a")
+        assert put.placements[0] == put.placements[2]
+        assert (put.repeats, _count(store)) == (frozenset({2}), 2)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_another_body_under_a_key_is_refused_and_nothing_is_stored(
+    tmp_path: Path, before: bool
+) -> None:
+    with open_store(tmp_path) as store:
+        other = _message(store, "a", "another")
+        messages = [_message(store, "new"), other]
+        keys = ["new", "a"]
+        if before:
+            _put(store, "a")
+        else:
+            messages.append(_message(store, "a"))
+            keys.append("a")
+        end = store.log.max_offset
+        with pytest.raises(UniqueKeyTaken, match="'a' of topic T"):
+            store.append_once("T", messages, keys)
+        assert store.log.max_offset == end
+        assert not _put(store, "new").repeats
+
+
+def test_keys_are_a_topics_own_and_none_never_repeats(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        _put(store, "a")
+        message = _message(store, "a").replaced(topic="U")
+        assert not store.append_once("U", [message], ["a"])[1]
+        for _ in range(2):
+            assert not store.append_once("T", [_message(store, "x")], [None])[1]
+        assert (_count(store), _count(store, "U")) == (3, 1)
+
+
+def test_a_delayed_message_is_known_by_its_own_topic(tmp_path: Path) -> None:
+    with open_store(tmp_path, deliver_delayed=False) as store:
+        first = _put(store, "a", DELAY="18")
+        assert _put(store, "a", DELAY="18").placements == first.placements
+        assert _count(store, SCHEDULE_TOPIC) == 1
+    with open_store(tmp_path, deliver_delayed=False) as store:
+        assert _put(store, "a", DELAY="18").placements == first.placements
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_the_window_survives_a_restart(tmp_path: Path, killed: bool) -> None:
+    keys = [f"k{number}" for number in range(700)]
+    store = open_store(tmp_path)
+    first = [_put(store, key).placements[0] for key in keys]
+    assert len(store.log.files.files) > 1
+    if killed:
+        abandon(store)
+    else:
+        store.close()
+    with open_store(tmp_path) as store:
+        put = _put(store, *keys)
+        assert put.placements == first
+        assert len(put.repeats) == len(keys)
+
+
+def test_generated_keys_are_not_read_again(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        _put(store, "006D7173" + "0" * 24)
+        _put(store, "given")
+    with open_store(tmp_path) as store:
+        assert store.once is not None
+        assert store.once.window.count == 1
+
+
+def test_a_record_that_expired_is_stored_again(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        _put(store, "a")
+        for number in range(700):
+            _put(store, f"k{number}")
+        store.expire(1)
+        assert not _put(store, "a").repeats
+
+
+def test_what_a_deleted_topic_had_is_no_repeat_when_it_is_made_anew(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.create_topic("T", queues=1)
+        first = _put(store, "a")
+        store.delete_topic("T")
+        store.create_topic("T", queues=1)
+        again = _put(store, "a")
+        assert not again.repeats
+        assert again.placements[0].queue_offset == first.placements[0].queue_offset + 1
+
+
+def test_with_a_pool_a_repeat_of_what_is_not_committed_yet_is_known(tmp_path: Path) -> None:
+    pooled = CONFIG.model_copy(
+        update={"transient_store_pool_enable": True, "commit_interval_commit_log": 60_000}
+    )
+    with open_store(tmp_path, pooled) as store:
+        first = _put(store, "a")
+        assert _put(store, "a").placements == first.placements
+
+
+def test_a_count_of_zero_switches_it_off(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG.model_copy(update={"unique_key_window_count": 0})) as store:
+        assert store.once is None
+        assert [_put(store, "a").repeats for _ in range(2)] == [frozenset()] * 2
+
+
+def _window(count: int, span_ms: int) -> KeyWindow:
+    config = StoreConfig(unique_key_window_count=count, unique_key_window=span_ms)
+    return KeyWindow(config)
+
+
+def _add(window: KeyWindow, key: str, now_ms: int) -> None:
+    host = open_store  # any object: a placement keeps it as it is
+    window.add(key_digests("T", [key]), [Placement(7, 1, 0, 0, now_ms, host)])  # type: ignore[arg-type]  # not looked at
+
+
+def _knows(window: KeyWindow, key: str) -> bool:
+    return window.find(key_digests("T", [key])) == [7]
+
+
+def test_a_key_is_known_while_fewer_others_came_than_the_count() -> None:
+    window = _window(100, 1 << 40)
+    for number in range(1_000):
+        _add(window, f"k{number}", 1)
+        for back in range(min(number, 99)):
+            assert _knows(window, f"k{number - back}")
+    assert window.count <= 200
+    assert not _knows(window, "k700")
+
+
+def test_a_key_is_known_for_its_time() -> None:
+    window = _window(1 << 20, 1_000)
+    for now_ms in range(1, 10_000, 10):
+        _add(window, f"k{now_ms}", now_ms)
+        assert _knows(window, f"k{max(1, now_ms - 1_000)}")
+    assert window.count <= 202
+    assert not _knows(window, "k1")
