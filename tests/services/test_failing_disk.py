@@ -17,7 +17,7 @@ import pytest
 from mqstore.client import Client, NewMessage, ProblemError, Target
 from tests.services.service_processes import Process, await_ready, environment, query, service
 
-WAITING = 40
+WAITING = 10
 """Requests that wait for one sync."""
 
 

@@ -79,6 +79,7 @@ GROUP_UNKNOWN = _register(
 PIN_UNKNOWN = _register(
     "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
 )
+FENCE_UNKNOWN = _register("fence-unknown", 404, "No such fence", "It was never raised to an epoch.")
 MESSAGE_UNKNOWN = _register(
     "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
 )
@@ -99,6 +100,15 @@ OFFSET_REFUSED = _register(
 )
 TOPIC_NOT_WRITABLE = _register(
     "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
+)
+FENCED_OFF = _register(
+    "fenced-off",
+    409,
+    "The epoch is over",
+    "Somebody with a higher epoch writes by now; `fence` has both. Nothing was stored.",
+)
+FENCE_REFUSED = _register(
+    "fence-refused", 409, "The fence cannot be raised", "Too many fences, or no name of one."
 )
 UNIQUE_KEY_TAKEN = _register(
     "unique-key-taken",
@@ -304,6 +314,9 @@ _RULES: Final = (
     _Rule(errors.CursorError, BAD_CURSOR),
     _Rule(errors.KeyUnknown, MESSAGE_UNKNOWN, ("complete",)),
     _Rule(errors.PinUnknown, PIN_UNKNOWN),
+    _Rule(errors.FencedOff, FENCED_OFF, ("fence",)),
+    _Rule(errors.FenceRefused, FENCE_REFUSED),
+    _Rule(errors.FenceUnknown, FENCE_UNKNOWN),
     _Rule(errors.PinRefused, PIN_REFUSED),
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
@@ -368,6 +381,10 @@ def schema() -> dict[str, Any]:
             "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
+            "fence": {
+                "type": "object",
+                "description": "`name`, `givenEpoch` and `presentEpoch`.",
+            },
             "messages": {
                 "type": "array",
                 "items": {"type": "object"},

@@ -27,9 +27,10 @@
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── GroupNameError, TopicConfigError, OffsetRefused, FilterError
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
-    │                              KeyUnknown, CursorError, FilterError, PinUnknown, GroupUnknown
+    │                              KeyUnknown, CursorError, FilterError, PinUnknown,
+    │                              FenceUnknown, GroupUnknown
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
-    ├── PinRefused
+    ├── PinRefused, FencedOff, FenceRefused
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
@@ -314,6 +315,20 @@ class BodyNotInflatable(StorageError):
     """A body that is said to be compressed and cannot be inflated, or only beyond a bound."""
 
 
+class FencedOff(StorageError):
+    """Somebody with a higher epoch writes under this fence by now; nothing was stored."""
+
+    def __init__(self, fence: str, given: int, present: int) -> None:
+        super().__init__(
+            f"fence {fence} stands at epoch {present}, so epoch {given} is over; stop writing"
+        )
+        self.fence = {"name": fence, "givenEpoch": given, "presentEpoch": present}
+
+
+class FenceRefused(StorageError):
+    """A name that is none, or one fence too many."""
+
+
 class PinRefused(StorageError):
     """A pin on what is not there any more, or one too many."""
 
@@ -352,6 +367,10 @@ class KeyUnknown(QueryError):
 
 class PinUnknown(QueryError):
     """No pin has that name, or it has ended."""
+
+
+class FenceUnknown(QueryError):
+    """The fence was never raised, or not to that epoch."""
 
 
 class CursorError(QueryError):

@@ -39,6 +39,7 @@ from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import manifest, store_lock
 from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.own.fences import Fences
 from mqstore.storage.own.manifest import LogState, Manifest
 from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
 from mqstore.storage.own.state_page import Health, StatePage
@@ -233,6 +234,7 @@ class MessageStore:
             self._require_writable,
         )
         self.groups = Groups(group_table, self.offsets, self._require_writable)
+        self.fences = Fences(seams.files, opened.paths)
         self.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self._running = RunningManifestService(
@@ -298,6 +300,14 @@ class MessageStore:
         """As ``append``, for messages of any topics and queues: contiguous, all or none."""
         put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
         return self._dispatched(self.log.append_run(put))
+
+    def append_fenced(self, name: str, epoch: int, messages: Sequence[Message]) -> list[Placement]:
+        """As ``append_run``, if the fence stands at this epoch: ``fences.raise_to`` it before.
+
+        Raises FencedOff, FenceUnknown, and as ``append``.
+        """
+        with self.fences.held(name, epoch):
+            return self.append_run(messages)
 
     def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:
         """As ``append`` for one message, else as ``append_batch``, or ``append_run`` where some are

@@ -109,6 +109,11 @@ class StorePaths:
         return self.ours / "deleted-topics.json"
 
     @property
+    def fences(self) -> Path:
+        """Epochs below which nobody may append in a name."""
+        return self.ours / "fences.json"
+
+    @property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

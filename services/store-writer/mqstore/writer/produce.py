@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -46,6 +46,7 @@ CLIENT_PROPERTIES: Final = frozenset(
 
 _HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _decoder = msgspec.json.Decoder(ProduceRequest)
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,19 @@ class QueueChooser:
 
 def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     """Raises Problem: 400 for no JSON, 422 for what does not fit the schema, 413 for too many."""
+    request = decode_body(_decoder, body)
+    check_count(len(request.messages), max_count)
+    return request
+
+
+def decode_body(decoder: msgspec.json.Decoder[Asked], body: bytes) -> Asked:
+    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema."""
     try:
-        request = _decoder.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Problem(problems.BODY_INVALID, _lower(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
-    check_count(len(request.messages), max_count)
-    return request
 
 
 def _why(body: bytes, error: Exception) -> str:
@@ -156,7 +162,8 @@ def build(
     encoded = _encode(
         _properties(message, uniq_key, store_format), store_format.trailing_property_separator
     )
-    return origin.message(_body(message), encoded, message.flag), uniq_key
+    body = body_bytes(message.body, message.body_base64)
+    return origin.message(body, encoded, message.flag), uniq_key
 
 
 def build_batch(
@@ -212,13 +219,14 @@ def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
     return (text + PROPERTY_SEPARATOR if trailing_separator else text).encode()
 
 
-def _body(message: NewMessage) -> bytes:
-    if message.body_base64 is None:
-        return b"" if message.body is None else message.body.encode()
-    if message.body is not None:
+def body_bytes(text: str | None, encoded: str | None) -> bytes:
+    """A body that is given as text or in base64. Raises Problem."""
+    if encoded is None:
+        return b"" if text is None else text.encode()
+    if text is not None:
         raise Problem(problems.BODY_INVALID, "give body or bodyBase64, not both")
     try:
-        return binascii.a2b_base64(message.body_base64, strict_mode=True)
+        return binascii.a2b_base64(encoded, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +27,7 @@ from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
 from mqstore.writer.group_routes import GroupRoutes
+from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.models import (
     DelayLevel,
     DelayLevelList,
@@ -58,6 +58,7 @@ def add(api: Api, service: WriterService) -> None:
     _Inspection(service).add(api)
     WriteRoutes(service).add(api)
     RetentionRoutes(service).add(api)
+    InternalRoutes(service).add(api)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Producer:
         put = batch.append_to(store, topic.name)
         self._count(topic.name, put, batch, time.perf_counter() - started)
         try:
-            await self._settled(end_of(put), sync=batch.sync)
+            await service.settled(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
             if store.once is not None:  # generated keys, too: the client is told them
                 store.once.remember(topic.name, batch.keys, put[0])
@@ -128,16 +129,6 @@ class Producer:
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
         reply = ProduceReply(self._placed(put, batch.keys))
         return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
-
-    async def _settled(self, end: int, *, sync: bool) -> None:
-        """Wait for what was asked for. Raises FlushTimeout, StoreFailed."""
-        service = self._service
-        if service.commits is not None:
-            await service.commits.wait(end)
-        if sync:
-            started = time.perf_counter()
-            await service.durability.wait(end)
-            service.metrics.sync_seconds.observe(time.perf_counter() - started)
 
     async def _writable_topic(self, name: str) -> TopicConfig:
         """Raises TopicNameError, TopicUnknown, Problem."""

@@ -7,6 +7,7 @@ opening, closing and topic changes run in worker threads, since they wait for th
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import cached_property
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
     "groups": "Consumer groups: what they have consumed, and how they may.",
+    "internal": "For mqstore's other services, role system: appends under a fence.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
 }
@@ -92,6 +94,18 @@ class WriterService:
         if self._durability is None:
             raise Problem(STORE_NOT_READY, "the store is not open")
         return self._durability
+
+    async def settled(self, end: int, *, sync: bool) -> None:
+        """Wait until what was appended up to ``end`` counts, and for ``sync`` is on disk.
+
+        Raises FlushTimeout, StoreFailed.
+        """
+        if self.commits is not None:
+            await self.commits.wait(end)
+        if sync:
+            started = time.perf_counter()
+            await self.durability.wait(end)
+            self.metrics.sync_seconds.observe(time.perf_counter() - started)
 
     def require_writable(self) -> None:
         """Raises Problem (503) while nothing may be changed."""

@@ -1,0 +1,83 @@
+"""What the internal append reads and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from pydantic import BaseModel, ConfigDict, Field
+
+from mqstore.storage.own.fences import EPOCH_MAX, NAME, Fence
+from mqstore.writer.models import INT64_MAX, Int32, Placed, QueueId
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=INT64_MAX)]
+
+FENCE_EXAMPLE: Final[dict[str, Any]] = {"name": "coordinator", "epoch": 7}
+APPEND_EXAMPLE: Final[dict[str, Any]] = {
+    "fence": FENCE_EXAMPLE,
+    "records": [
+        {
+            "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            "queueId": 0,
+            "body": "12",
+            "properties": {"TAGS": "d"},
+        }
+    ],
+    "durability": "sync",
+}
+
+
+class FenceAt(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Who appends. A higher epoch than the present one raises the fence first."""
+
+    name: Annotated[str, Meta(pattern=f"^{NAME.pattern}$", description="Of the fence.")]
+    epoch: Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
+
+
+class NewRecord(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """One record as it is to stand in the log. Give ``body`` or ``bodyBase64``, or neither."""
+
+    topic: Annotated[str, Meta(min_length=1, description="System topics, too.")]
+    queue_id: QueueId
+    body: str | None = None
+    body_base64: str | None = None
+    properties: Annotated[dict[str, str], Meta(description="RocketMQ's own names, too.")] = {}
+    flag: Int32 = 0
+    sys_flag: Annotated[
+        int,
+        Meta(ge=0, le=0x7FFF, description="Transaction bits: 4 prepared, 8 commit, 12 rollback."),
+    ] = 0
+    born_timestamp: Annotated[Int64, Meta(description="Default: now.")] | None = None
+    born_host: Annotated[str, Meta(description="address:port; default: the caller.")] | None = None
+    reconsume_times: Int32 = 0
+    prepared_transaction_offset: Int64 = 0
+
+
+class AppendRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """Records of any topics and queues: one contiguous append, all or none."""
+
+    fence: FenceAt
+    records: Annotated[list[NewRecord], Meta(min_length=1)]
+    durability: Literal["sync", "async"] | None = None
+
+
+class AppendReply(msgspec.Struct, rename="camel", gc=False):
+    """In the order of the request."""
+
+    records: list[Placed]
+    readable: Annotated[bool, Meta(description="Whether queues and index have all of it already.")]
+
+
+class FenceSpec(BaseModel):
+    """Where a fence should stand."""
+
+    epoch: Annotated[int, Field(ge=0, le=EPOCH_MAX, strict=True)]
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"epoch": 7}})
+
+
+class FenceList(BaseModel):
+    """By name."""
+
+    fences: list[Fence]

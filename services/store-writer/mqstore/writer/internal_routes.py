@@ -1,0 +1,220 @@
+"""store-writer's routes for mqstore's other services: appends under a fence, and the fences."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Path as PathParameter
+from fastapi import Response
+
+from mqstore.service import problems
+from mqstore.service.app import Api, documented, json_content
+from mqstore.service.auth import Role
+from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.problems import Problem
+from mqstore.storage.codec import properties, topic_names
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Message
+from mqstore.storage.config import FlushDiskType
+from mqstore.storage.errors import FenceUnknown, FlushTimeout
+from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.message_store import MessageStore, parse_host
+from mqstore.storage.own.fences import NAME, Fence
+from mqstore.writer import control, examples, produce
+from mqstore.writer.internal_models import (
+    APPEND_EXAMPLE,
+    FENCE_EXAMPLE,
+    AppendReply,
+    AppendRequest,
+    FenceAt,
+    FenceList,
+    FenceSpec,
+    NewRecord,
+)
+from mqstore.writer.models import Placed
+from mqstore.writer.service import WriterService
+
+_FENCES: Final = "/v1/internal/fences"
+_FENCE: Final = _FENCES + "/{name}"
+_JSON: Final = b"application/json"
+FenceName = Annotated[
+    str,
+    PathParameter(
+        pattern=f"^{NAME.pattern}$",
+        description="Letters, digits, `.` `_` `-`; at most 100.",
+        openapi_examples={"a leader's": {"value": "coordinator"}},
+    ),
+]
+
+
+class InternalRoutes:
+    """Who calls these owns what they write: names and bits are RocketMQ's own affair."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+        self._decoder = msgspec.json.Decoder(AppendRequest)
+        self._encoder = msgspec.json.Encoder()
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface."""
+        api.add_schemas(AppendRequest, FenceAt, NewRecord, AppendReply)
+        api.add_hot(
+            HotRoute("POST", "/v1/internal/append", Role.SYSTEM, self._append, _operation())
+        )
+        fences = control.answers({"fences": [FENCE_EXAMPLE]}, problems.STORE_NOT_WRITABLE)
+        fence = control.answers(FENCE_EXAMPLE, problems.STORE_NOT_WRITABLE, problems.FENCE_UNKNOWN)
+        raised = control.answers(
+            FENCE_EXAMPLE,
+            problems.STORE_NOT_WRITABLE,
+            problems.FENCED_OFF,
+            problems.FENCE_REFUSED,
+            *problems.WITH_BODY,
+        )
+        created: control.Answers = {201: {"model": Fence, "description": "New."}}
+        for method, path, endpoint, summary, answered in (
+            ("GET", _FENCES, self.fences, "All fences", fences),
+            ("GET", _FENCE, self.fence, "One fence", fence),
+            ("PUT", _FENCE, self.raise_fence, "Raise a fence", created | raised),
+        ):
+            control.add(
+                api,
+                method,
+                path,
+                endpoint,
+                summary,
+                HTTPStatus.OK,
+                answered,
+                tag="internal",
+                role=Role.SYSTEM,
+            )
+
+    async def fences(self) -> FenceList:
+        return FenceList(fences=self._service.store.fences.all())
+
+    async def fence(self, name: FenceName) -> Fence:
+        return self._service.store.fences.get(name)
+
+    async def raise_fence(self, name: FenceName, spec: FenceSpec, response: Response) -> Fence:
+        """Durable when it is answered: nothing is appended under a lower epoch any more. The
+        present epoch changes nothing, a lower one is refused. 201 when it is new."""
+        fences = self._service.store.fences
+        try:
+            fences.get(name)
+        except FenceUnknown:
+            response.status_code = HTTPStatus.CREATED
+        return await asyncio.to_thread(fences.raise_to, name, spec.epoch)
+
+    async def _append(self, request: HotRequest) -> Reply:
+        service = self._service
+        service.require_writable()
+        refuse_unknown(request.query(), ())
+        if request.media_type != _JSON:
+            raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {_JSON.decode()}")
+        asked = produce.decode_body(self._decoder, await request.body())
+        produce.check_count(len(asked.records), service.settings.max_batch_count)
+        store, fence = service.store, asked.fence
+        caller = produce.client_host(*request.client_address)
+        messages = [_message(each, store, caller) for each in asked.records]
+        if not store.fences.stands_at(fence.name, fence.epoch):
+            await asyncio.to_thread(store.fences.raise_to, fence.name, fence.epoch)
+        placements = store.append_fenced(fence.name, fence.epoch, messages)
+        placed = self._placed(placements, asked.records)
+        end = placements[-1].end
+        try:
+            await service.settled(end, sync=self._is_sync(asked))
+        except FlushTimeout as error:
+            raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
+        reply = AppendReply(placed, store.dispatcher.position >= end)
+        return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
+
+    def _is_sync(self, asked: AppendRequest) -> bool:
+        if asked.durability is None:
+            return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
+        return asked.durability == "sync"
+
+    def _placed(self, placements: list[Placement], records: list[NewRecord]) -> list[Placed]:
+        shard = self._service.settings.shard
+        return [
+            Placed(
+                placement.offset_message_id,
+                record.properties.get("UNIQ_KEY", ""),
+                placement.queue_id,
+                placement.queue_offset,
+                placement.physical_offset,
+                placement.size,
+                placement.store_timestamp_ms,
+                shard,
+            )
+            for placement, record in zip(placements, records, strict=True)
+        ]
+
+
+def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
+    """Raises Problem, TopicNameError, PropertyError."""
+    topic_names.check_topic(new.topic, store.format)
+    encoded = properties.encode(
+        new.properties, trailing_separator=store.format.trailing_property_separator
+    )
+    born_ms = new.born_timestamp
+    return Message(
+        new.topic,
+        new.queue_id,
+        produce.body_bytes(new.body, new.body_base64),
+        encoded,
+        caller if new.born_host is None else _host(new.born_host),
+        store.host,
+        produce.now_ms() if born_ms is None else born_ms,
+        new.flag,
+        new.sys_flag,
+        new.reconsume_times,
+        new.prepared_transaction_offset,
+    )
+
+
+def _host(text: str) -> Host:
+    try:
+        return parse_host(text)
+    except ValueError:
+        raise Problem(
+            problems.MESSAGE_INVALID, f"bornHost {text[:100]!r} is no address:port"
+        ) from None
+
+
+def _operation() -> dict[str, Any]:
+    example = {"records": examples.PRODUCED["messages"], "readable": True}
+    answers = documented(
+        "AppendReply",
+        example,
+        *problems.WITH_BODY,
+        problems.HEADERS_TOO_LARGE,
+        problems.INTERNAL,
+        problems.TOPIC_INVALID,
+        problems.PROPERTY_INVALID,
+        problems.MESSAGE_INVALID,
+        problems.FENCED_OFF,
+        problems.FENCE_REFUSED,
+        problems.FENCE_UNKNOWN,
+        problems.STORE_NOT_WRITABLE,
+        *problems.READ_ONLY_KINDS,
+        problems.PAGE_CACHE_BUSY,
+        problems.STORE_FAILED,
+        problems.FLUSH_TIMEOUT,
+        problems.DISK_FULL,
+        *problems.GUARDED,
+        status=201,
+        text="Stored, with the durability asked for.",
+    )
+    return {
+        "operationId": "append",
+        "tags": ["internal"],
+        "summary": "Append records under a fence",
+        "description": (
+            "Records of any topics and queues, system topics too: one contiguous append, all or "
+            "none. After a crash the last one of the log may be there in part, its first records."
+        ),
+        "requestBody": {"required": True, "content": json_content("AppendRequest", APPEND_EXAMPLE)},
+        "responses": {str(status): answer for status, answer in answers.items()},
+    }
