@@ -1,7 +1,8 @@
 """``python -m tests.simulation STATES=1000000 SEED=…``: crash states as many as one likes.
 
 Without SEED the workloads start at a random seed; SEED=SEED.POINT.CRASH shows one state again.
-Exit 0 when all kept what was promised, 1 when one did not, 2 for a wrong argument.
+Exit 0 when all kept what was promised, 1 when one did not, 2 for a wrong argument, 130 when it was
+stopped (SIGINT, SIGTERM), which says how far it came.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import signal
 import sys
 from typing import Final
 
@@ -16,6 +18,7 @@ from tests.simulation.crash_states import CrashStates, Replay
 from tests.simulation.explore import explore
 
 STATES_DEFAULT: Final = 20_000
+STOPPED: Final = 130
 USAGE: Final = "usage: python -m tests.simulation [STATES=n] [SEED=seed[.point[.crash]]] [JOBS=n]"
 
 
@@ -34,8 +37,12 @@ def main(arguments: list[str]) -> int:
     if replay.point is not None:
         _tell(f"{CrashStates(replay).run()} states of {replay} keep what was promised")
         return 0
-    _tell(f"{states} crash states from SEED={replay} on, {jobs} at a time")
-    return 1 if explore(replay.seed, states, jobs, _tell).broken else 0
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
+    done = explore(replay.seed, states, jobs, _tell)
+    if done.broken:
+        return 1
+    return STOPPED if done.stopped else 0
 
 
 def _tell(line: str) -> None:

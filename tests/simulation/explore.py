@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Final
@@ -29,34 +30,62 @@ class Progress:
     states: int
     done: int = 0
     broken: list[str] = field(default_factory=list)
+    stopped: bool = False
+    """By SIGINT or SIGTERM; parts that were under way do not count."""
     began: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
         rate = self.done / (time.monotonic() - self.began)
         left = max(0, self.states - self.done) / rate if rate else 0
-        return (
-            f"{self.done} of {self.states} states, {len(self.broken)} broken, "
-            f"{rate:.0f}/s, {left:.0f} s to go"
+        return f"{self.done} of {self.states} states, {len(self.broken)} broken, {rate:.0f}/s, " + (
+            "stopped" if self.stopped else f"{left:.0f} s to go"
         )
 
 
 def explore(seed: int, states: int, jobs: int, tell: Callable[[str], None]) -> Progress:
-    """Examine at least so many states of the workloads from ``seed`` on."""
+    """Examine at least so many states of the workloads from ``seed`` on, or until interrupted."""
     progress = Progress(states)
-    parts = islice(_parts(seed), -(-states // PART_STATES))
-    told = time.monotonic()
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        for each in as_completed([pool.submit(run_part, part) for part in parts]):
-            examined, failure = each.result()
-            progress.done += examined
-            if failure is not None:
-                progress.broken.append(failure)
-                tell(failure)
-            if time.monotonic() - told >= REPORT_EVERY_S:
-                told = time.monotonic()
-                tell(str(progress))
+    try:
+        tell(f"{states} crash states from SEED={seed} on, {jobs} at a time")
+        _explore(progress, seed, jobs, tell)
+    except KeyboardInterrupt:
+        progress.stopped = True
     tell(str(progress))
     return progress
+
+
+def _explore(progress: Progress, seed: int, jobs: int, tell: Callable[[str], None]) -> None:
+    parts = islice(_parts(seed), -(-progress.states // PART_STATES))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=_leave_interrupts) as pool:
+        try:
+            _follow(progress, [pool.submit(run_part, part) for part in parts], tell)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def _follow(
+    progress: Progress, futures: list[Future[tuple[int, str | None]]], tell: Callable[[str], None]
+) -> None:
+    told = time.monotonic()
+    for each in as_completed(futures):
+        examined, failure = each.result()
+        progress.done += examined
+        if failure is not None:
+            progress.broken.append(failure)
+            tell(failure)
+        if time.monotonic() - told >= REPORT_EVERY_S:
+            told = time.monotonic()
+            tell(str(progress))
+
+
+def _leave_interrupts() -> None:
+    """To the process that tells what was done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _parts(seed: int) -> Iterator[Part]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +100,19 @@ def test_a_wrong_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert command.main(["SEED=x"]) == 2
     assert command.main(["SPEED=1"]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_an_exploration_that_is_stopped_says_how_far_it_came() -> None:
+    command_line = [sys.executable, "-m", "tests.simulation", "STATES=1000000", "SEED=1", "JOBS=1"]
+    with subprocess.Popen(command_line, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "1000000 crash states" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.read()
+    assert process.returncode == command.STOPPED
+    assert "of 1000000 states, 0 broken" in told
+    assert "stopped" in told
+    assert "Traceback" not in told
 
 
 def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
