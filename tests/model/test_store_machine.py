@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -203,10 +203,5 @@ def run_steps(seeds: Iterator[int]) -> None:
     while StoreMachine.steps - before < STEPS // PARTS:
         run_state_machine_as_test(
             seed(next(seeds))(type("Seeded", (StoreMachine,), {})),
-            settings=settings(
-                max_examples=50,
-                stateful_step_count=100,
-                database=None,
-                suppress_health_check=[HealthCheck.too_slow],  # others may use the machine
-            ),
+            settings=settings(max_examples=50, stateful_step_count=100, database=None),
         )
