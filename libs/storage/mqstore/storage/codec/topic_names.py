@@ -254,6 +254,8 @@ def check_key(key: str) -> None:
 
 def check_property_text(what: str, text: str) -> None:
     """Raise PropertyError when the text cannot be stored in a record's properties."""
+    if text.isascii() and text.isprintable():
+        return  # nearly all, and nothing below is in it
     for character, name in (
         (NAME_VALUE_SEPARATOR, "0x01"),
         (PROPERTY_SEPARATOR, "0x02"),
