@@ -107,6 +107,15 @@ class Referee:
         lines = self._served({"cmd": "evaluate", "asked": asked})
         return [line["answers"] for line in lines]
 
+    def recode(self, file: str, text: str) -> str:
+        """A config file's text, read and written again by RocketMQ's own manager of it."""
+        return str(self._served({"cmd": "recode", "file": file, "text": text})[0]["text"])
+
+    def subscribe(self, asked: list[Line]) -> str:
+        """``consumerFilter.json`` of a broker that got these registrations; its bloom filter
+        expects 64 of them."""
+        return str(self._served({"cmd": "subscribe", "asked": asked})[0]["text"])
+
     def bloom(self, asked: list[Line]) -> list[Line]:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
         return self._served({"cmd": "bloom", "asked": asked})

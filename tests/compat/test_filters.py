@@ -43,7 +43,7 @@ def without_rest(text: str, store_format: StoreFormat) -> str:
     try:
         compile_expression(text, store_format)
     except FilterError as error:
-        return text[: error.column - 1]
+        return text[: (error.column or 1) - 1]
     return text
 
 

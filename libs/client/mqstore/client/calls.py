@@ -37,6 +37,8 @@ from mqstore.client.models import (
     Retention,
     Segments,
     Store,
+    Subscription,
+    Subscriptions,
     Topic,
     TopicDeletion,
     Topics,
@@ -165,6 +167,26 @@ def reset_offsets(
     body = {"topic": topic, "to": to, "dryRun": dry_run}
     body |= _given(timestamp=timestamp, queueIds=queue_ids and list(queue_ids))
     return Call(Target.WRITER, "POST", _group(group) + "/offsets:reset", OffsetsReset, json=body)
+
+
+def subscriptions(group: str) -> Call[Subscriptions]:
+    """A group's subscriptions with an expression."""
+    return Call(Target.WRITER, "GET", _group(group) + "/subscriptions", Subscriptions)
+
+
+def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:
+    """Register which messages of a topic a group wants, as an SQL92 expression."""
+    body = {"expression": expression}
+    return Call(Target.WRITER, "PUT", _subscription(group, topic), Subscription, json=body)
+
+
+def subscription(group: str, topic: str) -> Call[Subscription]:
+    return Call(Target.WRITER, "GET", _subscription(group, topic), Subscription)
+
+
+def unsubscribe(group: str, topic: str) -> Call[Nothing]:
+    """End a subscription."""
+    return Call(Target.WRITER, "DELETE", _subscription(group, topic), Nothing)
 
 
 def topic(name: str) -> Call[Topic]:
@@ -319,6 +341,10 @@ def health(target: Target, probe: str = "ready") -> Call[Health]:
 
 def _group(name: str) -> str:
     return f"/v1/groups/{quote(name, safe='')}"
+
+
+def _subscription(group: str, topic: str) -> str:
+    return f"{_group(group)}/subscriptions/{quote(topic, safe='')}"
 
 
 def _pin(name: str) -> str:

@@ -250,6 +250,21 @@ class GroupOffsets(_Model):
     offsets: tuple[GroupOffset, ...]
 
 
+class Subscription(_Model):
+    """Which messages of a topic a group wants; times are milliseconds since the epoch."""
+
+    group: str
+    topic: str
+    expression: str
+    type: str
+    version: int
+    born_ms: int
+
+
+class Subscriptions(_Model):
+    subscriptions: tuple[Subscription, ...]
+
+
 class OffsetChange(_Model):
     queue_id: int
     before: int | None

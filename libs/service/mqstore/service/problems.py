@@ -53,7 +53,10 @@ BAD_CURSOR = _register(
     "bad-cursor", 400, "The cursor is wrong", "A cursor of another query, or changed on its way."
 )
 BAD_FILTER = _register(
-    "bad-filter", 400, "The filter cannot be understood", "`detail` says where it goes wrong."
+    "bad-filter",
+    400,
+    "The filter cannot be understood",
+    "`detail` says where, and `column`.",
 )
 BAD_MESSAGE_ID = _register(
     "bad-message-id",
@@ -75,6 +78,9 @@ TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was 
 QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
 GROUP_UNKNOWN = _register(
     "group-unknown", 404, "No such group", "It was not created, and has committed nothing."
+)
+SUBSCRIPTION_UNKNOWN = _register(
+    "subscription-unknown", 404, "No such subscription", "It was never registered, or has ended."
 )
 PIN_UNKNOWN = _register(
     "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
@@ -308,6 +314,7 @@ _RULES: Final = (
     _Rule(errors.TopicConfigError, TOPIC_CONFIG),
     _Rule(errors.GroupNameError, GROUP_INVALID),
     _Rule(errors.OffsetRefused, OFFSET_REFUSED),
+    _Rule(errors.SubscriptionUnknown, SUBSCRIPTION_UNKNOWN),
     _Rule(errors.GroupUnknown, GROUP_UNKNOWN),
     _Rule(errors.PropertyError, PROPERTY_INVALID),
     _Rule(errors.MessageIdError, BAD_MESSAGE_ID),
@@ -322,7 +329,7 @@ _RULES: Final = (
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
-    _Rule(errors.FilterError, BAD_FILTER),
+    _Rule(errors.FilterError, BAD_FILTER, ("column",)),
     _Rule(errors.QueryError, BAD_PARAMETER),
     _Rule(errors.BodyNotInflatable, BODY_NOT_INFLATABLE),
     _Rule(
@@ -380,6 +387,7 @@ def schema() -> dict[str, Any]:
             "reason": {"type": "string"},
             "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
+            "column": {"type": "integer", "description": "Of a filter expression, from 1."},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
             "fence": {
                 "type": "object",

@@ -130,6 +130,11 @@ class StoreConfig(BaseModel):
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=1024)] = 8
     flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
 
+    # filters
+    max_error_rate_of_bloom_filter: Annotated[int, Field(ge=1, le=70, description="percent")] = 20
+    expect_consumer_num_use_filter: Annotated[int, Field(ge=1, le=10_000)] = 32
+    filter_data_clean_time_span: Annotated[int, Field(ge=0)] = 24 * 3_600_000
+
     # queries
     max_msgs_num_batch: Annotated[int, Field(ge=1)] = 64
 

@@ -25,10 +25,10 @@
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
-    ├── GroupNameError, TopicConfigError, OffsetRefused, FilterError
+    ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
-    │                              FenceUnknown, GroupUnknown
+    │                              FenceUnknown, GroupUnknown, SubscriptionUnknown
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, FencedOff, FenceRefused
     └── DirectoryNotUsable
@@ -299,14 +299,6 @@ class OffsetRefused(StorageError):
     """A consumer offset beyond its queue's end, or before the committed one."""
 
 
-class FilterError(StorageError):
-    """A filter expression, or one of tags, that cannot be read; ``column`` counts from 1."""
-
-    def __init__(self, why: str, column: int = 1) -> None:
-        super().__init__(f"filter expression, column {column}: {why}")
-        self.column = column
-
-
 class PropertyError(StorageError):
     """A property that cannot be stored (separator or NUL inside, reserved name, bad encoding)."""
 
@@ -349,6 +341,10 @@ class GroupUnknown(QueryError):
     pass
 
 
+class SubscriptionUnknown(QueryError):
+    pass
+
+
 class OffsetOutOfRange(QueryError):
     """Beyond the log's or the queue's end, or no record begins there."""
 
@@ -375,3 +371,12 @@ class FenceUnknown(QueryError):
 
 class CursorError(QueryError):
     """Text that is no cursor of this query."""
+
+
+class FilterError(QueryError):
+    """An expression that says which messages are wanted, and cannot be understood."""
+
+    def __init__(self, why: str, column: int | None = None) -> None:
+        """``column`` counts characters from 1, where that can be told."""
+        super().__init__(why if column is None else f"filter expression, column {column}: {why}")
+        self.column = column

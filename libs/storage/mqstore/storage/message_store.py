@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.admin.groups import Groups
-from mqstore.storage.admin.topics import TopicChange, TopicDeletion, Topics
+from mqstore.storage.admin.administration import Administration, AdminTables
+from mqstore.storage.admin.topics import TopicChange, TopicDeletion
 from mqstore.storage.assembly import Assembly, Parts
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
@@ -49,15 +48,10 @@ from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
+from mqstore.storage.store_status import SegmentInfo, StoreStatus
 from mqstore.storage.system.atomic_file import remove_file, replace_file
 from mqstore.storage.system.overlay_files import laid_over
-from mqstore.storage.tables.config_tables import (
-    ConsumerOffsets,
-    DelayOffsets,
-    TopicConfig,
-    TopicTable,
-)
-from mqstore.storage.tables.subscription_groups import SubscriptionGroups
+from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig
 
 __all__ = [
     "Durability",
@@ -69,62 +63,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """A moment's picture of an open store; offsets are physical, sizes and offsets in bytes."""
-
-    store_id: str
-    shard: str
-    epoch: int
-    format: str
-    health: str
-    root: str
-    commit_log: str
-    min_offset: int
-    max_offset: int
-    flushed_offset: int
-    dispatched_offset: int
-    segments: int
-    segment_size: int
-    topics: int
-    queues: int
-    index_files: int
-    index_complete: bool
-    index_offset: int
-    damaged_stretches: int
-    """Met by dispatch since this opening; see the log and the recovery report."""
-    disk_total: int
-    disk_used: int
-    disk_free: int
-    read_only_reason: str | None
-
-    @property
-    def flush_behind(self) -> int:
-        """Bytes that are not known to be on disk."""
-        return self.max_offset - self.flushed_offset
-
-    @property
-    def dispatch_behind(self) -> int:
-        """Bytes that are not in their queues."""
-        return self.max_offset - self.dispatched_offset
-
-    @property
-    def index_behind(self) -> int:
-        """Bytes that are not in the index."""
-        return self.max_offset - self.index_offset
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    """One commit log file: its name, first physical offset, size, and bytes in use."""
-
-    name: str
-    offset: int
-    size: int
-    used: int
-    modified_ms: int
 
 
 class MessageStore:
@@ -185,9 +123,7 @@ class MessageStore:
         self.host = parse_host(options.store_host)
         """STOREHOST of what is put; a Message's ``store_host`` should be this."""
         tables = opened.paths, self.format, seams
-        topic_table = TopicTable.load(*tables)
-        group_table = SubscriptionGroups.load(*tables)
-        offset_table = ConsumerOffsets.load(*tables)
+        admin_tables = AdminTables.load(*tables)
         self._parts: Parts = Assembly(opened, seams, options, self._fail).run()
         self.log: CommitLog = self._parts.log
         self._put_plain = self.log.end.put
@@ -214,26 +150,20 @@ class MessageStore:
         )
         self.write_pause = WritePause(opened.paths.write_pause, seams)
         """For who puts on behalf of clients to look at; the engine itself goes on."""
-        self.retention = Retention(self._parts, seams, offset_table, self.delays.holds)
-        self._topics = Topics(
-            topic_table,
-            self.format,
+        self.retention = Retention(self._parts, seams, admin_tables.offsets, self.delays.holds)
+        self._admin = Administration(
+            admin_tables,
+            opened,
             self.log,
             self.queues,
-            opened.deleted,
-            seams.clock,
+            self.lookups,
+            seams,
             self._drop_queues,
             self._require_writable,
         )
-        self.offsets = GroupOffsets(
-            offset_table,
-            self.topic,
-            self.queues,
-            self.lookups,
-            opened.config,
-            self._require_writable,
-        )
-        self.groups = Groups(group_table, self.offsets, self._require_writable)
+        self.groups = self._admin.groups
+        self.offsets = self._admin.offsets
+        self.subscriptions = self._admin.subscriptions
         self.fences = Fences(seams.files, opened.paths)
         self.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
@@ -355,18 +285,18 @@ class MessageStore:
 
     def topics(self) -> list[TopicConfig]:
         """Every topic of topics.json, and those that only have queues, by name."""
-        return self._topics.all()
+        return self._admin.topics.all()
 
     def topic(self, name: str) -> TopicConfig:
         """Raises TopicUnknown."""
-        return self._topics.get(name)
+        return self._admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
         """Create, or change, a topic; durable in config/topics.json at return.
 
         Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
         """
-        return self._topics.put(name, change)
+        return self._admin.topics.put(name, change)
 
     def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
         """``put_topic`` with as many queues to read as to write."""
@@ -374,15 +304,15 @@ class MessageStore:
 
     def plan_topic_deletion(self, name: str) -> TopicDeletion:
         """What ``delete_topic`` would take. Raises TopicNameError, TopicUnknown."""
-        return self._topics.plan_delete(name, self.offsets)
+        return self._admin.topics.plan_delete(name, self.offsets)
 
     def delete_topic(self, name: str) -> TopicDeletion:
-        """Delete a topic, its queues, and what groups have consumed of it; durable at return. Its
-        messages stay in the log until retention takes them.
+        """Delete a topic, its queues, what groups have consumed of it and their subscriptions;
+        durable at return. Its messages stay in the log until retention takes them.
 
         Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
         """
-        return self._topics.delete(name, self.offsets)
+        return self._admin.delete_topic(name)
 
     def _drop_queues(self, topic: str) -> None:
         with self._parts.queue_flush.paused(), self.state.changing():

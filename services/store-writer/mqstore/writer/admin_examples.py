@@ -47,6 +47,15 @@ OFFSETS: Final[dict[str, Any]] = {
 
 COMMIT: Final[dict[str, Any]] = {"offsets": [{"topic": "orders", "queueId": 0, "offset": 0}]}
 
+SUBSCRIPTION: Final[dict[str, Any]] = {
+    "group": "billing",
+    "topic": "orders",
+    "expression": "price > 5 AND region IN ('eu', 'us')",
+    "type": "SQL92",
+    "version": 1795273269654,
+    "bornMs": 1795273269654,
+}
+
 RESET: Final[dict[str, Any]] = {"topic": "orders", "to": "earliest", "dryRun": True}
 
 RESET_DONE: Final[dict[str, Any]] = {

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.admin.group_offsets import Position
+from mqstore.storage.filter.expression import EXPRESSION_LENGTH_MAX
 from mqstore.writer import admin_examples as examples
 
 INT32_MAX: Final = 2**31 - 1
@@ -193,6 +194,46 @@ class OffsetReset(_Request):
         if (self.to is Position.TIMESTAMP) != (self.timestamp is not None):
             raise ValueError("timestamp goes with to: timestamp, and only with it")
         return self
+
+
+class SubscriptionSpec(_Request):
+    """Which messages of the topic the group wants."""
+
+    expression: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=EXPRESSION_LENGTH_MAX,
+            description="SQL92 over properties, as RocketMQ reads it.",
+            examples=[examples.SUBSCRIPTION["expression"]],
+        ),
+    ]
+    type: Literal["SQL92"] = "SQL92"
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"expression": examples.SUBSCRIPTION["expression"]}}
+    )
+
+
+class Subscription(_Answer):
+    """A subscription as it is."""
+
+    group: str
+    topic: str
+    expression: str
+    type: str
+    version: Annotated[int, Field(description="Grows with each registration.")]
+    born_ms: Annotated[
+        int, Field(description="When it was registered with this expression; ms since the epoch.")
+    ]
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.SUBSCRIPTION})
+
+
+class SubscriptionList(_Answer):
+    """By topic."""
+
+    subscriptions: list[Subscription]
 
 
 class OffsetChange(_Answer):

@@ -42,6 +42,7 @@ from mqstore.writer.models import (
 )
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.service import WriterService
+from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
 from mqstore.writer.write_routes import WriteRoutes
 
@@ -56,6 +57,7 @@ def add(api: Api, service: WriterService) -> None:
     producer.add(api)
     TopicRoutes(service, producer.forget_topics).add(api)
     GroupRoutes(service).add(api)
+    SubscriptionRoutes(service).add(api)
     _Inspection(service).add(api)
     WriteRoutes(service).add(api)
     RetentionRoutes(service).add(api)

@@ -12,7 +12,6 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import (
-    ConsumerFilters,
     ConsumerOffsets,
     DelayOffsets,
     Source,
@@ -20,6 +19,7 @@ from mqstore.storage.tables.config_tables import (
     TopicConfig,
     TopicTable,
 )
+from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 T = TypeVar("T", bound=Table)

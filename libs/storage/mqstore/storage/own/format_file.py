@@ -160,6 +160,9 @@ def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> 
         "messageIndexEnable": str(config.message_index_enable).lower(),
         "enableMultiDispatch": str(config.enable_multi_dispatch).lower(),
         "enableLmq": str(config.enable_lmq).lower(),
+        "maxErrorRateOfBloomFilter": str(config.max_error_rate_of_bloom_filter),
+        "expectConsumerNumUseFilter": str(config.expect_consumer_num_use_filter),
+        "filterDataCleanTimeSpan": str(config.filter_data_clean_time_span),
     }
     if host := next(iter(content.store_hosts), None):
         settings["brokerIP1"], _, settings["listenPort"] = host.rpartition(":")

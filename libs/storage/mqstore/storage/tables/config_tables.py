@@ -320,13 +320,6 @@ class DelayOffsets(Table):
         return super()._prepared()
 
 
-class ConsumerFilters(Table):
-    """``consumerFilter.json``, as found."""
-
-    file_name = "consumerFilter.json"
-    table_name = "filterDataByTopic"
-
-
 def _topic_and_group(key: str | int) -> tuple[str, str]:
     topic, _, group = str(key).partition(TOPIC_GROUP_SEPARATOR)
     return topic, group

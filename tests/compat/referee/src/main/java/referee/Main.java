@@ -24,6 +24,8 @@ import java.nio.file.Path;
  * rebuild DIR [CONFIG]           build queues and index of DIR anew from its log
  * clean (served only)            rounds of deletion by hand, as deleteExpiredCommitLog asks for
  * evaluate (served only)         what filter expressions say of properties
+ * recode (served only)           a config file's text, read and written by its manager
+ * subscribe (served only)        consumerFilter.json after registrations
  * bloom (served only)            where a subscription's bits are
  * </pre>
  *
@@ -120,6 +122,13 @@ public final class Main {
                 break;
             case "evaluate":
                 Filters.evaluate(command.getAsJsonArray("asked"), out);
+                break;
+            case "recode":
+                Tables.recode(command.get("file").getAsString(),
+                    command.get("text").getAsString(), out);
+                break;
+            case "subscribe":
+                Tables.subscribe(command.getAsJsonArray("asked"), out);
                 break;
             case "bloom":
                 Filters.bloom(command.getAsJsonArray("asked"), out);

@@ -1,0 +1,89 @@
+"""All of the administration that a store needs: its tables, and what works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from mqstore.storage.admin.group_offsets import GroupOffsets
+from mqstore.storage.admin.groups import Groups
+from mqstore.storage.admin.subscriptions import Subscriptions
+from mqstore.storage.admin.topics import TopicDeletion, Topics
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
+from mqstore.storage.tables.consumer_filters import ConsumerFilters
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
+
+if TYPE_CHECKING:
+    from mqstore.storage.derived.consume_queues import ConsumeQueues
+    from mqstore.storage.layout import StoreFormat
+    from mqstore.storage.opening import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class AdminTables:
+    """Read before anything of the store changes: one that cannot be read refuses the opening."""
+
+    topics: TopicTable
+    groups: SubscriptionGroups
+    offsets: ConsumerOffsets
+    filters: ConsumerFilters
+
+    @classmethod
+    def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
+        """Raises ConfigTableError, OSError."""
+        where = paths, store_format, seams
+        return cls(
+            TopicTable.load(*where),
+            SubscriptionGroups.load(*where),
+            ConsumerOffsets.load(*where),
+            ConsumerFilters.load(*where),
+        )
+
+
+class Administration:
+    """Topics, groups, their offsets and subscriptions. Any thread."""
+
+    def __init__(
+        self,
+        tables: AdminTables,
+        opened: Opened,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        lookups: Lookups,
+        seams: Seams,
+        drop_queues: Callable[[str], None],
+        require_writable: Callable[[], None],
+    ) -> None:
+        """``drop_queues`` unlinks a topic's queues while nobody dispatches; ``require_writable``
+        raises StoreNotWritable or StoreFailed where nothing may change."""
+        store_format, clock = opened.format.rocketmq_format, seams.clock
+        self.topics = Topics(
+            tables.topics,
+            store_format,
+            log,
+            queues,
+            opened.deleted,
+            clock,
+            drop_queues,
+            require_writable,
+        )
+        topic_of, config = self.topics.get, opened.config
+        self.offsets = GroupOffsets(
+            tables.offsets, topic_of, queues, lookups, config, require_writable
+        )
+        self.subscriptions = Subscriptions(
+            tables.filters, store_format, topic_of, config, clock, require_writable
+        )
+        self.groups = Groups(tables.groups, self.offsets, require_writable)
+
+    def delete_topic(self, name: str) -> TopicDeletion:
+        """A topic with what groups have consumed of it and their subscriptions. As
+        ``Topics.delete``."""
+        gone = self.topics.delete(name, self.offsets)
+        self.subscriptions.forget_topic(name)
+        return gone

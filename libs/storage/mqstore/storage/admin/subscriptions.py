@@ -1,0 +1,119 @@
+"""Subscriptions with SQL92 expressions, by group and topic, kept as a broker keeps them.
+
+One that ends is dead and stays for filterDataCleanTimeSpan: registered again with the same
+expression by then, it is the same one, and keeps its birth. Source: ConsumerFilterManager of 4.9.7
+and 5.4.0. Otherwise than there, a restart declares nobody dead: who registers here sends no
+heartbeats, and says itself when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.codec import topic_names
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import SubscriptionUnknown
+from mqstore.storage.filter.bloom import BloomFilter
+from mqstore.storage.filter.expression import compile_expression
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.seams import Clock
+from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
+
+SQL92: Final = "SQL92"
+
+
+class Subscriptions:
+    """Every method may be called from any thread; a change is durable when its call returns."""
+
+    def __init__(
+        self,
+        table: ConsumerFilters,
+        store_format: StoreFormat,
+        topic_of: Callable[[str], TopicConfig],
+        config: StoreConfig,
+        clock: Clock,
+        require_writable: Callable[[], None],
+    ) -> None:
+        """``topic_of`` raises TopicUnknown; ``require_writable`` StoreNotWritable or StoreFailed
+        where nothing may change."""
+        self.bloom = BloomFilter.of(
+            config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+        )
+        self._table = table
+        self._format = store_format
+        self._topic_of = topic_of
+        self._kept_ms = config.filter_data_clean_time_span
+        self._clock = clock
+        self._require_writable = require_writable
+        self._lock = Lock()
+
+    def of(self, group: str) -> list[FilterData]:
+        """A group's living subscriptions, by topic. Raises GroupNameError."""
+        topic_names.check_group(group)
+        return [each for each in self._table.all() if each.group == group and not each.is_dead]
+
+    def get(self, group: str, topic: str) -> FilterData:
+        """Raises GroupNameError, SubscriptionUnknown."""
+        topic_names.check_group(group)
+        found = self._table.get(topic, group)
+        if found is None or found.is_dead:
+            raise SubscriptionUnknown(f"group {group} has no subscription of {topic}")
+        return found
+
+    def put(self, group: str, topic: str, expression: str) -> FilterData:
+        """Register. A new or changed expression is born now.
+
+        Raises GroupNameError, TopicUnknown, FilterError, StoreNotWritable, StoreFailed, OSError.
+        """
+        self._require_writable()
+        topic_names.check_own_group(group)
+        self._topic_of(topic)
+        compile_expression(expression, self._format)
+        with self._lock:
+            data = self._registered(group, topic, expression)
+            self._table.put(data)
+            self._save()
+        return data
+
+    def remove(self, group: str, topic: str) -> None:
+        """End a subscription. Raises GroupNameError, SubscriptionUnknown, StoreNotWritable,
+        StoreFailed, OSError."""
+        self._require_writable()
+        with self._lock:
+            found = self.get(group, topic)
+            self._table.put(replace(found, dead_ms=max(self._clock.now_ms(), found.born_ms)))
+            self._save()
+
+    def forget_topic(self, topic: str) -> None:
+        """All subscriptions of a topic that is no more. OSError."""
+        with self._lock:
+            if self._table.remove_topic(topic):
+                self._save()
+
+    def _registered(self, group: str, topic: str, expression: str) -> FilterData:
+        now_ms = self._clock.now_ms()
+        known = self._table.get(topic, group)
+        version = max(now_ms, known.client_version + 1 if known is not None else 0)
+        positions = self.bloom.positions(f"{group}#{topic}")
+        data = FilterData(
+            topic, group, expression, SQL92, version, now_ms, 0, self.bloom.bits, positions
+        )
+        if known is not None and _meaning(known) == _meaning(data):
+            return replace(data, born_ms=known.born_ms)
+        return data
+
+    def _save(self) -> None:
+        """Without those that died long ago."""
+        now_ms = self._clock.now_ms()
+        for each in self._table.all():
+            if each.is_dead and now_ms - each.dead_ms >= self._kept_ms:
+                self._table.remove(each.topic, each.group)
+        self._table.save()
+
+
+def _meaning(data: FilterData) -> tuple[str, str, int, tuple[int, ...]]:
+    return data.expression, data.expression_type, data.bits, data.positions
