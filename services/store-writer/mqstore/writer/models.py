@@ -135,6 +135,24 @@ class Store(_Model):
     ]
 
 
+class Operation(_Model):
+    """Something that takes long."""
+
+    name: Annotated[str, Field(description="opening or index.")]
+    stage: str
+    done: Annotated[int, Field(description="Bytes.")]
+    total: int
+    percent: int
+    started_ms: int
+    ended_ms: Annotated[int | None, Field(description="null: it runs.")]
+
+
+class OperationList(_Model):
+    """The newest first."""
+
+    operations: list[Operation]
+
+
 class Flushed(_Model):
     """What is on disk."""
 

@@ -27,6 +27,7 @@ from mqstore.storage.once.puts import NO_REPEATS, Put, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
+from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.models import (
@@ -60,6 +61,7 @@ def add(api: Api, service: WriterService) -> None:
     SubscriptionRoutes(service).add(api)
     _Inspection(service).add(api)
     WriteRoutes(service).add(api)
+    EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
     InternalRoutes(service).add(api)
 

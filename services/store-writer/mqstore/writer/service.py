@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mqstore.service import logs, problems
 from mqstore.service.app import Api
+from mqstore.service.events import Events
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
@@ -23,6 +24,7 @@ from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.opening import Opening
 from mqstore.writer.store_metrics import StoreMetrics
+from mqstore.writer.watching import Watching
 
 log = logs.get(__name__)
 
@@ -57,6 +59,9 @@ class WriterService:
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         self.seams = production_seams()
         self._recovery: Progress | None = None
+        self.events = Events()
+        self.watching = Watching(self.events, lambda: self._store)
+        self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
         self._opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
         self._retrying: asyncio.Task[None] | None = None
@@ -125,6 +130,7 @@ class WriterService:
             raise Problem(problems.WRITES_PAUSED, pause.reason, extra={"sinceMs": pause.since_ms})
 
     async def start(self) -> None:
+        self._watcher = self._loop.create_task(self.watching.run())
         try:
             store = await asyncio.to_thread(self._opening.open)
         except DiskRefuses as error:
@@ -156,6 +162,7 @@ class WriterService:
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
+        self.watching.opened(store)
         status = store.status()
         log.info(
             "store open",
@@ -166,11 +173,14 @@ class WriterService:
         )
 
     def interrupt(self) -> None:
-        """Nothing waits here but group commits, which end by themselves."""
+        """Group commits end by themselves."""
         self._ending.set()
+        self.events.end()
 
     async def stop(self) -> None:
         self._ending.set()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._retrying is not None:
             await self._retrying
         store, self._store = self._store, None
@@ -180,6 +190,7 @@ class WriterService:
     def _note_progress(self, progress: Progress) -> None:
         """Called from the opening thread."""
         self._recovery = progress
+        self.watching.note_progress(progress)
 
     def _note_failure(self, error: BaseException) -> None:
         """Called from any thread."""
@@ -187,6 +198,7 @@ class WriterService:
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():
+            self.events.publish("failed", reason=str(error))
             self.failure.set_result(error)
 
     def _progress(self) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class TopicRoutes:
             response.status_code = HTTPStatus.CREATED
         made = await asyncio.to_thread(store.put_topic, topic, change)
         self._on_change()
+        self._service.events.publish("topic", topic=topic, isDeleted=False)
         return topic_view(made)
 
     async def topics(self) -> TopicList:
@@ -83,6 +84,8 @@ class TopicRoutes:
         act = store.plan_topic_deletion if dry_run else store.delete_topic
         gone = await asyncio.to_thread(act, topic)
         self._on_change()
+        if not dry_run:
+            self._service.events.publish("topic", topic=topic, isDeleted=True)
         return TopicDeletion(
             topic=topic,
             queues=gone.queues,

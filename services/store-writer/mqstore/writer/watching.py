@@ -1,0 +1,170 @@
+"""What happens in a store, as events and operations: the engine is looked at, and knows nothing.
+
+Recovery tells of itself (``Progress``); the rest is noticed by comparing one look with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.service import logs
+from mqstore.service.events import Events
+from mqstore.storage.message_store import MessageStore, Progress
+
+LOOK_S: Final = 1.0
+"""From one look at the store to the next."""
+OPENING: Final = "opening"
+INDEX: Final = "index"
+
+log = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class Operation:
+    """Something that takes long; ``done`` of ``total`` in what its stage counts (bytes)."""
+
+    name: str
+    stage: str
+    done: int
+    total: int
+    started_ms: int
+    ended_ms: int | None = None
+
+    @property
+    def percent(self) -> int:
+        if self.ended_ms is not None:
+            return 100
+        return 100 * self.done // self.total if self.total else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    deleted: dict[str, int]
+    disk_refuses: bool
+    read_only: str | None
+    paused: str | None
+    damaged: int
+
+
+class Watching:
+    """Used on the event loop, but for ``note_progress``."""
+
+    def __init__(self, events: Events, store: Callable[[], MessageStore | None]) -> None:
+        self._events = events
+        self._store = store
+        self._operations: dict[str, Operation] = {}
+        self._before: _Look | None = None
+        self._watched: MessageStore | None = None
+
+    def operations(self) -> list[Operation]:
+        """Those that run, and the last one of each name that ended; the newest first."""
+        return sorted(self._operations.values(), key=lambda each: -each.started_ms)
+
+    def note_progress(self, progress: Progress) -> None:
+        """Called from the opening thread."""
+        changed = self._advance(OPENING, progress.stage, progress.done, progress.total)
+        if changed:
+            self._events.publish_from_thread(
+                OPENING, stage=progress.stage, done=progress.done, total=progress.total
+            )
+
+    def opened(self, store: MessageStore) -> None:
+        """The store is there; from now on it is looked at."""
+        self._end(OPENING)
+        report = store.recovery
+        self._events.publish(
+            "opened",
+            durationMs=report.duration_ms,
+            minOffset=store.log.min_offset,
+            maxOffset=store.log.max_offset,
+            readOnly=store.read_only_reason,
+        )
+
+    async def run(self) -> None:
+        """Look again and again; ends by being cancelled."""
+        while True:
+            store = self._store()
+            if store is not None:
+                try:
+                    self._compare(store)
+                except Exception:  # an event that is missed must not end those that follow
+                    log.exception("looking for events failed")
+            await asyncio.sleep(LOOK_S)
+
+    def _compare(self, store: MessageStore) -> None:
+        now, before = _look(store), self._before
+        if store is not self._watched:
+            before, self._watched = None, store
+        self._before = now
+        self._follow_index(store)
+        if before is None:
+            return
+        for kind, data in _differences(before, now):
+            self._events.publish(kind, **data)
+
+    def _follow_index(self, store: MessageStore) -> None:
+        dispatcher, begin = store.dispatcher, store.log.min_offset
+        done, total = dispatcher.index_position - begin, store.log.max_offset - begin
+        if not dispatcher.index_complete:
+            if self._advance(INDEX, "rebuild", done, total):
+                self._events.publish(INDEX, done=done, total=total)
+        elif self._end(INDEX):
+            self._events.publish(INDEX, done=total, total=total)
+
+    def _advance(self, name: str, stage: str, done: int, total: int) -> bool:
+        """Whether a whole percent, or a stage, went by."""
+        known = self._operations.get(name)
+        if known is None or known.ended_ms is not None:
+            self._operations[name] = Operation(name, stage, done, total, _now_ms())
+            return True
+        before = known.stage, known.percent
+        known.stage, known.done, known.total = stage, done, total
+        return before != (stage, known.percent)
+
+    def _end(self, name: str) -> bool:
+        known = self._operations.get(name)
+        if known is None or known.ended_ms is not None:
+            return False
+        known.ended_ms = _now_ms()
+        return True
+
+
+def _look(store: MessageStore) -> _Look:
+    retention = store.retention
+    pause = store.write_pause.current
+    deleted = {why.value: count for why, count in retention.deleted.items()}
+    deleted["queueFiles"] = retention.removal.queue_files
+    deleted["indexFiles"] = retention.removal.index_files
+    return _Look(
+        deleted,
+        retention.disks.refuses,
+        store.read_only_reason,
+        None if pause is None else pause.reason,
+        store.dispatcher.counts.defects,
+    )
+
+
+def _differences(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, object]]]:
+    gone = {
+        what: count - before.deleted.get(what, 0)
+        for what, count in now.deleted.items()
+        if count != before.deleted.get(what, 0)
+    }
+    if gone:
+        yield "deleted", dict(gone)
+    if now.disk_refuses != before.disk_refuses:
+        yield "disk", {"refuses": now.disk_refuses}
+    if now.read_only != before.read_only:
+        yield "read-only", {"reason": now.read_only}
+    if now.paused != before.paused:
+        yield "writes", {"paused": now.paused is not None, "reason": now.paused}
+    if now.damaged != before.damaged:
+        yield "damaged", {"stretches": now.damaged}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,101 @@
+"""Events are told as they come, in order, and a client that was cut off goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from mqstore.client import Client, NewMessage
+from tests.services.service_processes import Process, Run, writer
+
+Told = tuple[str, str, dict[str, Any]]
+"""Id, kind, data."""
+
+
+def _parsed(lines: Iterator[str]) -> Iterator[Told]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            if "id" in fields:
+                yield fields["id"], fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def _told(url: str, last_id: str | None = None) -> list[Told]:
+    """What is there by now."""
+    headers = {} if last_id is None else {"last-event-id": last_id}
+    answer = httpx.get(f"{url}/v1/events?seconds=0", headers=headers)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return list(_parsed(iter(answer.text.split("\n"))))
+
+
+def test_client_that_was_cut_off_goes_on_behind_its_last_event(
+    services: Run, client: Client, topic: str
+) -> None:
+    before = _told(services.writer_url)
+    assert before[-1][2] | {"atMs": 0} == {
+        "kind": "topic",
+        "atMs": 0,
+        "topic": topic,
+        "isDeleted": False,
+    }
+    client.create_topic(topic + "-2")
+    (event,) = _told(services.writer_url, before[-1][0])
+    assert event[2]["topic"] == topic + "-2"
+    assert _told(services.writer_url, event[0]) == []
+
+
+def test_client_of_an_earlier_process_is_told_that_it_missed_some(
+    services: Run, client: Client, topic: str
+) -> None:
+    events = _told(services.writer_url, "0badf00d-3")
+    assert events[0][1] == "gap"
+    assert events[1:] == _told(services.writer_url)
+
+
+def test_event_comes_while_it_is_waited_for(services: Run, client: Client, topic: str) -> None:
+    last = _told(services.writer_url)[-1][0]
+    headers = {"last-event-id": last}
+    url = f"{services.writer_url}/v1/events"
+    with httpx.stream("GET", url, headers=headers, timeout=30) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry")
+        client.create_topic(topic + "-3")
+        assert next(_parsed(lines))[2]["topic"] == topic + "-3"
+
+
+def _await(process: Process, kind: str) -> dict[str, Any]:
+    with httpx.stream("GET", f"{process.url}/v1/events", timeout=30) as stream:
+        for _, found, data in _parsed(stream.iter_lines()):
+            if found == kind:
+                return data
+    raise AssertionError(f"no event {kind}")
+
+
+def test_opening_and_pause_are_told_and_the_end_of_the_service_ends_the_stream(
+    tmp_path: Path,
+) -> None:
+    with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
+        client.create_topic("t")
+        client.produce("t", [NewMessage(body="x")])
+        process.kill()
+    with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
+        assert _await(process, "opened")["maxOffset"] > 0
+        operations = httpx.get(f"{process.url}/v1/operations").json()["operations"]
+        assert ("opening", 100) in [(each["name"], each["percent"]) for each in operations]
+        client.put_writes(paused=True, reason="moving")
+        assert _await(process, "writes")["reason"] == "moving"
+        with httpx.stream("GET", f"{process.url}/v1/events", timeout=30) as stream:
+            lines = stream.iter_lines()
+            assert next(lines)
+            process.process.terminate()
+            for _ in lines:
+                pass
+        assert process.ended()[0] == 0
