@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqstore.query import models
+from mqstore.query.event_routes import EventRoutes
 from mqstore.query.message_routes import MessageRoutes
 from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
@@ -16,3 +17,4 @@ def add(api: Api, service: QueryService) -> None:
     MessageRoutes(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
+    EventRoutes(service).add(api)

@@ -1,0 +1,182 @@
+"""Following a topic: server-sent events, in the order of the log, resumable where they broke off.
+
+A stream's position is one physical offset: everything of the topic below it was sent. It first
+notes where the queues end, then looks, then waits until one of them reaches further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Depends, Header, Query
+from fastapi.responses import StreamingResponse
+
+from mqstore.query import views
+from mqstore.query.bodies import BodyForm
+from mqstore.query.routes import INT64_MAX, BodyAsked, body_asked
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api, TopicName
+from mqstore.service.auth import Role
+from mqstore.service.problems import Problem
+from mqstore.storage import key_cursor
+from mqstore.storage.lookups import KeyAnswer
+from mqstore.storage.pull_filter import TagFilter, parse_tags
+from mqstore.storage.topic_scan import TopicQuery
+
+BATCH: Final = 100
+"""Messages looked at in one go."""
+BATCH_BYTES: Final = 1 << 20
+HEARTBEAT_S: Final = 15.0
+EVENTS_TYPE: Final = "text/event-stream"
+
+
+class EventRoutes:
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._streams = 0
+
+    def add(self, api: Api) -> None:
+        api.app.add_api_route(
+            "/v1/topics/{topic}/events",
+            self.events,
+            summary="Follow a topic: each message as it arrives",
+            response_class=StreamingResponse,
+            responses={
+                200: {
+                    "description": "Events `message`, `unreadable` and `position`.",
+                    "content": {EVENTS_TYPE: {"schema": {"type": "string"}}},
+                },
+                **problems.responses(
+                    problems.BAD_PARAMETER,
+                    problems.BAD_CURSOR,
+                    problems.BAD_FILTER,
+                    problems.TOPIC_UNKNOWN,
+                    *problems.GUARDED,
+                ),
+            },
+            tags=["messages"],
+            dependencies=[api.requires(Role.CONSUME)],
+        )
+
+    async def events(
+        self,
+        topic: TopicName,
+        asked: Annotated[BodyAsked, Depends(body_asked)],
+        from_: Annotated[
+            int | None,
+            Query(
+                alias="from",
+                ge=0,
+                le=INT64_MAX,
+                description="Begin with what was stored at or after this time, in ms; without it, "
+                "with what arrives from now on.",
+            ),
+        ] = None,
+        tags: Annotated[
+            str | None, Query(description="Only messages with one of these tags: `A || B`.")
+        ] = None,
+        last_event_id: Annotated[
+            str | None,
+            Header(max_length=200, description="Go on behind this event; goes before `from`."),
+        ] = None,
+    ) -> StreamingResponse:
+        """`message` has a message as everywhere, `unreadable` a damaged one, `position` nothing:
+        it comes every 15 s, and tells that the connection lives. An event's id is where to go on.
+        """
+        service = self._service
+        if self._streams >= service.settings.max_open_polls:
+            raise Problem(problems.OVERLOADED, "too many streams are open")
+        form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+        query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
+        start: int | None = service.reader.state.dispatched_offset
+        if last_event_id is not None:
+            start = key_cursor.decode(last_event_id, _place(topic))
+            query = TopicQuery(topic, newest_first=False)
+        elif from_ is not None:
+            start = None
+        stream = _Stream(service, query, start, parse_tags(tags or ""), form)
+        await service.run(lambda: service.require_topic(topic))
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)
+
+    async def _counted(self, stream: _Stream) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            async for event in stream.events():
+                yield event
+        finally:
+            self._streams -= 1
+
+
+class _Stream:
+    """What one client follows; ``position`` goes along."""
+
+    def __init__(
+        self,
+        service: QueryService,
+        query: TopicQuery,
+        position: int | None,
+        wanted: TagFilter | None,
+        form: BodyForm,
+    ) -> None:
+        self._service = service
+        self._query = query
+        self._position = position
+        self._wanted = wanted
+        self._form = form
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Until the client or the service ends."""
+        arrivals = self._service.arrivals
+        while not arrivals.interrupted:
+            ends = await self._service.run_in_turn(self._ends)
+            answer, events = await self._service.run_in_turn(self._look)
+            if events:
+                yield events
+            if answer.cursor is not None:
+                continue
+            with arrivals.watch(*ends) as arrival:
+                done, _ = await asyncio.wait({arrival}, timeout=HEARTBEAT_S)
+            if not done:
+                yield self._event("position", self._position or 0, {})
+
+    def _ends(self) -> list[tuple[str, int, int]]:
+        topic = self._query.topic
+        return [(topic, each.queue_id, each.max_offset) for each in self._service.queues(topic)]
+
+    def _look(self) -> tuple[KeyAnswer, bytes]:
+        service = self._service
+        answer = service.reader.scans.scan_from(
+            self._query, self._position, limit=BATCH, max_bytes=BATCH_BYTES
+        )
+        if answer.cursor is None:
+            self._position = max(self._position or 0, answer.scanned.max_offset)
+        else:
+            self._position = key_cursor.decode(answer.cursor, repr(self._query))
+        return answer, self._encoded(answer)
+
+    def _encoded(self, answer: KeyAnswer) -> bytes:
+        shard = self._service.settings.shard
+        found: list[tuple[int, bytes]] = []
+        for record in answer.records:
+            if self._wanted is None or self._wanted.matches(record):
+                shown = views.message(record, shard, self._form)
+                at = record.physical_offset
+                found.append((at, self._event("message", at + 1, shown)))
+        for each in answer.unreadable:
+            at = each.physical_offset
+            found.append((at, self._event("unreadable", at + 1, views.unreadable(each))))
+        return b"".join(event for _, event in sorted(found))
+
+    def _event(self, kind: str, following: int, data: Any) -> bytes:
+        """One event; its id is where to go on behind it."""
+        place = key_cursor.encode(following, _place(self._query.topic))
+        return f"id: {place}\nevent: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+def _place(topic: str) -> str:
+    return f"events of {topic}"

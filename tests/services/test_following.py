@@ -1,0 +1,122 @@
+"""Following a topic over HTTP: each message once, in order, also over a broken connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.client import Client, NewMessage
+from tests.services.service_processes import Run, running
+
+
+def _url(services: Run, topic: str) -> str:
+    return f"{services.query_url}/v1/topics/{topic}/events"
+
+
+def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    event: dict[str, Any] = {}
+    for line in response.iter_lines():
+        name, _, value = line.partition(": ")
+        if line:
+            event[name] = json.loads(value) if name == "data" else value
+        elif event:
+            yield event
+            event = {}
+
+
+def _send(client: Client, topic: str, *bodies: str, tags: str | None = None) -> None:
+    for body in bodies:
+        client.produce(topic, [NewMessage(body=body, tags=tags)])
+
+
+def test_messages_of_all_queues_come_as_they_arrive_and_in_order(
+    services: Run, client: Client
+) -> None:
+    client.create_topic("followed", queues=3)
+    _send(client, "followed", "before")
+    with httpx.stream("GET", _url(services, "followed"), timeout=30) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = _events(response)
+        sent = [str(number) for number in range(20)]
+        _send(client, "followed", *sent)
+        found = [next(events) for _ in sent]
+    assert [each["event"] for each in found] == ["message"] * len(sent)
+    assert [each["data"]["body"] for each in found] == sent
+
+
+def test_broken_stream_goes_on_behind_its_last_event(
+    services: Run, client: Client, topic: str
+) -> None:
+    _send(client, topic, *"abcdef")
+    seen: list[str] = []
+    last = ""
+    for count in (2, 1, 3):
+        params = {} if last else {"from": "0"}
+        headers = {"last-event-id": last} if last else {}
+        with httpx.stream(
+            "GET", _url(services, topic), params=params, headers=headers, timeout=30
+        ) as response:
+            events = _events(response)
+            for _ in range(count):
+                event = next(events)
+                last = event["id"]
+                seen.append(event["data"]["body"])
+    assert "".join(seen) == "abcdef"
+
+
+def test_only_wanted_tags_come(services: Run, client: Client, topic: str) -> None:
+    _send(client, topic, "1", tags="a")
+    _send(client, topic, "2", tags="b")
+    _send(client, topic, "3", tags="a")
+    params = {"from": "0", "tags": "a"}
+    with httpx.stream("GET", _url(services, topic), params=params, timeout=30) as response:
+        events = _events(response)
+        assert [next(events)["data"]["body"] for _ in range(2)] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status", "kind"),
+    [
+        ({"last-event-id": "x"}, "", 400, "bad-cursor"),
+        ({"last-event-id": "A" * 16}, "", 400, "bad-cursor"),
+        ({}, "from=-1", 400, "bad-parameter"),
+        ({}, "tags=||", 400, "bad-filter"),
+        ({}, "unknown=1", 400, "bad-parameter"),
+    ],
+)
+def test_stream_that_makes_no_sense_is_refused(
+    services: Run, topic: str, headers: dict[str, str], query: str, status: int, kind: str
+) -> None:
+    response = httpx.get(f"{_url(services, topic)}?{query}", headers=headers)
+    assert (response.status_code, response.json()["type"]) == (
+        status,
+        f"urn:mqstore:problem:{kind}",
+    )
+
+
+def test_id_of_another_topics_stream_and_an_unknown_topic_are_refused(
+    services: Run, client: Client, topic: str
+) -> None:
+    client.create_topic("another-stream")
+    _send(client, topic, "x")
+    with httpx.stream("GET", _url(services, topic), params={"from": "0"}, timeout=30) as response:
+        last = next(_events(response))["id"]
+    other = httpx.get(_url(services, "another-stream"), headers={"last-event-id": last})
+    assert other.json()["type"] == "urn:mqstore:problem:bad-cursor"
+    unknown = httpx.get(_url(services, "never-created"))
+    assert unknown.json()["type"] == "urn:mqstore:problem:topic-unknown"
+
+
+def test_open_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with running(tmp_path / "store") as services, services.client() as client:
+        client.create_topic("t", queues=1)
+        with httpx.stream("GET", _url(services, "t"), timeout=30) as response:
+            _send(client, "t", "x")
+            assert next(_events(response))["data"]["body"] == "x"
+            code, errors = services.stop()
+        assert (code, errors) == (0, "")
