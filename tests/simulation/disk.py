@@ -255,6 +255,9 @@ class SimulatedDisk:
         self._operation("read", name)
         return self._content(self._inode(name))
 
+    def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
+        return self.read(path)[offset : offset + length]
+
     def write(self, path: Path, data: bytes) -> None:
         name = str(path)
         fault = self._operation("write", name)

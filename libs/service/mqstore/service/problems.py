@@ -89,6 +89,9 @@ FENCE_UNKNOWN = _register("fence-unknown", 404, "No such fence", "It was never r
 MESSAGE_UNKNOWN = _register(
     "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
 )
+SEGMENT_UNKNOWN = _register(
+    "segment-unknown", 404, "No such segment", "No file of the log has that name."
+)
 METHOD_NOT_ALLOWED = _register(
     "method-not-allowed", 405, "The path has no such method", "`Allow` lists what it has."
 )
@@ -130,6 +133,15 @@ MESSAGE_LOST = _register(
     410,
     "The message was damaged beyond reading",
     "Recovery found it unreadable and keeps its bytes in quarantine.",
+)
+SEGMENT_EXPIRED = _register(
+    "segment-expired", 410, "The segment has expired", "Retention deleted it; a pin keeps one."
+)
+EPOCH_CHANGED = _register(
+    "epoch-changed",
+    412,
+    "The log may have changed",
+    "A recovery has begun another epoch since: read from the beginning.",
 )
 BODY_TOO_LARGE = _register(
     "body-too-large", 413, "The request is too large", "Body, batch or message over its limit."
@@ -330,6 +342,8 @@ _RULES: Final = (
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
     _Rule(errors.FilterError, BAD_FILTER, ("column",)),
+    _Rule(errors.SegmentUnknown, SEGMENT_UNKNOWN),
+    _Rule(errors.SegmentExpired, SEGMENT_EXPIRED),
     _Rule(errors.QueryError, BAD_PARAMETER),
     _Rule(errors.BodyNotInflatable, BODY_NOT_INFLATABLE),
     _Rule(

@@ -122,6 +122,8 @@ class Settings(BaseSettings):
     """Long polls waiting for arrivals; more are answered 503."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one answer, beyond the first."""
+    segment_transfer_rate: Annotated[int, Field(ge=0)] = 256 << 20
+    """Bytes a second of all segments that are being read; 0: as fast as can be."""
     max_inflated_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
     """Bytes that one compressed body may become when it is inflated on request."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000

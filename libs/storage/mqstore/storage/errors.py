@@ -28,7 +28,8 @@
     ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
-    │                              FenceUnknown, GroupUnknown, SubscriptionUnknown
+    │                              FenceUnknown, GroupUnknown, SubscriptionUnknown,
+    │                              SegmentUnknown, SegmentExpired
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, FencedOff, FenceRefused
     └── DirectoryNotUsable
@@ -380,3 +381,11 @@ class FilterError(QueryError):
         """``column`` counts characters from 1, where that can be told."""
         super().__init__(why if column is None else f"filter expression, column {column}: {why}")
         self.column = column
+
+
+class SegmentUnknown(QueryError):
+    """No file of the log has that name, or nothing of it may be read yet."""
+
+
+class SegmentExpired(QueryError):
+    """Retention deleted the file."""

@@ -92,6 +92,12 @@ class FileSystem(Protocol):
 
     def read(self, path: Path) -> bytes: ...
 
+    def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
+        """Some bytes of a file, fewer at its end.
+
+        Unless ``keep``, pages of them that nobody has mapped are let go from memory afterwards.
+        """
+
     def write(self, path: Path, data: bytes) -> None:
         """Create or replace a small file's content and sync the file; not atomic by itself."""
 

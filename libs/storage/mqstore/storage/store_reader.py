@@ -33,6 +33,7 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.queue_pulls import QueuePulls
 from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.segment_bytes import SegmentBytes
 from mqstore.storage.topic_scan import TopicScans
 
 
@@ -307,6 +308,9 @@ class StoreReader:
         self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
         self.places = RecordPlaces(self.log, self.queues, guard)
         self.pulls = QueuePulls(self.lookups, self.queues)
+        self.segments = SegmentBytes(
+            seams.files, self._paths.commit_log, sizes.mapped_file_size_commit_log, state, blocks
+        )
         self.scans = TopicScans(self.lookups, self.log, self.queues, state)
 
     @classmethod

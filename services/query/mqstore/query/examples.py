@@ -74,3 +74,8 @@ OFFSET: Final[dict[str, Any]] = {
     "maxOffset": 1,
     "shard": 0,
 }
+SEGMENTS: Final[dict[str, Any]] = {
+    "epoch": 12,
+    "shard": 0,
+    "segments": [{"name": "00000000000000000000", "offset": 0, "size": 196, "full": False}],
+}

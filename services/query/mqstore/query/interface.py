@@ -7,6 +7,7 @@ from mqstore.query.event_routes import EventRoutes
 from mqstore.query.message_routes import MessageRoutes
 from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
+from mqstore.query.segment_routes import SegmentRoutes
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
 
@@ -18,3 +19,4 @@ def add(api: Api, service: QueryService) -> None:
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
     EventRoutes(service).add(api)
+    SegmentRoutes(service).add(api)

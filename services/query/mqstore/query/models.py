@@ -157,6 +157,23 @@ class MessagesView(msgspec.Struct, rename="camel", gc=False):
     scanned: ScannedView
 
 
+class SegmentView(msgspec.Struct, rename="camel", gc=False):
+    """A file of the commit log, as far as it is on disk."""
+
+    name: str
+    offset: Annotated[int, Meta(description="Of its first byte in the log.")]
+    size: Annotated[int, Meta(description="Bytes that can be read.")]
+    full: Annotated[bool, Meta(description="Nothing will be added.")]
+
+
+class SegmentsView(msgspec.Struct, rename="camel", gc=False):
+    """The commit log's files, oldest first."""
+
+    epoch: Annotated[int, Meta(description="Within one, no byte that could be read changes.")]
+    shard: int
+    segments: list[SegmentView]
+
+
 class QueueView(msgspec.Struct, rename="camel", gc=False):
     """Bounds of one queue: the first offset that is there, and the next to be written."""
 
@@ -183,4 +200,12 @@ class OffsetView(msgspec.Struct, rename="camel", gc=False):
     shard: int
 
 
-SCHEMAS: Final = (MessageView, MessageDetailView, PullView, MessagesView, QueuesView, OffsetView)
+SCHEMAS: Final = (
+    MessageView,
+    MessageDetailView,
+    PullView,
+    MessagesView,
+    QueuesView,
+    SegmentsView,
+    OffsetView,
+)

@@ -52,6 +52,7 @@ wrong answer.
 """
 TAGS: Final = {
     "messages": "Single messages, by offset message id, unique key or key.",
+    "segments": "The log itself, by byte range, for backups and jobs.",
     "queues": "Queues read in order, from an offset or a time on; a pull may wait for arrivals.",
 }
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from mqstore.storage._kernel import check_block, locate_damage
+from mqstore.storage._kernel import check_block, crc32c, locate_damage
 from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE, BLOCK_SIZE
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
@@ -42,6 +42,19 @@ log = logging.getLogger(__name__)
 def blocks_of(segment_size: int) -> int:
     """How many blocks a segment has; the last one may be shorter."""
     return -(-segment_size // BLOCK_SIZE)
+
+
+def covered(entries: memoryview, base: int, number: int) -> tuple[int, int]:
+    """How many bytes of a segment's block its entry covers, and their CRC-32C; 0 for no entry, and
+    for one that cannot be believed."""
+    at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
+    entry = bytes(entries[at : at + BLOCK_ENTRY_SIZE])
+    if len(entry) < BLOCK_ENTRY_SIZE:
+        return 0, 0
+    crc, _, length, seal = _ENTRY.unpack(entry)
+    place = (base + number * BLOCK_SIZE).to_bytes(8)
+    is_whole = seal == crc32c(place, crc32c(entry[:12])) and 0 < length <= BLOCK_SIZE
+    return (length, crc) if is_whole else (0, 0)
 
 
 class BlockFiles:

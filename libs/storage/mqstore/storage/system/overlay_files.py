@@ -116,6 +116,9 @@ class OverlayFileSystem:
     def read(self, path: Path) -> bytes:
         return bytes(self._content(path).view)
 
+    def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
+        return bytes(self._content(path).view[offset : offset + length])
+
     def write(self, path: Path, data: bytes) -> None:
         content = self._contents.get(path)
         if content is not None and len(content.view) == len(data):

@@ -137,6 +137,16 @@ class PosixFileSystem:
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
+    def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
+        with _opened(path, os.O_RDONLY) as descriptor:
+            parts = []
+            while length and (part := os.pread(descriptor, length, offset)):
+                parts.append(part)
+                if not keep:
+                    os.posix_fadvise(descriptor, offset, len(part), os.POSIX_FADV_DONTNEED)
+                offset, length = offset + len(part), length - len(part)
+            return b"".join(parts)
+
     def write(self, path: Path, data: bytes) -> None:
         with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             _write_all(descriptor, data)

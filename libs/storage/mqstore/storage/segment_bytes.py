@@ -1,0 +1,103 @@
+"""The commit log's files by byte range, for backups and jobs: what is on disk, with checksums.
+
+Only bytes below the durable watermark are given out: no power cut takes them back, and within an
+epoch none of them changes. They are read past the maps; of any segment but the newest, pages that
+nobody else uses are let go again, so that reading all of an old log does not push the new end of
+it out of memory.
+
+Called from the query service. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqstore.storage.errors import SegmentExpired, SegmentUnknown, StoreNotOpen
+from mqstore.storage.layout import BLOCK_SIZE
+from mqstore.storage.own.block_files import BlockFiles, covered
+from mqstore.storage.own.state_page import StatePageReader
+from mqstore.storage.paths import segment_name, segment_offset
+from mqstore.storage.seams import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """A segment as far as it is given out."""
+
+    name: str
+    offset: int
+    """Of its first byte in the log."""
+    size: int
+    """Bytes that are there: all of them for a segment that is full."""
+    is_full: bool
+    epoch: int
+
+
+class SegmentBytes:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        segment_size: int,
+        state: StatePageReader,
+        blocks: BlockFiles,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._segment_size = segment_size
+        self._state = state
+        self._blocks = blocks
+
+    def all(self) -> list[SegmentPart]:
+        """Oldest first; none that has expired, none without a byte."""
+        epoch, minimum, end = self._bounds()
+        bases = map(segment_offset, self._files.list(self._directory))
+        return [
+            self._part(base, end, epoch)
+            for base in bases
+            if base is not None and base + self._segment_size > minimum and base < end
+        ]
+
+    def part(self, name: str) -> SegmentPart:
+        """Raises SegmentUnknown, SegmentExpired."""
+        base = segment_offset(name)
+        epoch, minimum, end = self._bounds()
+        if base is not None and base + self._segment_size <= minimum:
+            raise SegmentExpired(f"segment {name} has expired; the log begins at {minimum}")
+        path = self._directory / name
+        if base is None or base >= end or self._files.stat(path) is None:
+            raise SegmentUnknown(f"no segment {name[:40]!r} in this store; list them")
+        return self._part(base, end, epoch)
+
+    def read(self, part: SegmentPart, start: int, stop: int) -> bytes:
+        """Positions within the segment. Raises SegmentExpired when it went meanwhile, StoreNotOpen
+        when a recovery has begun since ``part`` was made."""
+        path = self._directory / part.name
+        is_newest = part.offset + self._segment_size > self._state.max_offset
+        try:
+            found = self._files.read_range(path, start, stop - start, keep=is_newest)
+        except FileNotFoundError:
+            raise SegmentExpired(f"segment {part.name} has expired while it was read") from None
+        if self._state.epoch != part.epoch:
+            raise StoreNotOpen("recovering", "the store was recovered meanwhile; begin again")
+        return found
+
+    def checksums(self, part: SegmentPart, start: int, stop: int) -> list[int | None]:
+        """CRC-32C of each whole block of 64 KiB between two positions, as it was when it was
+        synced; None for one without."""
+        entries = self._blocks.entries(part.offset)
+        first = -(-start // BLOCK_SIZE)
+        found: list[int | None] = []
+        for number in range(first, stop // BLOCK_SIZE):
+            length, crc = (0, 0) if entries is None else covered(entries, part.offset, number)
+            found.append(crc if length == BLOCK_SIZE else None)
+        return found
+
+    def _bounds(self) -> tuple[int, int, int]:
+        state = self._state
+        return state.epoch, state.min_offset, min(state.flushed_offset, state.max_offset)
+
+    def _part(self, base: int, end: int, epoch: int) -> SegmentPart:
+        size = min(self._segment_size, end - base)
+        return SegmentPart(segment_name(base), base, size, size == self._segment_size, epoch)

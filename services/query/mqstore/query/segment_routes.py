@@ -1,0 +1,153 @@
+"""Segments by byte range, with checksums, for backups and jobs; never faster than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Header, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import StreamingResponse
+
+from mqstore.query import examples
+from mqstore.query.models import SegmentsView, SegmentView
+from mqstore.query.routes import Route, json_answer
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.problems import Problem
+from mqstore.service.ranges import parse_range
+from mqstore.storage._kernel import crc32c
+from mqstore.storage.segment_bytes import SegmentBytes, SegmentPart
+
+RANGE_MAX: Final = 16 << 20
+"""Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""
+CHUNK: Final = 1 << 20
+"""Bytes read at a time of a whole segment."""
+BINARY: Final = "application/octet-stream"
+
+
+class Rate:
+    """Bytes a second over all who take them, on one event loop. 0: no bound."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._free_at = 0.0
+
+    async def take(self, size: int) -> None:
+        """Wait until what was taken before is paid for."""
+        if self._per_second == 0:
+            return
+        now = asyncio.get_running_loop().time()
+        wait = self._free_at - now
+        self._free_at = max(now, self._free_at) + size / self._per_second
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+
+class SegmentRoutes:
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._rate = Rate(service.settings.segment_transfer_rate)
+
+    def add(self, api: Api) -> None:
+        Route(
+            "/v1/segments",
+            self.segments,
+            "The commit log's files, as far as they are on disk",
+            "SegmentsView",
+            examples.SEGMENTS,
+            (),
+            "segments",
+        ).add(api)
+        content = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+        api.app.add_api_route(
+            "/v1/segments/{name}",
+            self.segment,
+            summary="Bytes of a segment",
+            response_class=Response,
+            responses={
+                200: {"description": "All that is on disk.", "content": content},
+                206: {"description": "The first 16 MiB of `Range`.", "content": content},
+                **problems.responses(
+                    problems.BAD_PARAMETER,
+                    problems.SEGMENT_UNKNOWN,
+                    problems.SEGMENT_EXPIRED,
+                    problems.EPOCH_CHANGED,
+                    problems.RANGE_NOT_SATISFIABLE,
+                    *problems.GUARDED,
+                ),
+            },
+            tags=["segments"],
+            dependencies=[api.requires(Role.CONSUME)],
+        )
+
+    async def segments(self) -> Response:
+        service = self._service
+        reader = service.reader
+
+        def look() -> bytes:
+            found = [
+                SegmentView(each.name, each.offset, each.size, each.is_full)
+                for each in reader.segments.all()
+            ]
+            epoch, shard = reader.state.epoch, service.settings.shard
+            return msgspec.json.encode(SegmentsView(epoch, shard, found))
+
+        return json_answer(await service.run(look))
+
+    async def segment(
+        self,
+        name: Annotated[
+            str,
+            PathParameter(
+                max_length=40,
+                description="As `GET /v1/segments` lists it.",
+                openapi_examples={"first": {"value": "00000000000000000000"}},
+            ),
+        ],
+        range_: Annotated[
+            str | None, Header(alias="range", description="One range of bytes.")
+        ] = None,
+        if_match: Annotated[
+            str | None, Header(max_length=200, description="The `ETag` of an answer before.")
+        ] = None,
+    ) -> Response:
+        """`ETag` changes with the epoch only: with `If-Match`, ranges of one segment fit together.
+        `X-Mqstore-Block-Crc32c` has the CRC-32C of each whole 64 KiB block of the log in the range,
+        as it was when it was synced (`-` for one without), `Content-Digest` that of the answer."""
+        segments = self._service.reader.segments
+        part = await self._service.run(lambda: segments.part(name))
+        tag = f'"{part.epoch}-{part.name}"'
+        if if_match is not None and if_match.strip() not in (tag, "*"):
+            raise Problem(
+                problems.EPOCH_CHANGED,
+                f"the segment's tag is {tag} now; read it from the beginning",
+            )
+        headers = {"etag": tag, "accept-ranges": "bytes"}
+        asked = parse_range(range_, part.size)
+        if asked is None:
+            return StreamingResponse(self._all(segments, part), headers=headers, media_type=BINARY)
+        start, stop = asked[0], min(asked[1], asked[0] + RANGE_MAX)
+        await self._rate.take(stop - start)
+        body, crcs = await self._service.run(
+            lambda: (segments.read(part, start, stop), segments.checksums(part, start, stop))
+        )
+        digest = base64.b64encode(crc32c(body).to_bytes(4)).decode()
+        headers |= {
+            "content-range": f"bytes {start}-{stop - 1}/{part.size}",
+            "content-digest": f"crc32c=:{digest}:",
+            "x-mqstore-block-crc32c": ",".join("-" if c is None else f"{c:08x}" for c in crcs),
+        }
+        return Response(body, 206, headers=headers, media_type=BINARY)
+
+    async def _all(self, segments: SegmentBytes, part: SegmentPart) -> AsyncIterator[bytes]:
+        for start in range(0, part.size, CHUNK):
+            stop = min(start + CHUNK, part.size)
+            await self._rate.take(stop - start)
+            yield await self._service.run_in_turn(partial(segments.read, part, start, stop))

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import asyncio
+
+from mqstore.query.segment_routes import Rate
+
+
+def test_what_was_taken_is_paid_for_before_more_is_given() -> None:
+    async def scenario() -> float:
+        loop = asyncio.get_running_loop()
+        rate = Rate(100_000)
+        begun = loop.time()
+        await asyncio.gather(*(rate.take(1_000) for _ in range(6)))
+        return loop.time() - begun
+
+    assert asyncio.run(scenario()) >= 5 * 0.01 - 0.001
+
+
+def test_without_a_bound_nobody_waits() -> None:
+    asyncio.run(asyncio.wait_for(Rate(0).take(1 << 60), 30))
