@@ -84,6 +84,25 @@ def test_tags_choose_messages_and_next_goes_on_behind_all_that_was_looked_at(
     assert (caught.value.status, caught.value.type) == (400, "bad-filter")
 
 
+def test_sql_chooses_messages_by_their_properties(client: Client, topic: str) -> None:
+    sent = [NewMessage(body=str(n), properties={"n": str(n)} if n % 2 else {}) for n in range(12)]
+    client.produce(topic, sent)
+    for expression, wanted in (
+        ("n > 5", [7, 9, 11]),
+        ("n IS NULL", [0, 2, 4, 6, 8, 10]),
+        ("NOT (n > 5)", [1, 3, 5]),
+    ):
+        found = client.pull(topic, 0, sql=expression)
+        assert [each.body for each in found.messages] == [str(n) for n in wanted]
+        assert found.next == len(sent)
+    with pytest.raises(ProblemError) as caught:
+        client.pull(topic, 0, sql="n >")
+    assert (caught.value.status, caught.value.type) == (400, "bad-filter")
+    assert "column" in caught.value.detail
+    with pytest.raises(ProblemError):
+        client.pull(topic, 0, sql="n > 1", tags="a")
+
+
 def test_statuses_are_rocketmqs(client: Client, topic: str) -> None:
     assert client.pull(topic, 0).status == "NO_MESSAGE_IN_QUEUE"
     assert client.pull(topic, 0, 7).next == 0

@@ -318,12 +318,14 @@ def pull(
     max_messages: int | None = None,
     wait_s: float = 0.0,
     tags: str | None = None,
+    sql: str | None = None,
     inflate: bool | None = None,
 ) -> Call[Pull]:
     """Messages of a queue from an offset, or from its first one; at its end, waits up to
-    ``wait_s`` for arrivals. ``tags`` is ``A || B``; ``inflate`` compressed bodies."""
+    ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
+    properties; ``inflate`` compressed bodies."""
     params = _given(
-        offset=offset, max=max_messages, wait=wait_s or None, tags=tags, inflate=inflate
+        offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
     )
     path = f"{_topic(topic)}/queues/{queue_id}/messages"
     return Call(Target.QUERY, "GET", path, Pull, params=params, wait_s=wait_s)

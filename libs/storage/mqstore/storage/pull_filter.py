@@ -1,6 +1,6 @@
 """Which messages of a queue a pull wants: first by what its entries say, then by the messages.
 
-A filter of another kind (SQL92) is one more class with the two methods of ``PullFilter``.
+A filter of another kind is one more class with the two methods of ``PullFilter``.
 Facts of tag expressions: FilterAPI and DefaultMessageFilter of 4.9.7 and 5.4.0; RocketMQ's broker
 compares the hash only, and its clients the tag: here both are compared.
 """
@@ -14,6 +14,7 @@ from mqstore.storage._kernel import count_untagged
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
+from mqstore.storage.filter.expression import Filter
 
 TAGS_MAX: Final = 100
 """Tags of one expression."""
@@ -44,6 +45,19 @@ class TagFilter:
 
     def matches(self, found: Record) -> bool:
         return found.tags in self._tags
+
+
+class SqlFilter:
+    """A SQL92 expression over properties; RocketMQ's rules for nulls and types."""
+
+    def __init__(self, expression: Filter) -> None:
+        self._expression = expression
+
+    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
+        return 0
+
+    def matches(self, found: Record) -> bool:
+        return self._expression.matches(found.properties or {})
 
 
 def parse_tags(expression: str) -> TagFilter | None:

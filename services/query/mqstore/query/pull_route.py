@@ -24,13 +24,14 @@ from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown
+from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.lookups import Pull, PullStatus
-from mqstore.storage.pull_filter import PullFilter, parse_tags
+from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 
 COUNT_DEFAULT: Final = 32
 WAIT_MAX_S: Final = 30
 RECORDS_TYPE: Final = b"application/x-rocketmq-records"
-PARAMETERS: Final = ("offset", "max", "wait", "tags", "body", "bodyMax", "inflate")
+PARAMETERS: Final = ("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate")
 _WAITING: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
@@ -102,11 +103,20 @@ class PullRoute:
             parameters.integer("offset", 0, INT64_MAX),
             parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
             parameters.seconds("wait", WAIT_MAX_S),
-            parse_tags(parameters.text("tags") or ""),
+            self._wanted(parameters.text("tags"), parameters.text("sql")),
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
         )
+
+    def _wanted(self, tags: str | None, sql: str | None) -> PullFilter | None:
+        """Raises Problem, FilterError."""
+        if sql is None:
+            return parse_tags(tags or "")
+        if tags is not None:
+            raise Problem(problems.BAD_PARAMETER, "give tags or sql, not both")
+        store_format = self._service.reader.format.rocketmq_format
+        return SqlFilter(compile_expression(sql, store_format))
 
     def _look(self, asked: _Asked) -> Callable[[], tuple[Pull, Reply]]:
         def look() -> tuple[Pull, Reply]:
@@ -191,7 +201,7 @@ OPERATION: Final[dict[str, Any]] = {
     "tags": ["queues"],
     "summary": "Messages of a queue, from an offset; waits for arrivals when asked to",
     "description": (
-        "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` at least 10,000 "
+        "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
         "entries are looked at before the answer is empty, and a `wait` goes on until a message "
         "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
         "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
@@ -232,6 +242,12 @@ OPERATION: Final[dict[str, Any]] = {
             {"type": "string"},
             "Only messages with one of these tags: `A || B`; `*` is all.",
             example="created || changed",
+        ),
+        _parameter(
+            "sql",
+            {"type": "string"},
+            "Only messages whose properties this SQL92 expression is true of; not with `tags`.",
+            example="a > 5 AND b IS NOT NULL",
         ),
         _parameter(
             "body",
