@@ -79,3 +79,15 @@ SEGMENTS: Final[dict[str, Any]] = {
     "shard": 0,
     "segments": [{"name": "00000000000000000000", "offset": 0, "size": 196, "full": False}],
 }
+STORE: Final[dict[str, Any]] = {
+    "writer": "alive",
+    "health": "ready",
+    "storeId": "0f5a7d6e2c1b4a3f9e8d7c6b5a493827",
+    "shard": 0,
+    "epoch": 12,
+    "minOffset": 0,
+    "maxOffset": 196,
+    "flushedOffset": 196,
+    "dispatchedOffset": 196,
+    "indexComplete": True,
+}

@@ -9,6 +9,7 @@ from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
 from mqstore.query.segment_routes import SegmentRoutes
 from mqstore.query.service import QueryService
+from mqstore.query.store_route import StoreRoute
 from mqstore.service.app import Api
 
 
@@ -20,3 +21,4 @@ def add(api: Api, service: QueryService) -> None:
     PullRoute(service).add(api)
     EventRoutes(service).add(api)
     SegmentRoutes(service).add(api)
+    StoreRoute(service).add(api)

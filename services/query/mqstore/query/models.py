@@ -157,6 +157,27 @@ class MessagesView(msgspec.Struct, rename="camel", gc=False):
     scanned: ScannedView
 
 
+class StoreView(msgspec.Struct, rename="camel", gc=False):
+    """What readers go by; offsets are physical, in bytes."""
+
+    writer: Annotated[
+        str,
+        Meta(
+            description="alive; recovering: an opening is under way; down: nothing new arrives, "
+            "and what is there is answered."
+        ),
+    ]
+    health: Annotated[str, Meta(description="What the last writer said of the store.")]
+    store_id: str
+    shard: int
+    epoch: int
+    min_offset: int
+    max_offset: int
+    flushed_offset: Annotated[int, Meta(description="Everything below is on disk.")]
+    dispatched_offset: Annotated[int, Meta(description="Everything below is in its queues.")]
+    index_complete: bool
+
+
 class SegmentView(msgspec.Struct, rename="camel", gc=False):
     """A file of the commit log, as far as it is on disk."""
 
@@ -207,5 +228,6 @@ SCHEMAS: Final = (
     MessagesView,
     QueuesView,
     SegmentsView,
+    StoreView,
     OffsetView,
 )
