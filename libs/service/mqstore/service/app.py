@@ -115,7 +115,14 @@ class Api:
         return Depends(check)
 
     def front(self) -> Front:
-        return Front(self.app, self._hot, auth=self.auth, limits=self.limits, metrics=self.metrics)
+        return Front(
+            self.app,
+            self._hot,
+            auth=self.auth,
+            limits=self.limits,
+            metrics=self.metrics,
+            access_log=self.settings.access_log,
+        )
 
     def _add_error_handlers(self) -> None:
         handlers: dict[Any, Callable[[Request, Any], Response]] = {

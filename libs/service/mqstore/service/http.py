@@ -24,6 +24,7 @@ from mqstore.service.limits import (
     CONTROL_BODY_SIZE_MAX,
     ClientGone,
     Limits,
+    client_of,
     content_length,
     ending,
 )
@@ -153,12 +154,14 @@ class Front:
         auth: Authenticator,
         limits: Limits,
         metrics: HttpMetrics,
+        access_log: bool = False,
     ) -> None:
         self._app = app
         self._hot = tuple(hot_routes)
         self._auth = auth
         self.limits = limits
         self._metrics = metrics
+        self._access_log = access_log
         self._id_prefix = secrets.token_hex(4)
         self._ids = itertools.count(1)
 
@@ -192,10 +195,22 @@ class Front:
             self.limits.release(received)
             self._metrics.in_flight -= 1
             route = _template(scope, route)
-            self._metrics.observe(route, method, exchange.status, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._metrics.observe(route, method, exchange.status, seconds)
             problem_name = exchange.problem or scope.get(PROBLEM)
             if problem_name is not None:
                 self._metrics.refused(route, problem_name)
+            if self._access_log:
+                # The route, not the path: that and the query are the client's words.
+                log.info(
+                    "answered",
+                    method=method,
+                    route=route,
+                    status=exchange.status,
+                    problem=problem_name,
+                    seconds=round(seconds, 6),
+                    client=client_of(received),
+                )
 
     def interrupt(self) -> None:
         """The service is ending: wait for no client any more."""

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     metrics_topics_max: Annotated[int, Field(ge=0)] = 1_000
     """Topics with metrics of their own; those of the rest are added up."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    access_log: bool = False
+    """A line for each answer, at the level info."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: console on a terminal, JSON lines elsewhere."""
 
