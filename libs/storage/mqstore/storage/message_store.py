@@ -31,6 +31,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
+from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
 from mqstore.storage.once.tail import read_tail
@@ -244,7 +245,10 @@ class MessageStore:
         ``delayed``."""
         if len(messages) == 1:
             return [self.append(messages[0])]
-        return (self.append_run if delayed else self.append_batch)(messages)
+        if not delayed:
+            return self.append_batch(messages)
+        check_batch_size(messages, self.config.max_message_size)
+        return self.append_run(messages)
 
     def append_once(
         self,

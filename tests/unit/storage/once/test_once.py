@@ -11,7 +11,7 @@ from mqstore.storage._kernel import Placement, key_digests
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import UniqueKeyTaken
+from mqstore.storage.errors import MessageTooLarge, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import end_of
@@ -150,6 +150,14 @@ def test_what_a_deleted_topic_had_is_no_repeat_when_it_is_made_anew(tmp_path: Pa
         again = _put(store, "a")
         assert not again.repeats
         assert again.placements[0].queue_offset == first.placements[0].queue_offset + 1
+
+
+def test_a_request_with_delayed_messages_is_as_large_as_any_batch_at_most(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG.model_copy(update={"max_message_size": 1_000})) as store:
+        messages = [_message(store, key, "x" * 600, DELAY="1") for key in ("a", "b")]
+        with pytest.raises(MessageTooLarge, match="maxMessageSize"):
+            store.append_request(messages, delayed=True)
+        assert store.log.max_offset == 0
 
 
 def test_with_a_pool_a_repeat_of_what_is_not_committed_yet_is_known(tmp_path: Path) -> None:

@@ -105,7 +105,6 @@ def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
     if not messages:
         raise MessageInvalid("batch is empty; send one message or more")
     topic, queue_id = messages[0].topic, messages[0].queue_id
-    size = 0
     for message in messages:
         if message.topic != topic or message.queue_id != queue_id:
             raise MessageInvalid(
@@ -114,10 +113,16 @@ def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
             )
         if message.sys_flag & TRANSACTION_MASK != TRANSACTION_NONE:
             raise MessageInvalid("batch has a transactional message; send it alone")
-        size += BATCH_ITEM_FIXED_SIZE + len(message.body or b"") + len(message.properties)
-    if size > limits.body_size_max:
+    check_batch_size(messages, limits.body_size_max)
+
+
+def check_batch_size(messages: Sequence[Message], size_max: int) -> None:
+    """Raises MessageTooLarge for more bytes than that, as RocketMQ's clients encode a batch."""
+    sizes = (len(message.body or b"") + len(message.properties) for message in messages)
+    size = sum(sizes) + BATCH_ITEM_FIXED_SIZE * len(messages)
+    if size > size_max:
         raise MessageTooLarge(
-            f"batch of {size} bytes is over maxMessageSize ({limits.body_size_max}); "
+            f"batch of {size} bytes is over maxMessageSize ({size_max}); "
             "send fewer messages at a time, or raise maxMessageSize"
         )
 
