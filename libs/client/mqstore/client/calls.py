@@ -14,8 +14,10 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from mqstore.client.models import (
+    Appended,
     DelayLevels,
     Durability,
+    Fence,
     Flushed,
     Group,
     GroupOffsets,
@@ -152,6 +154,30 @@ def commit(
     new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
     body = {"offsets": new, "allowBack": allow_back}
     return Call(Target.WRITER, "PUT", _group(group) + "/offsets", GroupOffsets, json=body)
+
+
+def append(
+    fence: str,
+    epoch: int,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    durability: Durability | None = None,
+) -> Call[Appended]:
+    """Records of any topics and queues under a fence, contiguous, all or none; role system."""
+    body = {"fence": {"name": fence, "epoch": epoch}, "records": list(records)}
+    given = body | _given(durability=durability)
+    return Call(Target.WRITER, "POST", "/v1/internal/append", Appended, json=given)
+
+
+def fence(name: str) -> Call[Fence]:
+    """Where a fence stands; role system."""
+    return Call(Target.WRITER, "GET", f"/v1/internal/fences/{quote(name, safe='')}", Fence)
+
+
+def raise_fence(name: str, epoch: int) -> Call[Fence]:
+    """Let nothing in under a lower epoch any more; role system."""
+    path = f"/v1/internal/fences/{quote(name, safe='')}"
+    return Call(Target.WRITER, "PUT", path, Fence, json={"epoch": epoch})
 
 
 def reset_offsets(

@@ -69,6 +69,20 @@ class Produced(_Model):
     messages: tuple[Placed, ...]
 
 
+class Appended(_Model):
+    """What an internal append stored, in the order of the request."""
+
+    records: tuple[Placed, ...]
+    readable: bool
+
+
+class Fence(_Model):
+    """The lowest epoch that may append under a name."""
+
+    name: str
+    epoch: int
+
+
 class Message(_Model):
     """A message as stored."""
 

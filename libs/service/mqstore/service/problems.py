@@ -86,6 +86,21 @@ PIN_UNKNOWN = _register(
     "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
 )
 FENCE_UNKNOWN = _register("fence-unknown", 404, "No such fence", "It was never raised to an epoch.")
+TRANSACTION_UNKNOWN = _register(
+    "transaction-unknown", 404, "No such transaction", "It was never begun, or is long forgotten."
+)
+TRANSACTION_DECIDED = _register(
+    "transaction-decided",
+    409,
+    "The transaction was decided otherwise",
+    "`decision`, `decidedAt` and `why` tell it.",
+)
+TRANSACTION_GONE = _register(
+    "transaction-gone",
+    410,
+    "The half message cannot be read any more",
+    "It is damaged or expired; roll the transaction back.",
+)
 MESSAGE_UNKNOWN = _register(
     "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
 )
@@ -213,6 +228,13 @@ STORE_NOT_READY = _register(
 )
 SHUTTING_DOWN = _register(
     "shutting-down", 503, "The service is ending", "Another process may take its place.", 5
+)
+COORDINATOR_NOT_READY = _register(
+    "coordinator-not-ready",
+    503,
+    "Transactions wait",
+    "No leader, or the half messages are being read; `detail` says why.",
+    1,
 )
 STORE_NOT_WRITABLE = _register(
     "store-not-writable", 503, "The store takes no messages", "`detail` says why.", 5
@@ -403,6 +425,9 @@ def schema() -> dict[str, Any]:
             "state": {"type": "string"},
             "column": {"type": "integer", "description": "Of a filter expression, from 1."},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
+            "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside", "begun"]},
+            "decidedAt": {"type": ["integer", "null"], "description": "Milliseconds."},
+            "why": {"type": "string"},
             "fence": {
                 "type": "object",
                 "description": "`name`, `givenEpoch` and `presentEpoch`.",

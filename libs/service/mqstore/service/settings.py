@@ -114,6 +114,19 @@ class Settings(BaseSettings):
     max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Messages in one request."""
 
+    # transaction-coordinator
+    coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
+    writer_url: str = "http://127.0.0.1:8081"
+    """Where the coordinator finds its store-writer."""
+    query_url: str = "http://127.0.0.1:8082"
+    leader_lock: Path = Path("data/coordinator.lock")
+    """One coordinator of a machine leads: whoever holds this file's lock."""
+    transaction_time_out: Annotated[int, Field(ge=0)] = 6_000
+    """Milliseconds before a producer is asked for the first time."""
+    transaction_check_interval: Annotated[int, Field(ge=1_000)] = 60_000
+    transaction_check_max: Annotated[int, Field(ge=1, le=1_000)] = 15
+    """Checks sent before a transaction is set aside."""
+
     # query
     query_port: Annotated[int, Field(ge=0, le=65535)] = 8082
     query_threads: Annotated[int, Field(ge=1, le=256)] = 8

@@ -1,0 +1,164 @@
+"""The coordinator's log over the services' REST API: store-writer appends, query reads."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from mqstore.client import Client, ClientError, Message, ProblemError
+from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
+from mqstore.coordinator.log import QueueOffsets, Standing
+from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
+
+FENCE: Final = "transaction-coordinator"
+KEYED_MAX: Final = 64
+POLL_S: Final = 0.02
+PATIENCE_S: Final = 30.0
+"""How long a takeover waits until all that was appended is readable and on disk."""
+UNKNOWN: Final = frozenset({"topic-unknown", "queue-unknown"})
+REFUSED: Final = range(400, 500)
+
+T = TypeVar("T")
+
+
+class HttpLog:
+    """A ``mqstore.coordinator.log.Log``."""
+
+    def __init__(self, client: Client, store_host: str, reserved_ms: int) -> None:
+        self._client = client
+        self._host = store_host
+        self._reserved_ms = reserved_ms
+        self._epoch = -1
+
+    def take_over(self) -> Standing:
+        self._epoch = _call(self._raised)
+        _call(self._client.flush)
+        store = _call(self._client.store)
+        deadline = time.monotonic() + PATIENCE_S
+        end = store.max_offset
+        while store.flushed_offset < end or store.dispatched_offset < end:
+            if time.monotonic() > deadline:
+                raise LogUnavailable(f"the log up to {end} is not on disk and in its queues yet")
+            time.sleep(POLL_S)
+            store = _call(self._client.store)
+        return Standing(StoreFormat(store.format), self._host, self._reserved_ms)
+
+    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        body = [_as_json(record) for record in records]
+        reply = _call(lambda: self._client.append(FENCE, self._epoch, body))
+        end = max(placed.physical_offset + placed.size for placed in reply.records)
+        deadline = time.monotonic() + PATIENCE_S
+        while not reply.readable and _call(self._client.store).dispatched_offset < end:
+            if time.monotonic() > deadline:
+                raise LogUnavailable("what was appended cannot be read yet")
+            time.sleep(POLL_S)
+        return [
+            Placement(placed.queue_offset, placed.physical_offset, placed.store_timestamp)
+            for placed in reply.records
+        ]
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
+        found = _known(lambda: self._client.pull(topic, queue_id, offset, max_messages=count))
+        if found is None:
+            return Page([], 0, 0, 0)
+        records = [_stored(each) for each in found.messages]
+        return Page(records, found.next, found.min_offset, found.max_offset)
+
+    def by_key(self, topic: str, key: str) -> Keyed:
+        found = _known(lambda: self._client.messages_by_key(topic, key, limit=KEYED_MAX))
+        if found is None:
+            return Keyed()
+        complete = found.complete or found.next is not None
+        return Keyed([_stored(each) for each in found.messages], complete)
+
+    def flushed_offset(self) -> int:
+        return _call(self._client.store).flushed_offset
+
+    def end_offset(self) -> int:
+        return _call(self._client.store).max_offset
+
+    def offsets(self) -> QueueOffsets:
+        saved = {}
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            found = _known(partial(self._client.offsets, TRANSACTION_GROUP, topic=topic))
+            for each in () if found is None else found.offsets:
+                if each.committed is not None:
+                    saved[topic, each.queue_id] = each.committed
+        return saved
+
+    def save_offsets(self, offsets: QueueOffsets) -> None:
+        for (topic, queue_id), offset in offsets.items():
+            new = {queue_id: offset}
+            commit = partial(self._client.commit, TRANSACTION_GROUP, topic, new)
+            _call(partial(commit, allow_back=True))
+
+    def _raised(self) -> int:
+        """Our own epoch: the next one of the fence."""
+        try:
+            present = self._client.fence(FENCE).epoch
+        except ProblemError as error:
+            if error.type != "fence-unknown":
+                raise
+            present = 0
+        return self._client.raise_fence(FENCE, present + 1).epoch
+
+
+def _call(call: Callable[[], T]) -> T:
+    """Raises LogRefused, Fenced, LogUnavailable."""
+    try:
+        return call()
+    except ProblemError as error:
+        if error.type == "fenced-off":
+            raise Fenced(error.detail) from error
+        # Of the others only these say for sure that nothing was stored.
+        if error.status in REFUSED or error.status == 507:
+            raise LogRefused(error.detail, error.problem) from error
+        raise LogUnavailable(str(error)) from error
+    except ClientError as error:
+        raise LogUnavailable(str(error)) from error
+
+
+def _known(call: Callable[[], T]) -> T | None:
+    """None for a topic or queue that is not there (yet)."""
+    try:
+        return _call(call)
+    except LogRefused as error:
+        name = str(error.problem.get("type", "")).rpartition(":")[2]
+        if name in UNKNOWN:
+            return None
+        raise LogUnavailable(str(error)) from error
+
+
+def _as_json(record: NewRecord) -> dict[str, object]:
+    return {
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "bodyBase64": base64.b64encode(record.body).decode(),
+        "properties": dict(record.properties),
+        "flag": record.flag,
+        "sysFlag": record.sys_flag,
+        "bornTimestamp": record.born_timestamp_ms,
+        "bornHost": record.born_host,
+        "reconsumeTimes": record.reconsume_times,
+        "preparedTransactionOffset": record.prepared_transaction_offset,
+    }
+
+
+def _stored(found: Message) -> Stored:
+    record = NewRecord(
+        found.topic,
+        found.queue_id,
+        found.body_bytes,
+        found.properties,
+        found.born_host,
+        found.born_timestamp,
+        found.flag,
+        found.sys_flag,
+        found.reconsume_times,
+        found.prepared_transaction_offset,
+    )
+    return Stored(record, found.queue_offset, found.physical_offset, found.store_timestamp)

@@ -1,0 +1,128 @@
+"""What the transaction coordinator reads and answers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MESSAGES_MAX: Final = 100
+WHY_LENGTH_MAX: Final = 1_000
+PROPERTIES_MAX: Final = 100
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled-back"
+    SET_ASIDE = "set-aside"
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
+    )
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class NewMessage(_Request):
+    """A message to become visible at the commit. ``body`` or ``bodyBase64``."""
+
+    body: str | None = None
+    body_base64: str | None = None
+    tags: str | None = None
+    keys: Annotated[list[str], Field(max_length=100)] = []
+    properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX)] = {}
+    queue_id: Annotated[int | None, Field(ge=0, le=2**31 - 1)] = None
+    flag: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
+    uniq_key: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+
+
+class TransactionSpec(_Request):
+    """A transaction to begin."""
+
+    producer_group: Annotated[str, Field(min_length=1, max_length=120)]
+    topic: str
+    messages: Annotated[list[NewMessage], Field(min_length=1, max_length=MESSAGES_MAX)]
+    check_immunity_seconds: Annotated[
+        int | None, Field(ge=0, le=86_400, description="Before the first check; default 6.")
+    ] = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "producerGroup": "billing",
+                "topic": "orders",
+                "messages": [{"body": "order 1 was paid", "keys": ["order-1"]}],
+            }
+        }
+    )
+
+
+class Reason(_Request):
+    """Why a decision is taken; kept in the op record."""
+
+    reason: Annotated[str, Field(max_length=WHY_LENGTH_MAX)] = ""
+
+
+class Resolution(_Request):
+    """A person's decision, also of a transaction that was set aside."""
+
+    decision: Annotated[str, Field(pattern="^(commit|rollback)$")]
+    reason: Annotated[str, Field(min_length=1, max_length=WHY_LENGTH_MAX)]
+
+
+class CheckTaking(_Request):
+    """A producer that asks for checks of its group."""
+
+    producer_group: Annotated[str, Field(min_length=1, max_length=120)]
+    max: Annotated[int, Field(ge=1, le=100)] = 16
+    wait: Annotated[float, Field(ge=0, le=30, description="Seconds, until there is one.")] = 0
+
+
+class Begun(_Answer):
+    transaction_id: str
+    state: State
+
+
+class HalfCopy(_Answer):
+    """One copy of a half message: where it stands, and after how many checks."""
+
+    uniq_key: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp: int
+    check_times: int
+    op_offset: Annotated[int | None, Field(description="Of the op record that resolves it.")]
+
+
+class TransactionView(_Answer):
+    """A transaction and its whole story."""
+
+    transaction_id: str
+    state: State
+    producer_group: str
+    messages: int
+    born_timestamp: int
+    checks_sent: int
+    decided_at: int | None
+    why: str
+    halves: list[HalfCopy]
+
+
+class TransactionList(_Answer):
+    transactions: list[TransactionView]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")]
+
+
+BEGUN_EXAMPLE: Final[dict[str, Any]] = {
+    "transactionId": "0-AC1100021F9018B4AAC2A1B2C3D40000",
+    "state": "pending",
+}

@@ -1,0 +1,138 @@
+"""Transactions over real processes: a coordinator between a store-writer and a query service."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.client import Client, Target
+from tests.services.service_processes import Process, query, service, writer
+
+
+@dataclass
+class Shard:
+    """A store with its services, and what starts coordinators for it."""
+
+    root: Path
+    client: Client
+    urls: dict[str, str]
+
+    def coordinator(
+        self, status: str = "ready", **settings: Any
+    ) -> AbstractContextManager[Process]:
+        lock = self.root / "lock"
+        given = {"leader_lock": lock, "transaction_time_out": 0, **self.urls, **settings}
+        return service(
+            Target.WRITER,
+            ["-m", "mqstore.coordinator"],
+            self.root / "store",
+            status=status,
+            **given,
+        )
+
+    def bodies(self) -> list[str]:
+        found = [self.client.pull("orders", queue).messages for queue in range(4)]
+        return sorted(message.body or "" for messages in found for message in messages)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    store = tmp_path / "store"
+    with contextlib.ExitStack() as stack:
+        writes = stack.enter_context(writer(store))
+        reads = stack.enter_context(query(store))
+        client = stack.enter_context(Client(writes.url, reads.url))
+        client.create_topic("orders")
+        yield Shard(tmp_path, client, {"writer_url": writes.url, "query_url": reads.url})
+
+
+def begin(process: Process, *bodies: str) -> str:
+    messages = [{"body": body} for body in bodies]
+    spec = {"producerGroup": "billing", "topic": "orders", "messages": messages}
+    answer = httpx.post(f"{process.url}/v1/transactions", json=spec, timeout=60)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["transactionId"])
+
+
+def end(process: Process, transaction: str, how: str, **body: str) -> httpx.Response:
+    url = f"{process.url}/v1/transactions/{transaction}:{how}"
+    return httpx.post(url, json=body or None, timeout=60)
+
+
+def test_messages_are_seen_together_at_the_commit_and_never_after_a_rollback(shard: Shard) -> None:
+    with shard.coordinator() as one:
+        kept, dropped = begin(one, "a", "b"), begin(one, "c")
+        assert shard.bodies() == []
+        assert end(one, kept, "commit").json()["state"] == "committed"
+        assert shard.bodies() == ["a", "b"]
+        assert end(one, dropped, "rollback").json()["state"] == "rolled-back"
+        assert shard.bodies() == ["a", "b"]
+
+
+def test_a_repeated_decision_is_fine_and_a_contrary_one_is_told_which_was_taken(
+    shard: Shard,
+) -> None:
+    with shard.coordinator() as one:
+        transaction = begin(one, "a")
+        first, again = (end(one, transaction, "commit", reason="paid") for _ in range(2))
+        refused = end(one, transaction, "rollback")
+    assert first.json() == again.json()
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert (problem["decision"], problem["why"]) == ("commit", "paid")
+    assert problem["decidedAt"] == first.json()["decidedAt"]
+    assert shard.bodies() == ["a"]
+
+
+def test_what_is_pending_and_decided_outlives_a_kill(shard: Shard) -> None:
+    with shard.coordinator() as one:
+        decided, pending = begin(one, "a"), begin(one, "b")
+        end(one, decided, "commit")
+        one.kill()
+    with shard.coordinator() as two:
+        listed = httpx.get(f"{two.url}/v1/transactions", timeout=60).json()["transactions"]
+        assert [each["transactionId"] for each in listed] == [pending]
+        assert end(two, decided, "commit").json()["state"] == "committed"
+        end(two, pending, "commit")
+    assert shard.bodies() == ["a", "b"]
+
+
+def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard) -> None:
+    with shard.coordinator() as one:
+        transaction = begin(one, "a")
+        asked = {"producerGroup": "billing", "wait": 20}
+        taken = httpx.post(f"{one.url}/v1/checks", json=asked, timeout=60).json()["transactions"]
+        assert [(each["transactionId"], each["checksSent"]) for each in taken] == [(transaction, 1)]
+        end(one, transaction, "commit")
+        story = httpx.get(f"{one.url}/v1/transactions/{transaction}", timeout=60).json()
+    assert [copy["checkTimes"] for copy in story["halves"]] == [0, 1]
+    assert all(copy["opOffset"] is not None for copy in story["halves"])
+    assert shard.bodies() == ["a"]
+
+
+def test_a_second_coordinator_waits_and_leads_when_the_first_is_killed(shard: Shard) -> None:
+    with shard.coordinator() as one, shard.coordinator(status="not-ready") as two:
+        transaction = begin(one, "a")
+        refused = end(two, transaction, "commit")
+        assert refused.status_code == 503
+        assert "another coordinator leads" in refused.json()["detail"]
+        one.kill()
+        while end(two, transaction, "commit").status_code != 200:
+            assert two.process.poll() is None
+    assert shard.bodies() == ["a"]
+
+
+def test_what_is_no_transaction_is_named(shard: Shard) -> None:
+    with shard.coordinator() as one:
+        for transaction in ("0-nobody", "7-other", "nothing"):
+            answer = end(one, transaction, "commit")
+            assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (
+                *(404, "transaction-unknown"),
+            )
