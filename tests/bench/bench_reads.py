@@ -1,8 +1,12 @@
 """Reads from a store that fits the page cache: by queue, by physical offset, by unique key.
 
-Undecoded, RocketMQ gives slices of its map, of which the size is asked; ours gives records whose
-bytes were checked, the body's CRC included, and copied. Decoded, body and properties of each are
-taken on both sides.
+Undecoded, both sides give slices of their map, of which the size is asked: RocketMQ one a record,
+ours one for as many as stand together, of records and blocks that were checked. Copied, the bytes
+of each answer are then copied to the heap, as who sends them does in some way. Decoded, body and
+properties of each record are taken on both sides.
+
+Queues are read through twice: the first pass, by a store just opened, maps pages and, here,
+compares blocks with their checksums; ``again`` is the second.
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookups import Lookups
@@ -22,6 +27,8 @@ from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC, unique_key
+
+T = TypeVar("T")
 
 SEGMENT: Final = 64 << 20
 READ_SHARE: Final = 4
@@ -32,9 +39,19 @@ SEED: Final = 4
 TIMED_SHARE: Final = 4
 """One call in so many is timed by itself."""
 
-Use = Callable[[Record], object]
 Loop = Callable[[Lookups], int]
 """Returns how many records were read."""
+Call = Callable[[T], object]
+"""Reads one record."""
+PASSES: Final = {"rate": "", "again": ", again"}
+
+
+class Taking(StrEnum):
+    """What is done with what was read."""
+
+    UNDECODED = "undecoded"
+    COPIED = "copied"
+    DECODED = "decoded"
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,12 @@ class Plan:
 
     name: str
     verb: str
-    decoded: bool
+    taking: Taking
     loop: Loop
     picks: list[int]
     """What the peer reads: offsets, or numbers of records; empty for everything."""
-    one: Callable[[Lookups, int], int] | None = None
-    """One call of the loop, by the number of its pick, to be timed by itself."""
+    timed: Callable[[Lookups], list[float]] | None = None
+    """Seconds of some calls of the loop, each by itself."""
 
 
 def benches(setting: Setting) -> Iterator[Bench]:
@@ -56,64 +73,117 @@ def benches(setting: Setting) -> Iterator[Bench]:
         for plan in _plans(filled, setting.records):
             picks = _write(filled.peers.parent / f"{plan.verb}.picks", plan.picks)
             peer = partial(_peer, setting, filled, plan, picks) if setting.peer else None
-            metrics = [Metric("rate", plan.name, "messages/s", record_size=BODY_SIZE)]
-            if plan.one is not None:
-                metrics += latencies.metrics(plan.name)
-            yield Bench(metrics, partial(_ours, filled, plan), peer)
+            yield Bench(_metrics(plan), partial(_ours, filled, plan), peer)
+
+
+def _metrics(plan: Plan) -> list[Metric]:
+    if plan.timed is not None:
+        rate = Metric("rate", plan.name, "messages/s", record_size=BODY_SIZE)
+        return [rate, *latencies.metrics(plan.name)]
+    return [
+        Metric(key, plan.name + suffix, "messages/s", record_size=BODY_SIZE)
+        for key, suffix in PASSES.items()
+    ]
 
 
 def _plans(filled: Filled, count: int) -> Iterator[Plan]:
     numbers = _pick(filled, count)
     offsets = [filled.offsets[number] for number in numbers]
     keys = [unique_key(number) for number in numbers]
-    for kind, decoded, use in (("undecoded", False, size_of), ("decoded", True, contents_of)):
-        name = f"queue reads, {PULL} at a time, {kind}"
-        yield Plan(name, "read-queues", decoded, partial(read_queues, use), [])
-        name = f"random reads by offset, {kind}"
-        loop, one = partial(read_offsets, use, offsets), partial(read_offset, use, offsets)
-        yield Plan(name, "read-offsets", decoded, loop, offsets, one)
+    for taking in Taking:
+        name = f"queue reads, {PULL} at a time, {taking}"
+        yield Plan(name, "read-queues", taking, QUEUE_LOOPS[taking], [])
+        name = f"random reads by offset, {taking}"
+        yield Plan(name, "read-offsets", taking, *_each(OFFSET_CALLS[taking], offsets, offsets))
     name = "queries by unique key, decoded"
-    loop = partial(query_keys, keys)
-    yield Plan(name, "query-keys", True, loop, numbers, partial(query_key, keys))
+    yield Plan(name, "query-keys", Taking.DECODED, *_each(query, keys, numbers))
 
 
-def read_queues(use: Use, lookups: Lookups) -> int:
+def _each(
+    call_of: Callable[[Lookups], Call[T]], wanted: list[T], picks: list[int]
+) -> tuple[Loop, list[int], Callable[[Lookups], list[float]]]:
+    """The last fields of a plan that reads one record a call."""
+
+    def loop(lookups: Lookups) -> int:
+        call = call_of(lookups)
+        for each in wanted:
+            call(each)
+        return len(wanted)
+
+    def timed(lookups: Lookups) -> list[float]:
+        return latencies.timed(call_of(lookups), wanted[: max(1, len(wanted) // TIMED_SHARE)])
+
+    return loop, picks, timed
+
+
+def slice_queues(lookups: Lookups) -> int:
+    size = records = 0
+    for queue_id in range(QUEUES):
+        offset, end = 0, lookups.queue_range(TOPIC, queue_id).max_offset
+        while offset < end:
+            pulled = lookups.slices(TOPIC, queue_id, offset, PULL)
+            for part in pulled.parts:
+                size += len(part)
+            records += pulled.count
+            offset = pulled.next_offset
+    return records
+
+
+def copy_queues(lookups: Lookups) -> int:
+    size = records = 0
+    for queue_id in range(QUEUES):
+        offset, end = 0, lookups.queue_range(TOPIC, queue_id).max_offset
+        while offset < end:
+            pulled = lookups.slices(TOPIC, queue_id, offset, PULL)
+            size += len(b"".join(pulled.parts))
+            records += pulled.count
+            offset = pulled.next_offset
+    return records
+
+
+def decode_queues(lookups: Lookups) -> int:
     records = 0
     for queue_id in range(QUEUES):
         offset, end = 0, lookups.queue_range(TOPIC, queue_id).max_offset
         while offset < end:
             pull = lookups.records(TOPIC, queue_id, offset, PULL)
             for record in pull.records:
-                use(record)
+                contents_of(record)
             records += len(pull.records)
             offset = pull.next_offset
     return records
 
 
-def read_offset(use: Use, offsets: list[int], lookups: Lookups, number: int) -> int:
-    use(lookups.by_physical_offset(offsets[number]))
-    return 1
+def slice_offset(lookups: Lookups) -> Call[int]:
+    return lookups.slice_at
 
 
-def read_offsets(use: Use, offsets: list[int], lookups: Lookups) -> int:
-    for offset in offsets:
-        use(lookups.by_physical_offset(offset))
-    return len(offsets)
+def copy_offset(lookups: Lookups) -> Call[int]:
+    return lambda offset: bytes(lookups.slice_at(offset))
 
 
-def query_key(keys: list[str], lookups: Lookups, number: int) -> int:
-    answer = lookups.by_key(TOPIC, keys[number], limit=PULL)
-    for record in answer.records:
-        contents_of(record)
-    return len(answer.records)
+def decode_offset(lookups: Lookups) -> Call[int]:
+    return lambda offset: contents_of(lookups.by_physical_offset(offset))
 
 
-def query_keys(keys: list[str], lookups: Lookups) -> int:
-    return sum(query_key(keys, lookups, number) for number in range(len(keys)))
+def query(lookups: Lookups) -> Call[str]:
+    def call(key: str) -> None:
+        (found,) = lookups.by_key(TOPIC, key, limit=PULL).records
+        contents_of(found)
+
+    return call
 
 
-def size_of(record: Record) -> int:
-    return len(record.raw)
+QUEUE_LOOPS: Final = {
+    Taking.UNDECODED: slice_queues,
+    Taking.COPIED: copy_queues,
+    Taking.DECODED: decode_queues,
+}
+OFFSET_CALLS: Final = {
+    Taking.UNDECODED: slice_offset,
+    Taking.COPIED: copy_offset,
+    Taking.DECODED: decode_offset,
+}
 
 
 def contents_of(record: Record) -> None:
@@ -135,16 +205,15 @@ def _write(path: Path, numbers: list[int]) -> Path:
 
 def _ours(filled: Filled, plan: Plan) -> Figures:
     with open_store(filled.ours, segment=filled.segment) as store:
-        began = time.perf_counter()
-        records = plan.loop(store.lookups)
-        rate = {"rate": records / (time.perf_counter() - began)}
-        if plan.one is None:
-            return rate
-        timed = range(max(1, len(plan.picks) // TIMED_SHARE))
-        return {
-            **rate,
-            **latencies.figures(latencies.timed(partial(plan.one, store.lookups), timed)),
-        }
+        if plan.timed is None:
+            return {key: _rate(plan, store.lookups) for key in PASSES}
+        rate = {"rate": _rate(plan, store.lookups)}
+        return {**rate, **latencies.figures(plan.timed(store.lookups))}
+
+
+def _rate(plan: Plan, lookups: Lookups) -> float:
+    began = time.perf_counter()
+    return plan.loop(lookups) / (time.perf_counter() - began)
 
 
 def _peer(setting: Setting, filled: Filled, plan: Plan, picks: Path) -> Figures:
@@ -155,6 +224,6 @@ def _peer(setting: Setting, filled: Filled, plan: Plan, picks: Path) -> Figures:
         segment=filled.segment,
         flush="ASYNC_FLUSH",
         picks=picks,
-        decode=int(plan.decoded),
+        taking=plan.taking,
         timed=max(1, len(plan.picks) // TIMED_SHARE),
     )

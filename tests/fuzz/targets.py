@@ -25,7 +25,6 @@ from mqstore.storage._kernel import (
     find_record,
     index_find,
     index_put,
-    read_entries,
 )
 from mqstore.storage.codec import batch, message_id, properties, record
 from mqstore.storage.codec.hosts import PORT_MAX, Host
@@ -57,6 +56,7 @@ from tests.fuzz.flips import fields_of
 from tests.fuzz.guarded import GuardedMemory
 from tests.fuzz.mutate import Mutator
 from tests.unit.storage import kernel_model
+from tests.unit.storage.log_windows import window_over
 from tests.unit.storage.record_examples import with_record_crc
 
 ROOM = 1 << 16
@@ -164,11 +164,14 @@ class Records:
         body_ends = len(found.body) + len(found.raw_topic) + len(found.raw_properties)
         assert body_ends + 91 <= size, "no part may reach outside the record"
         own = (found.raw_topic, found.queue_id, found.queue_offset)
+        window = window_over(view)
         for named in (size, size + 1):
             entry = struct.pack(">qiq", 0, named, 0)
-            read, _ = read_entries(Record, entry, 0, 1, view, 0, len(view), *own, 0, size)
+            where = memoryview(entry), 0, *own, 1, 0, size
             is_plain = named == size and not found.is_tombstone
-            assert [each.raw for each in read] == ([bytes(view[:size])] if is_plain else [])
+            raw = [bytes(view[:size])] if is_plain else []
+            assert [each.raw for each in window.records(Record, *where)[0]] == raw
+            assert [bytes(each) for each in window.slices(*where)[0]] == raw
         _use(found)
 
     def _walk(self, view: memoryview) -> None:

@@ -297,7 +297,7 @@ def test_broken_bodies_are_refused(
         ("/v1/messages/abc", 400, "bad-message-id"),
         ("/v1/messages/7F00000100002A9F00000000FFFFFFFF", 404, "message-unknown"),
         ("/v1/messages/0A00000100002A9F0000000000000000", 404, "message-unknown"),
-        ("/v1/messages/7F00000100002A9F0000000000000003", 404, "message-unknown"),
+        ("/v1/messages/7F00000100002A9F0000000000000003", 404, "offset-inside-message"),
         ("/v1/messages/" + "0" * 39 + "100002A9F0000000000000000", 400, "bad-message-id"),
         ("/v1/messages/" + "0" * 31 + "100002A9F0000000000000000", 404, "message-unknown"),
         ("/v1/messages/7F00000100002A9F8000000000000000", 400, "bad-message-id"),

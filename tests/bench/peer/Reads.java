@@ -16,12 +16,17 @@ final class Reads {
     private static final int PULL = 32;
 
     private final DefaultMessageStore store;
-    private final boolean decoding;
+    private final Taking taking;
     private long bytes;
 
-    private Reads(DefaultMessageStore store, boolean decoding) {
+    private Reads(DefaultMessageStore store, Taking taking) {
         this.store = store;
-        this.decoding = decoding;
+        this.taking = taking;
+    }
+
+    /** What is done with what was read. */
+    private enum Taking {
+        UNDECODED, COPIED, DECODED
     }
 
     private interface Loop {
@@ -35,7 +40,8 @@ final class Reads {
     }
 
     static Map<String, Double> queues(Request request) throws Exception {
-        return measure(request, Reads::pullAll, (figures, reads) -> { });
+        return measure(request, Reads::pullAll,
+            (figures, reads) -> figures.put("again", rate(Reads::pullAll, reads)));
     }
 
     static Map<String, Double> offsets(Request request) throws Exception {
@@ -74,18 +80,21 @@ final class Reads {
         throws Exception {
         DefaultMessageStore store = Stores.open(request);
         try {
-            Reads reads = new Reads(store, request.number("decode") == 1);
-            long began = System.nanoTime();
-            long records = loop.run(reads);
-            double seconds = (System.nanoTime() - began) / 1e9;
+            Reads reads = new Reads(store, Taking.valueOf(request.text("taking").toUpperCase()));
             Map<String, Double> figures = new HashMap<>();
-            figures.put("rate", records / seconds);
+            figures.put("rate", rate(loop, reads));
             figures.put("bytes", (double) reads.bytes);
             further.measure(figures, reads);
             return figures;
         } finally {
             Stores.close(store);
         }
+    }
+
+    private static double rate(Loop loop, Reads reads) throws Exception {
+        long began = System.nanoTime();
+        long records = loop.run(reads);
+        return records / ((System.nanoTime() - began) / 1e9);
     }
 
     private long pullAll() {
@@ -105,11 +114,11 @@ final class Reads {
     }
 
     private long look(long offset) {
-        if (decoding) {
+        if (taking == Taking.DECODED) {
             take(store.lookMessageByOffset(offset));
         } else {
             SelectMappedBufferResult slice = store.selectOneMessageByOffset(offset);
-            bytes += slice.getByteBuffer().remaining();
+            takeBytes(slice.getByteBuffer());
             slice.release();
         }
         return 1;
@@ -125,13 +134,23 @@ final class Reads {
 
     private long takeAll(List<ByteBuffer> buffers) {
         for (ByteBuffer buffer : buffers) {
-            if (decoding) {
+            if (taking == Taking.DECODED) {
                 take(MessageDecoder.decode(buffer, true, false));
             } else {
-                bytes += buffer.remaining();
+                takeBytes(buffer);
             }
         }
         return buffers.size();
+    }
+
+    private void takeBytes(ByteBuffer buffer) {
+        if (taking == Taking.COPIED) {
+            byte[] copy = new byte[buffer.remaining()];
+            buffer.get(copy);
+            bytes += copy[copy.length - 1];
+        } else {
+            bytes += buffer.remaining();
+        }
     }
 
     private void take(MessageExt message) {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import mmap
-import struct
 import subprocess
 import sys
 import threading
@@ -247,41 +246,6 @@ def test_a_record_whose_lengths_add_up_is_read_leniently(data: bytes, draw: st.D
     cut = draw.draw(st.integers(0, len(data) - 1))
     at_cut = _kernel.decode_record(StoredRecord, data, 0, cut, -1, False, False, True)
     assert at_cut == (Defect.TRUNCATED, 0)
-
-
-@given(st.lists(messages(), min_size=1, max_size=5), st.integers(0, 9), st.data())
-def test_queue_entries_give_their_records_up_to_the_first_odd_one(
-    put: list[Message], index: int, draw: st.DataObject
-) -> None:
-    first = put[0]
-    for message in put:
-        message.topic, message.queue_id = first.topic, first.queue_id
-    log = bytearray(log_of(*((message, index + n) for n, message in enumerate(put))))
-    entries, at = bytearray(), 0
-    while at < len(log):
-        size = model.take_apart(bytes(log[at:]), at)[1].size
-        entries += struct.pack(">qiq", at, size, 7)
-        at += size
-    for bytes_ in draw.draw(st.lists(st.sampled_from([entries, log]), max_size=2)):
-        bytes_[draw.draw(st.integers(0, len(bytes_) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
-    topic, most = first.topic.encode(), draw.draw(st.integers(0, len(log) + 1))
-    expected = model.read_entries(bytes(entries), bytes(log), topic, first.queue_id, index, most)
-    read, taken = _kernel.read_entries(
-        StoredRecord, entries, 0, 9, log, 0, len(log), topic, first.queue_id, index, 0, most
-    )
-    assert [each.raw for each in read] == expected
-    assert taken == sum(map(len, expected))
-
-
-@given(st.binary(max_size=200), st.binary(max_size=100), INT64, INT64)
-def test_no_entries_make_it_read_outside(log: bytes, entries: bytes, base: int, index: int) -> None:
-    read, taken = _kernel.read_entries(
-        StoredRecord, entries, 0, 100, log, base, len(log), b"T", 0, index, 0, 1 << 30
-    )
-    assert (read, taken) == ([], 0)
-    for position, end in ((-1, 0), (len(entries) + 1, 0), (0, -1), (0, len(log) + 1)):
-        with pytest.raises(ValueError):
-            _kernel.read_entries(StoredRecord, entries, position, 1, log, 0, end, b"T", 0, 0, 0, 0)
 
 
 @given(encoded_records(), st.data())

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import LogWindow, Word
 from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
@@ -19,41 +20,48 @@ from mqstore.storage.errors import (
     CursorError,
     KeyUnknown,
     MessageIdError,
+    OffsetInsideRecord,
     OffsetOutOfRange,
     QueueUnknown,
     RecordBodyCorrupt,
     RecordExpired,
+    RecordMagicUnknown,
     StoreNotOpen,
     TopicUnknown,
 )
+from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookups import Lookups, PullStatus
+from mqstore.storage.lookup_answers import PullStatus
+from mqstore.storage.lookups import Lookups
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 HOST = Host.parse("10.1.2.3", 10911)
 HOST_V6 = Host.parse("fe80::1", 10911)
+LOG_SIZE = 1 << 20
 HOLE = QueueEntry(0, PRE_BLANK_SIZE, 0)
 
 
 @dataclass
 class MemoryLog:
-    data: bytearray = field(default_factory=bytearray)
+    data: bytearray = field(default_factory=lambda: bytearray(LOG_SIZE))
     min_offset: int = 0
+    max_offset: int = 0
     cuts: list[int] = field(default_factory=list)
     """Where further segments begin."""
 
-    @property
-    def max_offset(self) -> int:
-        return len(self.data)
+    def append(self, content: bytes | bytearray) -> None:
+        self.data[self.max_offset : self.max_offset + len(content)] = content
+        self.max_offset += len(content)
 
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
-        if not self.min_offset <= offset < len(self.data):
+        if not self.min_offset <= offset < self.max_offset:
             return None
         base = max((cut for cut in self.cuts if cut <= offset), default=0)
-        end = min((cut for cut in self.cuts if cut > offset), default=len(self.data))
-        return memoryview(self.data)[base:end], offset - base, end - base
+        stop = min((cut for cut in self.cuts if cut > offset), default=LOG_SIZE)
+        end = min(stop, self.max_offset) - base
+        return memoryview(self.data)[base:stop], offset - base, end
 
 
 @dataclass
@@ -62,6 +70,10 @@ class MemoryQueue:
     queue_id: int
     stored: list[QueueEntry] = field(default_factory=list)
     min_index: int = 0
+
+    @property
+    def raw_topic(self) -> bytes:
+        return self.topic.encode()
 
     @property
     def max_index(self) -> int:
@@ -83,22 +95,52 @@ class MemoryIndex:
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
+    def plain_records(self, window: LogWindow, query: KeyQuery, below: int, limit: int) -> None:
+        """There are no index files."""
+
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
     ) -> Iterator[int]:
         return (offset for offset in reversed(self.offsets) if offset < below)
 
 
-@dataclass
 class Bounds:
-    epoch: int = 1
-    dispatched_offset: int = 0
-    index_complete: bool = True
+    """Words as those of a state page; minimum and maximum are the log's."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.index_complete = True
+        self._log = log
+        page = memoryview(bytearray(32))
+        self._words = (Word(page, 0), Word(page, 8), Word(page, 16), Word(page, 24))
+
+    @property
+    def bound_words(self) -> tuple[Word, Word, Word, Word]:
+        return self._words
+
+    @property
+    def epoch(self) -> int:
+        """Looked at before and after everything else."""
+        _, minimum, maximum, _ = self._words
+        minimum.value, maximum.value = self._log.min_offset, self._log.max_offset
+        return self._words[0].value
+
+    @epoch.setter
+    def epoch(self, value: int) -> None:
+        self._words[0].value = value
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._words[3].value
+
+    @dispatched_offset.setter
+    def dispatched_offset(self, value: int) -> None:
+        self._words[3].value = value
 
 
-def no_blocks() -> BlockGuard:
+def no_blocks(bounds: Bounds) -> BlockGuard:
     """Of a store without block checksums."""
-    return BlockGuard(BlockFiles(PosixFileSystem(), Path("/nowhere"), 1 << 20, "0" * 32))
+    blocks = BlockFiles(PosixFileSystem(), Path("/nowhere"), 1 << 20, "0" * 32)
+    return BlockGuard(blocks, LogWindow(*bounds.bound_words))
 
 
 class Store:
@@ -108,14 +150,17 @@ class Store:
         self.log = MemoryLog()
         self.queues: dict[tuple[str, int], MemoryQueue] = {}
         self.index = MemoryIndex()
-        self.bounds = Bounds()
-        self.lookups = Lookups(self.log, self, self.index, self.bounds, no_blocks())
+        self.bounds = Bounds(self.log)
+        self.lookups = Lookups(self.log, self, self.index, self.bounds, no_blocks(self.bounds))
 
     def get(self, topic: str, queue_id: int) -> MemoryQueue | None:
         return self.queues.get((topic, queue_id))
 
-    def all(self) -> Iterable[MemoryQueue]:
-        return self.queues.values()
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.queues})
+
+    def of_topic(self, topic: str) -> Iterable[MemoryQueue]:
+        return [queue for _, queue in sorted(self.queues.items()) if queue.topic == topic]
 
     def put(
         self,
@@ -136,7 +181,7 @@ class Store:
         )
         message = Message(topic, queue_id, body, encoded, HOST, host, 0)
         queue = self.queues.setdefault((topic, queue_id), MemoryQueue(topic, queue_id))
-        offset = len(self.log.data)
+        offset = self.log.max_offset
         buffer = bytearray(record.size_of(message, 1))
         record.encode_into(
             buffer,
@@ -147,18 +192,18 @@ class Store:
             physical_offset=offset,
             store_timestamp_ms=stored_ms,
         )
-        self.log.data += buffer
+        self.log.append(buffer)
         if dispatch:
             queue.stored.append(QueueEntry(offset, len(buffer), 0))
             self.index.offsets.append(offset)
-            self.bounds.dispatched_offset = len(self.log.data)
+            self.bounds.dispatched_offset = self.log.max_offset
         return offset
 
     def put_blank(self, size: int) -> None:
         blank = bytearray(size)
         record.write_blank(blank, 0, size)
-        self.log.data += blank
-        self.bounds.dispatched_offset = len(self.log.data)
+        self.log.append(blank)
+        self.bounds.dispatched_offset = self.log.max_offset
 
     def damage_body(self, offset: int, body: bytes = b"body") -> None:
         self.log.data[self.log.data.index(body, offset)] ^= 1
@@ -185,7 +230,7 @@ def test_a_record_is_found_by_its_physical_offset(store: Store) -> None:
 
 def test_an_answer_outlives_the_log(store: Store) -> None:
     found = store.lookups.by_physical_offset(store.put())
-    store.log.data[:] = bytes(len(store.log.data))
+    store.log.data[:] = bytes(LOG_SIZE)
 
     assert found.body == b"body"
 
@@ -266,6 +311,27 @@ def test_a_unique_key_finds_its_newest_record(store: Store) -> None:
     assert store.lookups.by_unique_key("T", "U1").body == b"new"
 
 
+@pytest.mark.parametrize("inside", [1, 60, 100])
+def test_an_offset_inside_a_record_says_whose(store: Store, inside: int) -> None:
+    store.put()
+    holder = store.put(body=bytes(range(200)))
+    store.put()
+
+    with pytest.raises(OffsetInsideRecord) as error:
+        store.lookups.by_physical_offset(holder + inside)
+    assert error.value.holder == holder
+
+
+def test_a_damaged_record_is_not_taken_for_the_inside_of_another(store: Store) -> None:
+    store.put()
+    damaged = store.put()
+    store.put()
+    store.log.data[damaged + 4] ^= 1
+
+    with pytest.raises(RecordMagicUnknown):
+        store.lookups.by_physical_offset(damaged)
+
+
 @pytest.mark.parametrize("complete", [True, False])
 def test_an_unknown_unique_key_says_whether_all_was_seen(store: Store, complete: bool) -> None:
     store.put(uniq_key="U1")
@@ -288,6 +354,17 @@ def test_a_key_finds_records_newest_first_without_collisions(store: Store) -> No
     assert answer.complete
     assert answer.cursor is None
     assert answer.scanned.candidates == 4
+
+
+def test_a_candidate_of_broken_structure_is_listed(store: Store) -> None:
+    broken = store.put(keys="k")
+    whole = store.put(keys="k")
+    store.log.data[broken + 4] ^= 1
+
+    answer = store.lookups.by_key("T", "k")
+
+    assert offsets(answer.records) == [whole]
+    assert [each.physical_offset for each in answer.unreadable] == [broken]
 
 
 def test_a_time_range_includes_both_ends(store: Store) -> None:

@@ -18,7 +18,8 @@ from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.derived.consume_queue import ENTRY
 from mqstore.storage.errors import FilterError, QueueUnknown
 from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, Pull, PullStatus
+from mqstore.storage.lookup_answers import Pull, PullStatus
+from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.pull_filter import PullFilter, parse_tags
 from mqstore.storage.store_reader import StoreReader

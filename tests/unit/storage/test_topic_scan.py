@@ -19,7 +19,8 @@ from mqstore.storage.errors import CursorError
 from mqstore.storage.hidden_messages import Hidden, is_for
 from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import HALF_TOPIC
-from mqstore.storage.lookups import TIME_MAX, KeyAnswer
+from mqstore.storage.lookup_answers import KeyAnswer
+from mqstore.storage.lookups import TIME_MAX
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader

@@ -304,7 +304,7 @@ class Store(_Model):
     """A moment's picture of a store; offsets are physical, in bytes."""
 
     store_id: str
-    shard: str
+    shard: int
     epoch: int
     format: str
     health: str

@@ -107,6 +107,12 @@ MESSAGE_UNKNOWN = _register(
 SEGMENT_UNKNOWN = _register(
     "segment-unknown", 404, "No such segment", "No file of the log has that name."
 )
+OFFSET_INSIDE_MESSAGE = _register(
+    "offset-inside-message",
+    404,
+    "The offset is no message's begin",
+    "It lies inside another message, which `holder` names by its offset.",
+)
 METHOD_NOT_ALLOWED = _register(
     "method-not-allowed", 405, "The path has no such method", "`Allow` lists what it has."
 )
@@ -362,6 +368,7 @@ _RULES: Final = (
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
+    _Rule(errors.OffsetInsideRecord, OFFSET_INSIDE_MESSAGE, ("holder",)),
     _Rule(errors.OffsetOutOfRange, MESSAGE_UNKNOWN),
     _Rule(errors.FilterError, BAD_FILTER, ("column",)),
     _Rule(errors.SegmentUnknown, SEGMENT_UNKNOWN),
@@ -424,6 +431,7 @@ def schema() -> dict[str, Any]:
             "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
             "column": {"type": "integer", "description": "Of a filter expression, from 1."},
+            "holder": {"type": "integer", "description": "Physical offset of a message."},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
             "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside", "begun"]},
             "decidedAt": {"type": ["integer", "null"], "description": "Milliseconds."},

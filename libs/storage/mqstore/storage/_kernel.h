@@ -38,6 +38,13 @@ static inline void put64(uint8_t *p, uint64_t v) {
     v = mq_swap64(v);
     memcpy(p, &v, sizeof v);
 }
+
+/* The lines of a record of `size` bytes that hold its header, topic and most properties */
+static inline void prefetch(const uint8_t *p, int64_t size) {
+    const uint8_t *tail = p + (size > 256 ? size - 256 : 0);
+    for (int i = 0; i < 2; i++) __builtin_prefetch(p + 64 * i);
+    for (int i = 0; i < 4; i++) __builtin_prefetch(tail + 64 * i);
+}
 static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
 

@@ -1,7 +1,7 @@
 from array import array
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.seams import Clock
@@ -138,11 +138,8 @@ def find_record(
 class StoredRecord:
     """A record's own bytes, checked when it was made; fields are read from them when asked for.
 
-    Immutable but for ``decoded_properties``, where a subclass may keep them. Equal when the bytes
-    are. Integers are signed.
+    Immutable; equal when the bytes are. Integers are signed.
     """
-
-    decoded_properties: dict[str, str] | None
 
     @property
     def raw(self) -> bytes:
@@ -185,8 +182,10 @@ class StoredRecord:
     def raw_properties(self) -> bytes: ...
     def utf8_topic(self) -> str | None:
         """None where it is malformed UTF-8."""
-    def utf8_properties(self) -> dict[str, str] | None:
-        """``split_properties`` of them."""
+    @property
+    def properties(self) -> dict[str, str] | None:
+        """Decoded once, and not to be changed; None when their length is 0. Where they are
+        malformed UTF-8, what the subclass's ``odd_properties`` says."""
 
 R = TypeVar("R", bound=StoredRecord)
 
@@ -203,29 +202,6 @@ def decode_record(
     """One record, of class ``kind``; or what ``check_record`` says.
 
     ``leniently``: whatever its defect, so long as its lengths add up and it is not blank.
-    """
-
-def read_entries(
-    kind: type[R],
-    entries: memoryview | bytes | bytearray,
-    position: int,
-    count: int,
-    view: memoryview | bytes | bytearray,
-    base: int,
-    end: int,
-    topic: bytes,
-    queue_id: int,
-    index: int,
-    taken: int,
-    max_bytes: int,
-) -> tuple[list[R], int]:
-    """The records that consecutive queue entries name, up to the first that is not plain.
-
-    ``entries[position:]`` begins with entry ``index``; at most ``count`` of them are read. The
-    records lie in ``view[:end]``, whose first byte is the log's offset ``base``. Plain: the record
-    is whole, body included, no tombstone, and says of itself what the entry, ``topic`` and
-    ``queue_id`` do. Also ends where a further record would make ``taken``, the bytes of the answer
-    so far, more than ``max_bytes``. Returns the records, and ``taken`` with theirs.
     """
 
 def split_properties(data: bytes) -> dict[str, str] | None:
@@ -413,6 +389,119 @@ class Word:
     value: int
     """Atomic: loaded with acquire order, stored with release. BufferError in a read-only view."""
 
+class Segment:
+    """One mapped segment of the log, and up to where its blocks are known to be as they were
+    written. A block is compared with its checksum once and remembered; where it is not as covered,
+    too. Keeps both buffers' memory."""
+
+    def __init__(self, view: memoryview, base: int, entries: memoryview | None = None) -> None:
+        """``view`` is the whole segment, ``base`` its first physical offset, ``entries`` its side
+        file; ValueError when that is too short."""
+    @property
+    def view(self) -> memoryview:
+        """Read-only."""
+    @property
+    def entries(self) -> memoryview | None: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def lacks_checksums(self) -> bool:
+        """True from time to time: it had none when it was made, and may have some by now."""
+    def changed_block(self, position: int, size: int) -> int:
+        """The first block of these bytes that is not as covered, by number; -1 for none."""
+    def covered(self, position: int, size: int) -> int:
+        """How many of these bytes are known to be as they were written."""
+
+class LogWindow:
+    """The log as one process has it mapped in one epoch; reads what is plain by itself.
+
+    Plain: a record begins there and is whole, it is no tombstone, and its blocks are as their
+    checksums say; where those do not cover all of it, its body is as BODYCRC says. Anything else is
+    answered by None, or ends a run of entries. For any thread.
+    """
+
+    def __init__(self, epoch: Word, minimum: Word, maximum: Word, dispatched: Word) -> None: ...
+    def renew(self) -> int:
+        """Forget segments that expired, and all of them when the epoch moved; the epoch."""
+    def forget(self) -> None:
+        """Forget all segments."""
+    def find(self, offset: int) -> Segment | None:
+        """The known segment that holds an offset."""
+    def add(self, segment: Segment, most: int) -> None:
+        """Know a segment, in place of one at the same base; all others are forgotten when there
+        are ``most``."""
+    def record_at(self, kind: type[R], offset: int) -> R | None:
+        """The record that begins at a physical offset, of class ``kind``."""
+    def slice_at(self, offset: int) -> memoryview | None:
+        """The same as it stands in the map, only where checksums cover all of it; beyond them no
+        more than its header is looked at."""
+    def records(
+        self,
+        kind: type[R],
+        entries: memoryview,
+        position: int,
+        topic: bytes,
+        queue_id: int,
+        index: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[list[R], int, bool]:
+        """The records that consecutive queue entries name, as far as they are plain.
+
+        ``entries[position:]`` begins with entry ``index``; at most ``count`` of them are read,
+        below the dispatched offset. Plain is also that the record says of itself what the entry,
+        ``topic`` and ``queue_id`` do. Ends where a further record would make ``taken``, the bytes
+        of the answer so far, more than ``max_bytes``. Returns the records, ``taken`` with theirs,
+        and whether one of these bounds was reached. Nothing where the epoch moved.
+        """
+    def slices(
+        self,
+        entries: memoryview,
+        position: int,
+        topic: bytes,
+        queue_id: int,
+        index: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[list[memoryview], int, int, bool]:
+        """As ``records``, as they stand in the map; neighbours in the log are one slice.
+
+        What checksums do not cover is copied. Returns slices, how many records they are, ``taken``
+        and whether a bound was reached.
+        """
+    def keyed(
+        self,
+        kind: type[R],
+        files: Sequence[_IndexFile],
+        topic: str,
+        key: str,
+        from_ms: int,
+        to_ms: int,
+        uniq_key_only: bool,
+        below: int,
+        limit: int,
+    ) -> tuple[list[R], int, int, int, int] | None:
+        """The records under a key, newest first; ``files`` are so, too.
+
+        Store times include both ends. Only what lies below ``below`` counts. Returns at most
+        ``limit`` records, how many candidates were read, the first candidate that was not, or -1,
+        and the log's bounds. None also where dispatch is behind the log's end, where over 255 items
+        of one file have the key's hash, and for text that bytes alone cannot be compared with
+        (invalid Unicode, U+FFFD).
+        """
+
+class _IndexFile(Protocol):
+    @property
+    def view(self) -> memoryview: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def index_num(self) -> int: ...
+
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""
 
@@ -524,9 +613,6 @@ def cover_blocks(log: memoryview, entries: memoryview, base: int, start: int, en
 def check_block(log: memoryview, entries: memoryview, base: int, number: int, known: int) -> int:
     """How many bytes of a block its entry covers (0: there is none), or -1 when they are not those
     that it was made over. Not compared when at most ``known`` bytes are covered."""
-
-def touched_blocks(records: list[R], base: int) -> list[int]:
-    """The blocks of a segment that these of its records stand in, without repeating the last."""
 
 def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) -> tuple[int, int]:
     """Positions in ``log`` between which lies all that is not as covered: the changed bytes of one

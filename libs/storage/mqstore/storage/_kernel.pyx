@@ -32,6 +32,7 @@ cdef extern from "_kernel.h":
     uint64_t get64(const uint8_t *p) noexcept nogil
     void put32(uint8_t *p, uint32_t v) noexcept nogil
     void put64(uint8_t *p, uint64_t v) noexcept nogil
+    void prefetch(const uint8_t *p, int64_t size) noexcept nogil
     void acquire_fence() noexcept nogil
     void release_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
@@ -143,7 +144,13 @@ cdef bytes _tags_name = layout.PROPERTY_TAGS.encode()
 cdef bytes _uniq_name = layout.PROPERTY_UNIQ_KEY.encode()
 cdef bytes _half_topic = layout.HALF_TOPIC.encode()
 cdef bytes _real_topic_name = layout.PROPERTY_REAL_TOPIC.encode()
+cdef bytes _wait_name = layout.PROPERTY_WAIT.encode()
 cdef bytes _multi_name = layout.PROPERTY_MULTI_DISPATCH.encode()
+
+cdef str KEYS_TEXT = layout.PROPERTY_KEYS
+cdef str TAGS_TEXT = layout.PROPERTY_TAGS
+cdef str UNIQ_TEXT = layout.PROPERTY_UNIQ_KEY
+cdef str WAIT_TEXT = layout.PROPERTY_WAIT
 
 
 cdef struct Text:
@@ -166,6 +173,7 @@ cdef Text TAGS_NAME = text_of(_tags_name)
 cdef Text UNIQ_NAME = text_of(_uniq_name)
 cdef Text HALF_TOPIC = text_of(_half_topic)
 cdef Text REAL_TOPIC_NAME = text_of(_real_topic_name)
+cdef Text WAIT_NAME = text_of(_wait_name)
 cdef Text MULTI_NAME = text_of(_multi_name)
 
 
@@ -350,3 +358,4 @@ def futex_wake(view not None, int64_t offset):
 
 
 include "_kernel_put.pxi"
+include "_kernel_lookup.pxi"

@@ -137,19 +137,6 @@ def check_block(
     return <int64_t> cover.length if whole else -1
 
 
-def touched_blocks(list records not None, int64_t base):
-    cdef StoredRecord record
-    cdef int64_t at, number, last = -1
-    cdef list numbers = []
-    for record in records:
-        at = <int64_t> get64(record.at + 28) - base
-        for number in range(at // BLOCK_SIZE, (at + record.size - 1) // BLOCK_SIZE + 1):
-            if number != last:
-                numbers.append(number)
-            last = number
-    return numbers
-
-
 def locate_damage(
     const uint8_t[::1] log not None,
     const uint8_t[::1] entries not None,

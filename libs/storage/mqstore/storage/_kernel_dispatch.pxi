@@ -160,9 +160,7 @@ cdef bint add_hash(Hashes *hashes, uint32_t prefix, Text key) noexcept nogil:
     cdef uint32_t hash = prefix
     if hashes.count == KEYS_MAX or not mq_hash(key.at, key.length, &hash):
         return False
-    if hash > <uint32_t> INT32_MAX:
-        hash = -hash & <uint32_t> INT32_MAX  # the absolute value; that of -2**31 becomes 0
-    hashes.at[hashes.count] = hash
+    hashes.at[hashes.count] = index_hash(hash)
     hashes.count += 1
     return True
 

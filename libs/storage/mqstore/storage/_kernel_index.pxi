@@ -20,6 +20,11 @@ cdef inline int64_t index_count(const uint8_t *file) noexcept nogil:
     return count if count > 0 else 1
 
 
+cdef inline uint32_t index_hash(uint32_t hash) noexcept nogil:
+    """The absolute value of a String.hashCode; that of -2**31 becomes 0."""
+    return -hash & <uint32_t> INT32_MAX if hash > <uint32_t> INT32_MAX else hash
+
+
 cdef uint32_t index_seconds(int64_t begin, int64_t store_time) noexcept nogil:
     cdef int64_t difference = <int64_t> (<uint64_t> store_time - <uint64_t> begin) // 1000
     if begin <= 0 or difference < 0:
@@ -108,6 +113,21 @@ cdef void follow(Chain *c, int room) noexcept nogil:
         c.entry = previous if previous < c.entry and time >= c.begin_ms else 0
 
 
+cdef bint begin_chain(
+    Chain *c, const uint8_t *file, int64_t slots, int64_t index_num, uint32_t hash, int64_t begin_ms,
+    int64_t end_ms,
+) noexcept nogil:
+    """False where the file holds nothing under a hash."""
+    cdef int64_t count
+    c.entry = <int32_t> get32(file + INDEX_HEADER + INDEX_SLOT * (hash % slots))
+    acquire_fence()  # the slot before the count: a writer stores them in that order
+    count = index_count(file)
+    c.items = file + INDEX_HEADER + INDEX_SLOT * slots
+    c.begin = <int64_t> get64(file)
+    c.begin_ms, c.end_ms, c.hash = begin_ms, end_ms, hash
+    return count > 1 and c.entry <= min(count, index_num - 1)
+
+
 def index_find(
     const uint8_t[::1] view not None,
     int64_t slots,
@@ -118,24 +138,14 @@ def index_find(
     int64_t limit,
 ):
     cdef Chain c
-    cdef const uint8_t *file
-    cdef int64_t count, left = limit
+    cdef int64_t left = limit
     cdef list found = []
     cdef int i, room
     check_index(view.shape[0], slots, index_num)
     if not 0 <= key_hash <= INT32_MAX:
         raise ValueError(f"{key_hash} is no index hash: java_text.index_hash makes them")
-    file = &view[0]
-    c.entry = <int32_t> get32(file + INDEX_HEADER + INDEX_SLOT * (key_hash % slots))
-    acquire_fence()  # the slot before the count: a writer stores them in that order
-    count = index_count(file)
-    if count <= 1 or c.entry > min(count, index_num - 1):
+    if not begin_chain(&c, &view[0], slots, index_num, <uint32_t> key_hash, begin_ms, end_ms):
         return found
-    c.items = file + INDEX_HEADER + INDEX_SLOT * slots
-    c.begin = <int64_t> get64(file)
-    c.begin_ms = begin_ms
-    c.end_ms = end_ms
-    c.hash = <uint32_t> key_hash
     while c.entry > 0 and left > 0:
         room = <int> min(left, <int64_t> FIND_CHUNK)
         with nogil:

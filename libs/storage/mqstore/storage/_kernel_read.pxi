@@ -3,6 +3,7 @@
 
 cdef struct Layout:
     uint32_t size  # TOTALSIZE once the parts add up to it, before that 0
+    uint32_t total  # as it stands
     int32_t blank_size
     int version
     uint32_t sys_flag
@@ -15,13 +16,13 @@ cdef struct Layout:
     Text properties
 
 
-cdef int parse(
-    const uint8_t *p, int64_t available, int64_t expected, Layout *r
+cdef int parse_head(
+    const uint8_t *p, int64_t available, Layout *r, int64_t *left
 ) noexcept nogil:
-    """Structure of the record at ``p``: first defect, or NONE with every part inside its size."""
-    cdef uint32_t magic, width, tail
+    """What stands before the body: first defect, or NONE with the body inside its size, and how
+    many bytes topic and properties have."""
+    cdef uint32_t magic, width
     cdef int32_t total
-    cdef int64_t left
     r.size = 0
     if available < BLANK_SIZE:
         return DEFECT_TRUNCATED
@@ -43,16 +44,28 @@ cdef int parse(
     r.store_host_size = 8 + (V6_EXTRA if r.sys_flag & STORE_V6 else 0)
     r.store_time_at = 48 + r.born_host_size
     r.body_at = r.store_time_at + 8 + r.store_host_size + 16
-    left = <int64_t> total - r.body_at - width - 2
-    if left < 0:
+    left[0] = <int64_t> total - r.body_at - width - 2
+    if left[0] < 0:
         return DEFECT_SIZE_WRONG
     r.body_size = get32(p + r.body_at - 4)
-    if r.body_size > left:
+    if r.body_size > left[0]:
         return DEFECT_LENGTHS_DISAGREE
-    left -= r.body_size
-    r.topic.at = p + r.body_at + r.body_size + width
+    left[0] -= r.body_size
+    r.total = total
+    return DEFECT_NONE
+
+
+cdef int parse(
+    const uint8_t *p, int64_t available, int64_t expected, Layout *r
+) noexcept nogil:
+    """Structure of the record at ``p``: first defect, or NONE with every part inside its size."""
+    cdef int64_t left
+    cdef int defect = parse_head(p, available, r, &left)
+    if defect != DEFECT_NONE:
+        return defect
+    r.topic.at = p + r.body_at + r.body_size + r.version
     r.topic.length = (r.topic.at - 1)[0]
-    if width == 2:
+    if r.version == 2:
         r.topic.length |= <uint32_t> (r.topic.at - 2)[0] << 8
     if r.topic.length > left:
         return DEFECT_LENGTHS_DISAGREE
@@ -61,7 +74,7 @@ cdef int parse(
     r.properties.length = <uint32_t> (r.properties.at - 2)[0] << 8 | (r.properties.at - 1)[0]
     if r.properties.length != left:
         return DEFECT_LENGTHS_DISAGREE
-    r.size = total
+    r.size = r.total
     if expected >= 0 and <int64_t> get64(p + 28) != expected:
         return DEFECT_MISPLACED
     if get32(p + r.store_time_at - 4) > 65535 or get32(p + r.body_at - 20) > 65535:
@@ -152,7 +165,7 @@ cdef class StoredRecord:
     cdef readonly bytes raw
     cdef readonly int64_t size
     cdef readonly int version
-    cdef public dict decoded_properties
+    cdef dict known_properties
     cdef const uint8_t *at  # of ``raw``
     cdef Text text_of_topic
     cdef Text text_of_properties
@@ -244,8 +257,13 @@ cdef class StoredRecord:
     def utf8_topic(self):
         return decoded(self.text_of_topic)
 
-    def utf8_properties(self):
-        return split_text(self.text_of_properties)
+    @property
+    def properties(self):
+        if self.known_properties is None and self.text_of_properties.length:
+            self.known_properties = split_text(self.text_of_properties)
+            if self.known_properties is None:
+                self.known_properties = self.odd_properties()
+        return self.known_properties
 
 
 cdef object record_of(type kind, const uint8_t *p, const Layout *r, bint with_body):
@@ -263,6 +281,12 @@ cdef object record_of(type kind, const uint8_t *p, const Layout *r, bint with_bo
     return found
 
 
+cdef int check_kind(type kind) except -1:
+    if not issubclass(kind, StoredRecord):
+        raise TypeError(f"{kind} is no StoredRecord")
+    return 0
+
+
 def decode_record(
     type kind not None,
     view not None,
@@ -277,8 +301,7 @@ def decode_record(
     cdef Layout r
     cdef const uint8_t *p
     cdef int defect
-    if not issubclass(kind, StoredRecord):
-        raise TypeError(f"{kind} is no StoredRecord")
+    check_kind(kind)
     PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
     try:
         check_range(position, end, log.len)
@@ -301,6 +324,19 @@ cdef inline str decoded(Text text):
         return None
 
 
+cdef inline str name_of(Text text):
+    """A name that occurs in most records is not made anew for each."""
+    if same(text, UNIQ_NAME):
+        return UNIQ_TEXT
+    if same(text, KEYS_NAME):
+        return KEYS_TEXT
+    if same(text, TAGS_NAME):
+        return TAGS_TEXT
+    if same(text, WAIT_NAME):
+        return WAIT_TEXT
+    return decoded(text)
+
+
 cdef dict split_text(Text text):
     """None where anything is malformed UTF-8."""
     cdef Text name, value
@@ -321,7 +357,7 @@ cdef dict split_text(Text text):
         else:
             name.at, name.length = p, <uint32_t> (equals - p)
             value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
-            name_text, value_text = decoded(name), decoded(value)
+            name_text, value_text = name_of(name), decoded(value)
             if name_text is None or value_text is None:
                 return None
             if name.length and value.length:
@@ -336,84 +372,6 @@ def split_properties(bytes data not None):
 
 cdef inline bytes copy(const uint8_t *p, uint32_t size):
     return PyBytes_FromStringAndSize(<const char *> p, size)
-
-
-# Reading what a queue names ---------------------------------------------------------------------
-
-
-cdef struct Wanted:
-    # What a record must say of itself to be the one that entry ``index`` names.
-    Text topic
-    int32_t queue_id
-    int64_t index
-
-
-cdef object named_record(
-    type kind, const uint8_t *p, int64_t available, int64_t physical, int64_t size, Wanted *w
-):
-    """The record of an entry; None where anything is odd about it."""
-    cdef Layout r
-    if inspect(p, available, physical, True, &r) != DEFECT_NONE or r.size != size:
-        return None
-    if not same(r.topic, w.topic) or <int32_t> get32(p + 12) != w.queue_id:
-        return None
-    if <int64_t> get64(p + 20) != w.index or get64(p + r.body_at - 12) == TOMBSTONE:
-        return None
-    return record_of(kind, p, &r, True)
-
-
-def read_entries(
-    type kind not None,
-    entries not None,
-    int64_t position,
-    int64_t count,
-    view not None,
-    int64_t base,
-    int64_t end,
-    bytes topic not None,
-    int64_t queue_id,
-    int64_t index,
-    int64_t taken,
-    int64_t max_bytes,
-):
-    cdef Py_buffer queue, log
-    cdef const uint8_t *entry
-    cdef int64_t physical, size, at
-    cdef Wanted wanted
-    cdef list found = []
-    if not issubclass(kind, StoredRecord):
-        raise TypeError(f"{kind} is no StoredRecord")
-    wanted.topic, wanted.queue_id = text_of(topic), <int32_t> queue_id
-    PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
-        try:
-            check_range(position, position, queue.len)
-            check_range(0, end, log.len)
-            count = min(count, (queue.len - position) // QUEUE_ENTRY)
-            entry = <const uint8_t *> queue.buf + position
-            while count > 0:
-                physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
-                at = <int64_t> (<uint64_t> physical - <uint64_t> base)
-                if size <= 0 or not 0 <= at < end or size > end - at:
-                    break
-                if taken and taken + size > max_bytes:
-                    break
-                wanted.index = index + <int64_t> len(found)
-                record = named_record(
-                    kind, <const uint8_t *> log.buf + at, end - at, physical, size, &wanted
-                )
-                if record is None:
-                    break
-                found.append(record)
-                taken += size
-                entry += QUEUE_ENTRY
-                count -= 1
-        finally:
-            PyBuffer_Release(&log)
-    finally:
-        PyBuffer_Release(&queue)
-    return found, taken
 
 
 # Walking many records -------------------------------------------------------------------------

@@ -29,7 +29,8 @@
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
     │                              FenceUnknown, GroupUnknown, SubscriptionUnknown,
-    │                              SegmentUnknown, SegmentExpired
+    │                              SegmentUnknown, SegmentExpired; OffsetInsideRecord is an
+    │                              OffsetOutOfRange
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, FencedOff, FenceRefused
     └── DirectoryNotUsable
@@ -348,6 +349,14 @@ class SubscriptionUnknown(QueryError):
 
 class OffsetOutOfRange(QueryError):
     """Beyond the log's or the queue's end, or no record begins there."""
+
+
+class OffsetInsideRecord(OffsetOutOfRange):
+    """No record begins there: it lies inside the one at ``holder``."""
+
+    def __init__(self, offset: int, holder: int) -> None:
+        super().__init__(f"no record begins at offset {offset}: it lies inside the one at {holder}")
+        self.holder = holder
 
 
 class RecordExpired(QueryError):

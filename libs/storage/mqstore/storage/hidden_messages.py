@@ -16,7 +16,8 @@ from mqstore.storage import key_cursor
 from mqstore.storage.codec.record import Record
 from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.storage.lookups import KeyAnswer, Lookups
+from mqstore.storage.lookup_answers import KeyAnswer
+from mqstore.storage.lookups import Lookups
 
 
 class Hidden(StrEnum):

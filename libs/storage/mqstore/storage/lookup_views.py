@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from mqstore.storage._kernel import LogWindow, Word
+from mqstore.storage.codec.record import Record
+from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import PRE_BLANK_SIZE
 
 
@@ -37,6 +40,8 @@ class QueueView(Protocol):
     @property
     def topic(self) -> str: ...
     @property
+    def raw_topic(self) -> bytes: ...
+    @property
     def queue_id(self) -> int: ...
     @property
     def min_index(self) -> int: ...
@@ -49,10 +54,19 @@ class QueueView(Protocol):
 
 class QueuesView(Protocol):
     def get(self, topic: str, queue_id: int) -> QueueView | None: ...
-    def all(self) -> Iterable[QueueView]: ...
+    def topics(self) -> list[str]:
+        """Names of topics that have a queue, sorted."""
+
+    def of_topic(self, topic: str) -> Iterable[QueueView]:
+        """By queue id."""
 
 
 class IndexView(Protocol):
+    def plain_records(
+        self, window: LogWindow, query: KeyQuery, below: int, limit: int
+    ) -> tuple[list[Record], int, int, int, int] | None:
+        """``LogWindow.keyed`` over the index files; None where it does not suffice."""
+
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
     ) -> Iterator[int]:
@@ -69,6 +83,9 @@ class Bounds(Protocol):
     def dispatched_offset(self) -> int: ...
     @property
     def index_complete(self) -> bool: ...
+    @property
+    def bound_words(self) -> tuple[Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, where they are stored."""
 
 
 def names_record(entry: Entry) -> bool:

@@ -1,8 +1,8 @@
 """Every way to find a message, once: for the writer's own process and for read-only readers.
 
-A look-up copies what it reads and then looks at the epoch again: when recovery changed bytes in
-between, it reads once more. Queue and index entries count only below the dispatched offset.
-Nothing here waits, and every loop is bounded by a limit that the caller gave or that stands here.
+What is plain the kernel reads by itself (``LogWindow``); whatever it leaves is looked at here, one
+by one. Queue and index entries count only below the dispatched offset. Nothing here waits, and
+every loop is bounded by a limit that the caller gave or that stands here.
 
 Called from ``message_store``, ``store_reader`` and the services. Every method may be called from
 any thread.
@@ -10,32 +10,37 @@ any thread.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator
 from typing import Final, TypeVar
 
 from mqstore.storage import key_cursor
-from mqstore.storage._kernel import read_entries
-from mqstore.storage.codec import message_id, record
+from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     KeyUnknown,
     OffsetOutOfRange,
+    QueryError,
     QueueUnknown,
-    RecordBlockCorrupt,
-    RecordBodyCorrupt,
     RecordError,
     RecordExpired,
     RecordTombstone,
     StorageError,
-    StoreNotOpen,
     TopicUnknown,
 )
 from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
 from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.log_reads import LogReads
+from mqstore.storage.lookup_answers import (
+    KeyAnswer,
+    Pull,
+    Pulled,
+    PullStatus,
+    QueueRange,
+    Scanned,
+    Slices,
+    Unreadable,
+)
 from mqstore.storage.lookup_views import (
     Bounds,
     Entry,
@@ -57,89 +62,10 @@ CANDIDATES_PER_CALL_MAX: Final = 10_000
 """Index candidates whose records are read for one answer."""
 TAIL_SCAN_MAX: Final = 1 << 20
 """Bytes above the dispatched offset that a key query reads itself."""
-_TRIES: Final = 8
 TIME_MAX: Final = (1 << 63) - 1
 """Milliseconds; the end of a time range without one, as RocketMQ's Long.MAX_VALUE."""
-_SIZE_AND_MAGIC = struct.Struct(">iI")
 
-T = TypeVar("T")
-
-
-class PullStatus(StrEnum):
-    """How a queue range was answered; RocketMQ's GetMessageStatus names."""
-
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    """Entries were there, but no record among those looked at could be read; go on at next."""
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    """At the queue's end: wait for arrivals."""
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    """Beyond the queue's end."""
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    """Below the queue's minimum: what was there has expired."""
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-    """Nothing was ever written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A record that is there, and cannot be read; ``queue_offset`` where a queue named it."""
-
-    physical_offset: int
-    error: StorageError
-    queue_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRange:
-    """First queue offset that is there, and the next one to be written."""
-
-    topic: str
-    queue_id: int
-    min_offset: int
-    max_offset: int
-
-
-@dataclass(slots=True)
-class Pull:
-    """Records of one queue, ascending; ``next_offset`` is where to go on."""
-
-    status: PullStatus
-    records: list[Record]
-    unreadable: list[Unreadable]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-
-@dataclass(slots=True)
-class Scanned:
-    """What a key query looked at."""
-
-    from_ms: int
-    to_ms: int
-    candidates: int
-    """Index entries whose records were read."""
-    min_offset: int
-    """First physical offset of the log as it was."""
-    max_offset: int
-    """Everything below it was looked for."""
-
-
-@dataclass(slots=True)
-class KeyAnswer:
-    """Records under a key, newest first.
-
-    ``complete`` says that no record is missing: there is no ``cursor`` to go on with, and the
-    index covered the whole log all along.
-    """
-
-    records: list[Record]
-    unreadable: list[Unreadable]
-    """Records under that key whose body is damaged."""
-    cursor: str | None
-    complete: bool
-    scanned: Scanned
+A = TypeVar("A", Pull, Slices)
 
 
 class Lookups:
@@ -157,7 +83,10 @@ class Lookups:
         self._queues = queues
         self._index = index
         self._bounds = bounds
-        self._blocks = blocks
+        self._reads = LogReads(log, bounds, blocks)
+        self._window = blocks.window
+        self.forget = blocks.window.forget
+        """Let go of the segments that were read: they may have been removed."""
 
     # one record ---------------------------------------------------------------------------
 
@@ -167,7 +96,17 @@ class Lookups:
         Raises RecordExpired, OffsetOutOfRange (beyond the end, or no record begins there),
         RecordError by its defect.
         """
-        return self._settled(lambda: self._read(offset))
+        found = self._window.record_at(Record, offset)
+        return self._reads.settled(self._reads.read, offset) if found is None else found
+
+    def slice_at(self, offset: int) -> memoryview:
+        """The record that begins at a physical offset, as it stands in the log; see ``Slices``.
+
+        Where checksums of blocks vouch for the bytes only the header is looked at, so that who has
+        an offset from a stranger asks ``by_physical_offset``. Raises as that.
+        """
+        found = self._window.slice_at(offset)
+        return memoryview(self.by_physical_offset(offset).raw) if found is None else found
 
     def by_message_id(self, text: str) -> Record:
         """The record of an offset message id (32 hexadecimal characters, or 56 for IPv6).
@@ -187,7 +126,9 @@ class Lookups:
         Raises KeyUnknown, whose ``complete`` says whether the whole log could be looked at.
         """
         query = KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
-        answer = self._settled(lambda: self._by_key(query, 1, None))
+        answer = self._plain_by_key(query, 1, TIME_MAX) or self._reads.settled(
+            self._by_key, query, 1, None
+        )
         if answer.unreadable and not answer.records:
             raise answer.unreadable[0].error
         if not answer.records:
@@ -215,7 +156,21 @@ class Lookups:
         query = KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
         below = None if cursor is None else key_cursor.decode(cursor, repr(query))
         count = max(1, min(limit, COUNT_MAX))
-        return self._settled(lambda: self._by_key(query, count, below))
+        answer = self._plain_by_key(query, count, TIME_MAX if below is None else below)
+        return answer or self._reads.settled(self._by_key, query, count, below)
+
+    def _plain_by_key(self, query: KeyQuery, limit: int, below: int) -> KeyAnswer | None:
+        """An answer that the kernel finds by itself, as most are."""
+        bounds = self._bounds
+        complete = bounds.index_complete
+        found = self._index.plain_records(self._window, query, below, limit)
+        if found is None:
+            return None
+        records, looked_at, following, minimum, end = found
+        cursor = None if following < 0 else key_cursor.encode(following + 1, repr(query))
+        complete = complete and cursor is None and bounds.index_complete
+        scanned = Scanned(query.from_ms, query.to_ms, looked_at, minimum, end)
+        return KeyAnswer(records, [], cursor, complete, scanned)
 
     def _by_key(self, query: KeyQuery, limit: int, below: int | None) -> KeyAnswer:
         complete = self._bounds.index_complete
@@ -244,22 +199,22 @@ class Lookups:
     ) -> None:
         """Read a candidate; it joins the answer when it is what was asked for."""
         try:
-            found = self._read(offset)
+            found = self._reads.read(offset)
             if query.accepts(found):
                 records.append(found)
-        except (RecordBlockCorrupt, RecordBodyCorrupt, RecordTombstone) as error:
-            if self._accepts_head(query, offset):
+        except (RecordError, RecordTombstone) as error:
+            if self._may_be_meant(query, offset):
                 unreadable.append(Unreadable(offset, error))
-        except StorageError:
+        except QueryError:
             return  # expired meanwhile, or an entry from before a cut
 
-    def _accepts_head(self, query: KeyQuery, offset: int) -> bool:
-        """Whether a record is what was asked for, whatever its body."""
+    def _may_be_meant(self, query: KeyQuery, offset: int) -> bool:
+        """Whether a damaged record is what was asked for, as far as anybody can tell."""
         try:
-            return query.accepts(self._read(offset, with_body=False))
-        except RecordBlockCorrupt:
-            return True  # nobody can tell: its topic and keys may be what changed
-        except StorageError:
+            return query.accepts(self._reads.read(offset, with_body=False))
+        except RecordError:
+            return True  # its topic and keys may be what changed
+        except QueryError:
             return False
 
     def _newest_first(
@@ -284,7 +239,7 @@ class Lookups:
         position = start
         while position < end:
             try:
-                size, magic = self._size_and_magic(position)
+                size, magic = self._reads.size_and_magic(position)
             except StorageError:
                 return found, False
             if size < BLANK_RECORD_SIZE:
@@ -298,14 +253,14 @@ class Lookups:
 
     def topics(self) -> list[str]:
         """Names of topics that have a queue, sorted."""
-        return sorted({queue.topic for queue in self._queues.all()})
+        return self._queues.topics()
 
     def queues(self, topic: str) -> list[QueueRange]:
         """Every queue of a topic with its bounds, by queue id. Raises TopicUnknown."""
-        found = [self._range(queue) for queue in self._queues.all() if queue.topic == topic]
+        found = [self._range(queue) for queue in self._queues.of_topic(topic)]
         if not found:
             raise TopicUnknown(f"no queue of topic {topic} in this store")
-        return sorted(found, key=lambda each: each.queue_id)
+        return found
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
         """Raises QueueUnknown."""
@@ -315,7 +270,7 @@ class Lookups:
         """Queue offset of the first record stored at or after a time; the queue's maximum when
         there is none. Raises QueueUnknown."""
         queue = self._queue(topic, queue_id)
-        return self._settled(lambda: self._first_at(queue, timestamp_ms))
+        return self._reads.settled(self._first_at, queue, timestamp_ms)
 
     def records(
         self,
@@ -332,94 +287,84 @@ class Lookups:
         for a negative offset.
         """
         queue = self._queue(topic, queue_id)
-        return self._settled(lambda: self._pull(queue, offset, count, max_bytes))
+        return self._plain(Pull, queue, offset, count, max_bytes) or self._reads.settled(
+            self._pull, Pull, queue, offset, count, max_bytes
+        )
 
-    def _pull(self, queue: QueueView, offset: int, count: int, max_bytes: int) -> Pull:
+    def slices(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int = 32,
+        max_bytes: int = BYTES_MAX_DEFAULT,
+    ) -> Slices:
+        """As ``records``, of the same checks, but not decoded and where possible not copied."""
+        queue = self._queue(topic, queue_id)
+        return self._plain(Slices, queue, offset, count, max_bytes) or self._reads.settled(
+            self._pull, Slices, queue, offset, count, max_bytes
+        )
+
+    def _plain(
+        self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int
+    ) -> A | None:
+        """An answer that the kernel fills by itself, as most are."""
+        high, low = queue.max_index, queue.min_index
+        if not low <= offset <= high - count or not 0 < count <= COUNT_MAX:
+            return None
+        place = queue.block(offset)
+        if place is None:
+            return None
+        pull = kind(PullStatus.FOUND, [], [], offset, low, high)
+        _, is_full = pull.take(self._window, *place, queue, count, 0, max_bytes)
+        return pull if is_full else None
+
+    def _pull(self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int) -> A:
         if offset < 0:
             raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
-        bounds = self._range(queue)
-        low, high = bounds.min_offset, bounds.max_offset
+        high = queue.max_index  # before the minimum, as in ``_range``
+        low = min(queue.min_index, high)
         if offset >= high:
             at_end = offset == high
             status = PullStatus.OFFSET_OVERFLOW_ONE if at_end else PullStatus.OFFSET_OVERFLOW_BADLY
-            return Pull(status, [], [], high, low, high)
-        pull = Pull(PullStatus.FOUND, [], [], max(offset, low), low, high)
+            return kind(status, [], [], high, low, high)
+        pull = kind(PullStatus.FOUND, [], [], max(offset, low), low, high)
         self._fill(queue, pull, max(1, min(count, COUNT_MAX)), max_bytes)
-        if not pull.records:
+        if not len(pull):
             pull.status = self._why_empty(queue, pull)
         return pull
 
-    def _fill(self, queue: QueueView, pull: Pull, count: int, max_bytes: int) -> None:
+    def _fill(self, queue: QueueView, pull: Pulled, count: int, max_bytes: int) -> None:
         """Take records into an answer until something ends it; its ``next_offset`` goes along."""
-        taken, dispatched = 0, self._bounds.dispatched_offset
+        taken = 0
         stop = min(pull.max_offset, pull.next_offset + ENTRIES_PER_CALL_MAX)
-        while pull.next_offset < stop:
-            left = count - len(pull.records) - len(pull.unreadable)
+        while (begin := pull.next_offset) < stop:
+            left = count - len(pull) - len(pull.unreadable)
             if left == 0:
                 return
-            most = min(left, stop - pull.next_offset)
-            found, taken = self._plain(queue, pull.next_offset, most, dispatched, taken, max_bytes)
-            if found:
-                pull.records += found
-                pull.next_offset += len(found)
-            else:
-                reached = self._take(queue, pull, dispatched, taken, max_bytes)
+            place = queue.block(begin)
+            if place is not None:
+                most = min(left, stop - begin)
+                taken, _ = pull.take(self._window, *place, queue, most, taken, max_bytes)
+            if pull.next_offset == begin:
+                reached = self._take(queue, pull, taken, max_bytes)
                 if reached is None:
                     return
                 taken = reached
 
-    def _plain(
-        self, queue: QueueView, index: int, count: int, dispatched: int, taken: int, max_bytes: int
-    ) -> tuple[list[Record], int]:
-        """Records of entries from ``index`` that lie in one segment, as far as they are plain."""
-        block = queue.block(index)
-        if block is None:
-            return [], taken
-        entries, position = block
-        offset = int.from_bytes(entries[position : position + 8])
-        place = self._log.view_from(offset) if offset < dispatched else None
-        if place is None:
-            return [], taken
-        view, at, end = place
-        base = offset - at
-        end = min(end, dispatched - base)
-        topic = queue.topic.encode("utf-8", "surrogateescape")
-        found, reached = read_entries(
-            Record,
-            entries,
-            position,
-            count,
-            view,
-            base,
-            end,
-            topic,
-            queue.queue_id,
-            index,
-            taken,
-            max_bytes,
-        )
-        whole = self._blocks.count_whole(view, base, found)
-        if whole < len(found):
-            found = found[:whole]
-            reached = taken + sum(each.size for each in found)
-        return found, reached
-
-    def _take(
-        self, queue: QueueView, pull: Pull, dispatched: int, taken: int, max_bytes: int
-    ) -> int | None:
+    def _take(self, queue: QueueView, pull: Pulled, taken: int, max_bytes: int) -> int | None:
         """Handle the one entry at ``next_offset``; bytes taken by then, None to go no further."""
         index = pull.next_offset
         entry = queue.entry(index)
         if entry is not None and names_record(entry):
             is_filler = repeats(entry, queue.entry(index - 1))
             if not (is_filler and self._is_filler(queue, index, entry)):
-                end = entry.physical_offset + entry.size
-                if end > dispatched and self._is_coming(entry):
+                if self._is_coming(entry):
                     return None
                 if taken and taken + entry.size > max_bytes:
                     return None
                 try:
-                    pull.records.append(self._named(queue, index, entry))
+                    pull.add(self._named(queue, index, entry))
                     taken += entry.size
                 except RecordExpired:
                     pass
@@ -434,7 +379,7 @@ class Lookups:
         Where the one before was damaged into repeating this one, the record knows its place.
         """
         try:
-            found = self._read(entry.physical_offset, entry.size, with_body=False)
+            found = self._reads.read(entry.physical_offset, entry.size, with_body=False)
         except StorageError:
             return True
         own = (found.topic, found.queue_id, found.queue_offset)
@@ -442,7 +387,7 @@ class Lookups:
 
     def _named(self, queue: QueueView, index: int, entry: Entry) -> Record:
         """An entry's record."""
-        found = self._read(entry.physical_offset, entry.size)
+        found = self._reads.read(entry.physical_offset, entry.size)
         if (
             found.queue_offset != index
             or found.topic != queue.topic
@@ -450,13 +395,6 @@ class Lookups:
         ):
             self._refuse_another(queue, index, found)
         return found
-
-    def _bytes_at(self, offset: int, size: int) -> bytes | None:
-        place = self._log.view_from(offset)
-        if place is None or place[1] + size > place[2]:
-            return None
-        view, position, _ = place
-        return bytes(view[position : position + size])
 
     def _refuse_another(self, queue: QueueView, index: int, found: Record) -> None:
         """OffsetOutOfRange when the record stands in its own place, so that the entry is damaged.
@@ -476,7 +414,7 @@ class Lookups:
                 f"{found.topic}"
             )
 
-    def _why_empty(self, queue: QueueView, pull: Pull) -> PullStatus:
+    def _why_empty(self, queue: QueueView, pull: Pulled) -> PullStatus:
         entry = queue.entry(pull.next_offset)
         at_end = pull.next_offset == pull.max_offset or (
             entry is not None and names_record(entry) and self._is_coming(entry)
@@ -510,7 +448,7 @@ class Lookups:
             if entry is None or not names_record(entry) or self._is_coming(entry):
                 continue
             try:
-                found = self._read(entry.physical_offset, with_body=False)
+                found = self._reads.read(entry.physical_offset, with_body=False)
             except StorageError:
                 continue
             return index, found.store_timestamp_ms
@@ -526,72 +464,3 @@ class Lookups:
         # The maximum first: a queue that grows or expires meanwhile never shows min above max.
         high = queue.max_index
         return QueueRange(queue.topic, queue.queue_id, min(queue.min_index, high), high)
-
-    # reading ------------------------------------------------------------------------------
-
-    def _settled(self, read: Callable[[], T]) -> T:
-        """What ``read`` answers or raises, once no recovery changed anything under it."""
-        for _ in range(_TRIES):
-            epoch = self._bounds.epoch
-            self._blocks.renew(epoch)
-            failure: StorageError | None = None
-            try:
-                answer = read()
-            except StorageError as error:
-                failure = error
-            if self._bounds.epoch != epoch:
-                continue
-            if failure is not None:
-                raise failure
-            return answer
-        raise StoreNotOpen("recovering", "the store is being recovered; try again")
-
-    def _read(
-        self, offset: int, expected_size: int | None = None, *, with_body: bool = True
-    ) -> Record:
-        place = self._log.view_from(offset)
-        if place is None or place[1] >= place[2]:
-            raise self._unreadable(offset, None)
-        view, position, end = place
-        try:
-            found = record.decode(
-                view,
-                position,
-                end,
-                physical_offset=offset,
-                verify_body=with_body,
-                with_body=with_body,
-            )
-        except RecordError as error:
-            raise self._unreadable(offset, error) from None
-        self._blocks.check(view, position, offset, found.size)
-        if expected_size is not None and found.size != expected_size:
-            raise OffsetOutOfRange(
-                f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
-            )
-        return record.message_of(found) if with_body else found
-
-    def _unreadable(self, offset: int, error: RecordError | None) -> StorageError:
-        """Why there is no record: a place where none can begin, or the record's own defect."""
-        size, magic = self._size_and_magic(offset)
-        if magic == MAGIC_BLANK:
-            return OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
-        if error is None or size < BLANK_RECORD_SIZE or self._bytes_at(offset, size) is None:
-            return self._absent(offset, f"no record begins at offset {offset}")
-        return error
-
-    def _size_and_magic(self, offset: int) -> tuple[int, int]:
-        end = self._log.max_offset
-        if not 0 <= offset < end:
-            raise OffsetOutOfRange(f"offset {offset} is not below the log's end, {end}")
-        head = self._bytes_at(offset, BLANK_RECORD_SIZE)
-        if head is None:
-            raise self._absent(offset, f"no record begins at offset {offset}")
-        size, magic = _SIZE_AND_MAGIC.unpack_from(head)
-        return size, magic
-
-    def _absent(self, offset: int, why: str) -> StorageError:
-        """Looked at last: a segment may go while it is being read."""
-        if offset < self._log.min_offset:
-            return RecordExpired(f"offset {offset} is below the log's first, it has expired")
-        return OffsetOutOfRange(why)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
+from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
 from mqstore.storage.assembly import Assembly, Parts
@@ -137,7 +138,7 @@ class MessageStore:
         """There with a TransientStorePool: what is put counts once it is committed."""
         self._waits = is_sync or self.commits is not None
         self.recovery: RecoveryReport = self._parts.report
-        guard = BlockGuard(opened.blocks)
+        guard = BlockGuard(opened.blocks, LogWindow(*self.state.bound_words))
         self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
         self.delays = DelayedMessages(
             DelayOffsets.load(*tables),
@@ -540,6 +541,7 @@ class MessageStore:
 
     def _release(self) -> None:
         self.dispatcher.close()
+        self.lookups.forget()
         self.log.close()
         self.queues.close()
         self.index.close()

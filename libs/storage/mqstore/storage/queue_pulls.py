@@ -8,13 +8,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.lookup_answers import Pull, PullStatus
 from mqstore.storage.lookup_views import QueueView
-from mqstore.storage.lookups import (
-    ENTRIES_PER_CALL_MAX,
-    Lookups,
-    Pull,
-    PullStatus,
-)
+from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, Lookups
 from mqstore.storage.pull_filter import PullFilter
 
 _RUN_MAX: Final = 256

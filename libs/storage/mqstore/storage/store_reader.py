@@ -15,11 +15,14 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
-from mqstore.storage.codec.topic_names import is_safe_path
+from mqstore.storage._kernel import LogWindow
+from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.topic_names import is_safe_path, raw_name
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
+from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.mapped.mapped_file import MappedFile
@@ -119,6 +122,7 @@ class ReaderQueue:
         self, topic: str, queue_id: int, segments: _Segments, state: StatePageReader
     ) -> None:
         self.topic = topic
+        self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
         self._segments = segments
         self._state = state
@@ -215,10 +219,10 @@ class ReaderQueues:
                 found = self._open(topic, queue_id)
         return found
 
-    def all(self) -> Iterator[ReaderQueue]:
-        """By topic and queue id, as the directories are now."""
-        for topic in self._seams.files.list(self._paths.consume_queue):
-            yield from self.of_topic(topic)
+    def topics(self) -> list[str]:
+        """Names of topics that have a queue, as the directories are now, sorted."""
+        names = self._seams.files.list(self._paths.consume_queue)
+        return sorted(name for name in names if next(self.of_topic(name), None) is not None)
 
     def of_topic(self, topic: str) -> Iterator[ReaderQueue]:
         """The queues of one topic, by queue id."""
@@ -264,6 +268,12 @@ class ReaderIndex:
         self._seen = (state.epoch, -1)
         self.close = index.close
 
+    def plain_records(
+        self, window: LogWindow, query: KeyQuery, below: int, limit: int
+    ) -> tuple[list[Record], int, int, int, int] | None:
+        self._follow()
+        return self._index.plain_records(window, query, below, limit)
+
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
     ) -> Iterator[int]:
@@ -304,7 +314,7 @@ class StoreReader:
         blocks = BlockFiles(
             seams.files, self._paths.blocks, sizes.mapped_file_size_commit_log, content.store_id
         )
-        guard = BlockGuard(blocks, self._has_block_checksums)
+        guard = BlockGuard(blocks, LogWindow(*state.bound_words), self._has_block_checksums)
         self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
         self.places = RecordPlaces(self.log, self.queues, guard)
         self.pulls = QueuePulls(self.lookups, self.queues)
@@ -354,6 +364,7 @@ class StoreReader:
 
     def close(self) -> None:
         """Unmap everything; answers that were given stay whole. No look-up after this."""
+        self.lookups.forget()
         self.queues.close()
         self.index.close()
         self.log.close()

@@ -19,15 +19,9 @@ from mqstore.storage import key_cursor
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
 from mqstore.storage.hidden_messages import is_for
+from mqstore.storage.lookup_answers import KeyAnswer, Scanned, Unreadable
 from mqstore.storage.lookup_views import Bounds, Entry, LogView, QueueView, names_record
-from mqstore.storage.lookups import (
-    CANDIDATES_PER_CALL_MAX,
-    TIME_MAX,
-    KeyAnswer,
-    Lookups,
-    Scanned,
-    Unreadable,
-)
+from mqstore.storage.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
 
 _TRIES: Final = 8
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -30,7 +29,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
 from mqstore.storage.hidden_messages import Hidden, by_key, topics_of
 from mqstore.storage.key_query import KeyQuery
-from mqstore.storage.lookups import KeyAnswer
+from mqstore.storage.lookup_answers import KeyAnswer
 from mqstore.storage.topic_scan import TopicQuery
 
 Order = Literal["newest", "oldest"]
@@ -40,6 +39,7 @@ KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
 _RECORD = (
     problems.MESSAGE_UNKNOWN,
+    problems.OFFSET_INSIDE_MESSAGE,
     problems.MESSAGE_EXPIRED,
     problems.MESSAGE_LOST,
     problems.MESSAGE_DAMAGED,
@@ -281,10 +281,10 @@ def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
     candidates = first.scanned.candidates + more.scanned.candidates
     return KeyAnswer(
         first.records + more.records,
-        first.unreadable + more.unreadable,
+        [*first.unreadable, *more.unreadable],
         more.cursor,
         more.complete,
-        replace(first.scanned, candidates=candidates),
+        first.scanned._replace(candidates=candidates),
     )
 
 

@@ -25,7 +25,7 @@ from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.filter.expression import compile_expression
-from mqstore.storage.lookups import Pull, PullStatus
+from mqstore.storage.lookup_answers import Pull, PullStatus
 from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 
 COUNT_DEFAULT: Final = 32

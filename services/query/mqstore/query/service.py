@@ -30,7 +30,8 @@ from mqstore.service.settings import Settings
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookups import Lookups, QueueRange
+from mqstore.storage.lookup_answers import QueueRange
+from mqstore.storage.lookups import Lookups
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 

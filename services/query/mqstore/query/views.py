@@ -22,8 +22,8 @@ from mqstore.service.problems import Problem
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import KEY_SEPARATOR, TRANSACTION_MASK, SysFlag
+from mqstore.storage.lookup_answers import KeyAnswer, Pull, QueueRange, Unreadable
 from mqstore.storage.lookup_views import Entry
-from mqstore.storage.lookups import KeyAnswer, Pull, QueueRange, Unreadable
 from mqstore.storage.paths import segment_name
 from mqstore.storage.record_place import RecordPlace
 

@@ -106,7 +106,7 @@ class Store(_Model):
     """A moment's picture of the store. Offsets are physical, in bytes."""
 
     store_id: str
-    shard: str
+    shard: int
     epoch: int
     format: Annotated[str, Field(description="RocketMQ generation: 4.9 or 5.x.")]
     health: str

@@ -37,6 +37,11 @@ def test_queues_are_found_again_from_the_tree(tmp_path: Path) -> None:
         (topic, queue_id, 12) for topic, queue_id in places
     ]
     assert again.topics() == ["%LMQ%client0", "%RETRY%group-a", "a|b_c"]
+    assert [queue.queue_id for queue in again.of_topic("a|b_c")] == [3, 11]
+    assert again.of_topic("a") == []
+    again.destroy("%LMQ%client0", 0)
+    assert again.topics() == ["%RETRY%group-a", "a|b_c"]
+    put(again, "%LMQ%client0", 0, 12)
     assert set(again.windows) == {queue_key(topic.encode(), q) for topic, q in places}
 
 

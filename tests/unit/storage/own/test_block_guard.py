@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage._kernel import cover_blocks
+from mqstore.storage._kernel import LogWindow, Word, cover_blocks
 from mqstore.storage.codec import record
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
@@ -46,7 +46,10 @@ class Watched:
         self.blocks = BlockFiles(PosixFileSystem(), directory, SEGMENT, "ab" * 16)
         self.cover(end)
         self.counts = True
-        self.guard = BlockGuard(self.blocks, lambda: self.counts)
+        page = memoryview(bytearray(32))
+        self.epoch = Word(page, 0)
+        window = LogWindow(self.epoch, Word(page, 8), Word(page, 16), Word(page, 24))
+        self.guard = BlockGuard(self.blocks, window, lambda: self.counts)
 
     def cover(self, end: int) -> None:
         mapped = self.blocks.writable(BASE)
@@ -57,8 +60,9 @@ class Watched:
         position = found.physical_offset - BASE
         self.guard.check(memoryview(self.log), position, found.physical_offset, found.size)
 
-    def count_whole(self, start: int = 0) -> int:
-        return self.guard.count_whole(memoryview(self.log), BASE, self.records[start:])
+    def renew(self) -> None:
+        self.epoch.value += 1
+        self.guard.renew()
 
 
 @pytest.fixture
@@ -87,21 +91,11 @@ def test_changes_all_over_a_block_cost_the_records_in_it(watched: Watched) -> No
     watched.check(14)
 
 
-def test_records_are_counted_up_to_the_first_that_is_refused(watched: Watched) -> None:
-    assert watched.count_whole() == len(watched.records)
-    watched.guard.renew(1)
-    watched.log[9 * SIZE] ^= 1
-    assert watched.count_whole() == 9
-    assert watched.count_whole(start=9) == 0
-    assert watched.count_whole(start=10) == len(watched.records) - 10
-    assert watched.guard.count_whole(memoryview(watched.log), BASE, []) == 0
-
-
 def test_a_block_is_compared_once_in_an_epoch(watched: Watched) -> None:
     watched.check(2)
     watched.log[2 * SIZE] ^= 1
     watched.check(2)
-    watched.guard.renew(1)
+    watched.renew()
     with pytest.raises(RecordBlockCorrupt):
         watched.check(2)
 
@@ -123,7 +117,6 @@ def test_checksums_that_do_not_count_condemn_nothing(watched: Watched) -> None:
     watched.counts = False
     watched.log[0] ^= 1
     watched.check(0)
-    assert watched.count_whole() == len(watched.records)
 
 
 def test_side_files_that_come_later_are_noticed(watched: Watched) -> None:
@@ -140,10 +133,24 @@ def test_side_files_that_come_later_are_noticed(watched: Watched) -> None:
 def test_memory_is_bounded_and_what_was_forgotten_is_compared_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_guard, "REMEMBERED_MAX", 2)
-    for number in range(len(watched.records)):
-        watched.check(number)
-    assert len(watched.guard._memory.whole) <= 3
+    monkeypatch.setattr(block_guard, "SEGMENTS_MAX", 2)
+    watched.check(0)
+    for number in range(3, 5):
+        watched.guard.segment(memoryview(bytes(SEGMENT)), number * SEGMENT)
+    assert watched.guard.window.find(BASE) is None
     watched.log[0] ^= 1
     with pytest.raises(RecordBlockCorrupt):
         watched.check(0)
+
+
+def test_damage_is_found_by_whoever_looks_first_and_remembered(watched: Watched) -> None:
+    watched.log[5 * SIZE + 20] ^= 1
+    for _ in range(2):
+        watched.check(4)
+        with pytest.raises(RecordBlockCorrupt):
+            watched.check(5)
+    watched.log[5 * SIZE + 20] ^= 1
+    with pytest.raises(RecordBlockCorrupt):
+        watched.check(5)
+    watched.renew()
+    watched.check(5)

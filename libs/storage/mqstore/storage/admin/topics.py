@@ -107,7 +107,7 @@ class Topics:
         found = self._table.get(name)
         if found is not None:
             return found
-        if name in self._queues.topics():
+        if self._queues.of_topic(name):
             return self._from_queues(name)
         raise TopicUnknown(f"there is no topic {name}; create it first")
 
@@ -129,7 +129,7 @@ class Topics:
         """What a deletion would take. Raises TopicNameError, TopicUnknown."""
         topic_names.check_new_topic(name, self._format)
         self.get(name)
-        queues = [queue for queue in self._queues.all() if queue.topic == name]
+        queues = self._queues.of_topic(name)
         groups = (group for group, topics in offsets.groups().items() if name in topics)
         messages = sum(queue.max_index - queue.min_index for queue in queues)
         return TopicDeletion(name, len(queues), messages, tuple(sorted(groups)))
@@ -177,5 +177,5 @@ class Topics:
                 raise TopicConfigError(f"attribute {name} is {value!r}; it may be {offered}")
 
     def _from_queues(self, name: str) -> TopicConfig:
-        last = max((q.queue_id for q in self._queues.all() if q.topic == name), default=0)
-        return TopicConfig(name, read_queues=last + 1, write_queues=last + 1)
+        queues = max((queue.queue_id for queue in self._queues.of_topic(name)), default=0) + 1
+        return TopicConfig(name, read_queues=queues, write_queues=queues)

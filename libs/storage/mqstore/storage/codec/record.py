@@ -78,13 +78,9 @@ class Record(StoredRecord):
         text = self.utf8_topic()
         return decode_utf8(self.raw_topic) if text is None else text
 
-    @property
-    def properties(self) -> dict[str, str] | None:
-        """None when their length is 0."""
-        known = self.decoded_properties
-        if known is None and (raw := self.raw_properties):
-            known = self.decoded_properties = properties.decode(raw)
-        return known
+    def odd_properties(self) -> dict[str, str]:
+        """Of malformed UTF-8, which Java reads in its own way."""
+        return properties.decode(self.raw_properties)
 
     def _property(self, name: str) -> str | None:
         return (self.properties or {}).get(name)

@@ -219,6 +219,12 @@ def is_lmq(name: str) -> bool:
     return name.startswith(LMQ_PREFIX)
 
 
+def raw_name(topic: str) -> bytes:
+    """The bytes of a queue directory's name; one that is no UTF-8 comes from the system with
+    escapes."""
+    return topic.encode("utf-8", "surrogateescape")
+
+
 def is_safe_path(topic: str) -> bool:
     """Whether a queue directory of this name may be made.
 

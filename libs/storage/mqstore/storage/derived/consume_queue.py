@@ -23,6 +23,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.codec.topic_names import raw_name
 from mqstore.storage.derived.queue_holes import is_torn, sector_split, without_size
 from mqstore.storage.layout import (
     EXT_ADDRESS_MAX,
@@ -122,6 +123,7 @@ class ConsumeQueue:
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue, file_size: int) -> None:
         self.topic = topic
+        self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
         self.file_size = file_size
         self.entries_per_file = file_size // QUEUE_ENTRY_SIZE

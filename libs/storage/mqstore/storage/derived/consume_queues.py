@@ -6,6 +6,7 @@ One thread at a time creates and writes (the dispatcher, under its lock); any th
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from mqstore.storage.seams import Seams
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _QUEUE_ID_MAX: Final = 2**31 - 1
+_QUEUE_ID_OF: Final = attrgetter("queue_id")
 
 
 def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
@@ -44,6 +46,7 @@ class ConsumeQueues:
         self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
         """The same by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._by_key: dict[bytes, ConsumeQueue] = {}
         self._paths = paths
         self._seams = seams
@@ -93,7 +96,12 @@ class ConsumeQueues:
         return [queue for _, queue in sorted(self._table.items())]
 
     def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in list(self._table)})
+        """Names of topics that have a queue, sorted."""
+        return sorted(self._by_topic)
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of one topic, by queue id."""
+        return sorted(self._by_topic.get(topic, {}).values(), key=_QUEUE_ID_OF)
 
     def publish(self, keys: set[bytes]) -> None:
         """Tell the files of these queues how far their windows were written."""
@@ -128,9 +136,8 @@ class ConsumeQueues:
 
     def destroy_topic(self, topic: str) -> None:
         """``destroy`` all queues of a topic."""
-        for queue in self.all():
-            if queue.topic == topic:
-                self.destroy(topic, queue.queue_id)
+        for queue in self.of_topic(topic):
+            self.destroy(topic, queue.queue_id)
 
     def destroy(self, topic: str, queue_id: int) -> None:
         """Unlink a queue's files and its directories as far as they are then empty."""
@@ -185,6 +192,7 @@ class ConsumeQueues:
     def _register(self, queue: ConsumeQueue) -> None:
         place = queue.topic, queue.queue_id
         self._table[place] = queue
+        self._by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue
         self.windows_by_place[place] = queue.window
         key = _key_of(queue)
         self._by_key[key] = queue
@@ -193,11 +201,14 @@ class ConsumeQueues:
     def _forget(self, place: tuple[str, int]) -> ConsumeQueue | None:
         queue = self._table.pop(place, None)
         if queue is not None:
+            of_topic = self._by_topic[queue.topic]
+            del of_topic[queue.queue_id]
+            if not of_topic:
+                del self._by_topic[queue.topic]
             del self._by_key[_key_of(queue)], self.windows[_key_of(queue)]
             del self.windows_by_place[place]
         return queue
 
 
 def _key_of(queue: ConsumeQueue) -> bytes:
-    # A directory name that is no UTF-8 comes from the system with escapes.
-    return queue_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id)
+    return queue_key(queue.raw_topic, queue.queue_id)

@@ -111,8 +111,10 @@ class StatePageReader:
         self._mapped = mapped
         self._view = mapped.view
         self._epoch = Word(mapped.view, _EPOCH)
+        self._min = Word(mapped.view, _MIN)
         self._max = Word(mapped.view, _MAX)
         self._dispatched = Word(mapped.view, _DISPATCHED)
+        self._index_complete = Word(mapped.view, _INDEX_COMPLETE)
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> StatePageReader:
@@ -155,8 +157,13 @@ class StatePageReader:
         return Health(value) if value in _HEALTH_VALUES else Health.FAILED
 
     @property
+    def bound_words(self) -> tuple[Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, for the kernel's look-ups."""
+        return self._epoch, self._min, self._max, self._dispatched
+
+    @property
     def min_offset(self) -> int:
-        return self._load(_MIN)
+        return self._min.value
 
     @property
     def max_offset(self) -> int:
@@ -181,7 +188,7 @@ class StatePageReader:
 
     @property
     def index_complete(self) -> bool:
-        return self._load(_INDEX_COMPLETE) != 0
+        return self._index_complete.value != 0
 
     @property
     def arrivals(self) -> int:

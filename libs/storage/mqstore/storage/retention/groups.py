@@ -39,7 +39,7 @@ class Groups:
 
     def _needed(self, topic: str, consumed: dict[int, int]) -> list[int]:
         """Physical offsets of the next messages of a topic's queues."""
-        queues = [queue for queue in self._queues.all() if queue.topic == topic]
+        queues = self._queues.of_topic(topic)
         offsets = (next_record(queue, consumed.get(queue.queue_id, 0)) for queue in queues)
         return [offset for offset in offsets if offset is not None]
 

@@ -1,0 +1,144 @@
+"""Reading one record of the log strictly, and saying why there is none.
+
+What is read is copied before it is looked whether the epoch is still the same: when recovery
+changed bytes in between, it is read once more.
+
+Called from ``lookups``. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from mqstore.storage._kernel import check_record, find_record
+from mqstore.storage.codec import record
+from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import (
+    OffsetInsideRecord,
+    OffsetOutOfRange,
+    RecordError,
+    RecordExpired,
+    StorageError,
+    StoreNotOpen,
+)
+from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
+from mqstore.storage.lookup_views import Bounds, LogView
+from mqstore.storage.own.block_guard import BlockGuard
+
+_TRIES: Final = 8
+_REACHES: Final = (64 << 10, 8 << 20)
+"""Bytes before an offset in which the record is looked for that it may lie inside of."""
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LogReads:
+    """Over the log as one process sees it."""
+
+    def __init__(self, log: LogView, bounds: Bounds, blocks: BlockGuard) -> None:
+        self._log = log
+        self._bounds = bounds
+        self._blocks = blocks
+
+    def settled(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What ``read`` answers or raises, once no recovery changed anything under it."""
+        for _ in range(_TRIES):
+            epoch = self._blocks.renew()
+            failure: StorageError | None = None
+            try:
+                answer = read(*args, **kwargs)
+            except StorageError as error:
+                failure = error
+            if self._bounds.epoch != epoch:
+                continue
+            if failure is not None:
+                raise failure
+            return answer
+        raise StoreNotOpen("recovering", "the store is being recovered; try again")
+
+    def read(
+        self, offset: int, expected_size: int | None = None, *, with_body: bool = True
+    ) -> Record:
+        """The record that begins at a physical offset.
+
+        Raises RecordExpired, OffsetOutOfRange (beyond the end, no record begins there, or not one
+        of the expected size), RecordError by its defect.
+        """
+        place = self._log.view_from(offset)
+        if place is None or place[1] >= place[2]:
+            raise self._unreadable(offset, None)
+        view, position, end = place
+        try:
+            found = record.decode(
+                view,
+                position,
+                end,
+                physical_offset=offset,
+                verify_body=with_body,
+                with_body=with_body,
+            )
+        except RecordError as error:
+            raise self._unreadable(offset, error) from None
+        self._blocks.check(view, position, offset, found.size)
+        if expected_size is not None and found.size != expected_size:
+            raise OffsetOutOfRange(
+                f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
+            )
+        return record.message_of(found) if with_body else found
+
+    def size_and_magic(self, offset: int) -> tuple[int, int]:
+        """The first two fields of what begins at an offset. Raises as ``read``."""
+        end = self._log.max_offset
+        if not 0 <= offset < end:
+            raise OffsetOutOfRange(f"offset {offset} is not below the log's end, {end}")
+        head = self._bytes_at(offset, BLANK_RECORD_SIZE)
+        if head is None:
+            raise self._absent(offset)
+        size, magic = _SIZE_AND_MAGIC.unpack_from(head)
+        return size, magic
+
+    def _unreadable(self, offset: int, error: RecordError | None) -> StorageError:
+        """Why there is no record: a place where none can begin, or the record's own defect."""
+        size, magic = self.size_and_magic(offset)
+        if (holder := self._holder(offset)) is not None:
+            return OffsetInsideRecord(offset, holder)
+        if magic == MAGIC_BLANK:
+            return OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
+        if error is None or size < BLANK_RECORD_SIZE or self._bytes_at(offset, size) is None:
+            return self._absent(offset)
+        return error
+
+    def _bytes_at(self, offset: int, size: int) -> bytes | None:
+        place = self._log.view_from(offset)
+        if place is None or place[1] + size > place[2]:
+            return None
+        view, position, _ = place
+        return bytes(view[position : position + size])
+
+    def _holder(self, offset: int) -> int | None:
+        """Where the whole record begins that an offset lies inside of."""
+        place = self._log.view_from(offset)
+        if place is None:
+            return None
+        view, at, end = place
+        base = offset - at
+        for reach in _REACHES:
+            position = max(0, at - reach)
+            while 0 <= (position := find_record(view, position, end, base, True, at)) < at:
+                size = check_record(view, position, end, base + position, True)[1]
+                if position + size > at:
+                    return base + position
+                position += size
+                if position == at:
+                    return None
+        return None
+
+    def _absent(self, offset: int) -> StorageError:
+        """Looked at last: a segment may go while it is being read."""
+        if offset < self._log.min_offset:
+            return RecordExpired(f"offset {offset} is below the log's first, it has expired")
+        return OffsetOutOfRange(f"no record begins at offset {offset}")

@@ -1,0 +1,321 @@
+"""What the kernel reads by itself: of plain records what the model reads, of all else nothing."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage import _kernel
+from mqstore.storage._kernel import Defect, LogWindow, Segment, StoredRecord, Word
+from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.record import Message
+from mqstore.storage.layout import (
+    BLOCK_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_ITEM_SIZE,
+    INDEX_SLOT_SIZE,
+    TOMBSTONE_MARK,
+)
+from tests.unit.storage import kernel_model as model
+from tests.unit.storage.log_windows import bounds, entries_of, window_over
+from tests.unit.storage.record_examples import INT64, log_of, messages
+
+HOST = Host.parse("127.0.0.1", 10911)
+SLOTS, ITEMS = 8, 1_000
+
+
+def message(body: bytes = b"body", properties: bytes = b"", queue_id: int = 0) -> Message:
+    return Message("T", queue_id, body, properties, HOST, HOST, 0)
+
+
+def run_of(*bodies: bytes, queue_id: int = 0) -> tuple[bytearray, list[int], memoryview]:
+    """A log of one queue, where its records stand, and its entries."""
+    log = bytearray(log_of(*((message(body, b"", queue_id), n) for n, body in enumerate(bodies))))
+    starts, packed, at = [], b"", 0
+    while at < len(log):
+        size = int.from_bytes(log[at : at + 4])
+        starts.append(at)
+        packed += struct.pack(">qiq", at, size, 0)
+        at += size
+    return log, starts, memoryview(packed)
+
+
+# entries ----------------------------------------------------------------------------------
+
+
+@given(st.lists(messages(), min_size=1, max_size=5), st.integers(0, 9), st.booleans(), st.data())
+def test_queue_entries_give_their_records_up_to_the_first_odd_one(
+    put: list[Message], index: int, is_covered: bool, draw: st.DataObject
+) -> None:
+    first = put[0]
+    for each in put:
+        each.topic, each.queue_id = first.topic, first.queue_id
+    log = bytearray(log_of(*((each, index + n) for n, each in enumerate(put))))
+    entries, at = bytearray(), 0
+    while at < len(log):
+        size = model.take_apart(bytes(log[at:]), at)[1].size
+        entries += struct.pack(">qiq", at, size, 7)
+        at += size
+    for bytes_ in draw.draw(st.lists(st.sampled_from([entries, log]), max_size=2)):
+        bytes_[draw.draw(st.integers(0, len(bytes_) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
+    topic, most = first.topic.encode(), draw.draw(st.integers(0, len(log) + 1))
+    expected = model.read_entries(bytes(entries), bytes(log), topic, first.queue_id, index, most)
+    window = window_over(log)
+    where = memoryview(entries), 0, topic, first.queue_id, index, 9, 0, most
+    read, taken, _ = window.records(StoredRecord, *where)
+    assert [each.raw for each in read] == expected
+    assert taken == sum(map(len, expected))
+    parts, count, taken, _ = window.slices(*where)
+    assert (b"".join(parts), count) == (b"".join(expected), len(expected))
+    assert taken == sum(map(len, expected))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=100), INT64, INT64)
+def test_no_entries_make_it_read_outside(log: bytes, entries: bytes, base: int, index: int) -> None:
+    window = window_over(log, max(0, min(base, 1 << 40)))
+    where = b"T", 0, index, 100, 0, 1 << 30
+    assert window.records(StoredRecord, memoryview(entries), 0, *where) == ([], 0, False)
+    assert window.slices(memoryview(entries), 0, *where) == ([], 0, 0, False)
+    for position in (-1, len(entries) + 1):
+        with pytest.raises(ValueError):
+            window.records(StoredRecord, memoryview(entries), position, *where)
+
+
+def test_neighbours_in_the_log_are_one_slice_of_the_map() -> None:
+    log, starts, entries = run_of(*(bytes(100 + n) for n in range(6)))
+    window = window_over(log, covered=len(log))
+    (part,), count, taken, is_full = window.slices(entries, 0, b"T", 0, 0, 6, 0, 1 << 20)
+    assert (bytes(part), count, taken, is_full) == (bytes(log), 6, len(log), True)
+    assert part.readonly
+    assert part.obj is log
+    apart = memoryview(bytes(entries[:40]) + bytes(entries[60:80]))
+    parts, count, *_ = window.slices(apart, 0, b"T", 0, 0, 6, 0, 1 << 20)
+    assert (count, [bytes(each) for each in parts]) == (2, [bytes(log[: starts[2]])]), (
+        "entry 2 names record 3, which says so"
+    )
+
+
+def test_what_no_checksum_covers_is_judged_by_its_body_and_copied() -> None:
+    log, starts, entries = run_of(*(bytes(BLOCK_SIZE // 4) for _ in range(6)))
+    window = window_over(log, covered=starts[3])
+    parts, count, *_ = window.slices(entries, 0, b"T", 0, 0, 6, 0, 1 << 30)
+    assert (b"".join(parts), count, len(parts)) == (bytes(log), 6, 4)
+    log[starts[4] + 200] ^= 1
+    parts, count, *_ = window.slices(entries, 0, b"T", 0, 0, 6, 0, 1 << 30)
+    assert count == 4
+    log[starts[4] + 200] ^= 1
+    assert bytes(window.slice_at(starts[1]) or b"") == log[starts[1] : starts[2]]
+    assert window.slice_at(starts[4]) is None
+    assert window.record_at(StoredRecord, starts[4]) is not None
+
+
+def test_an_answer_ends_full_at_its_count_and_at_its_bytes() -> None:
+    log, starts, entries = run_of(b"a", b"b", b"c")
+    window, where = window_over(log), (b"T", 0, 0)
+    assert window.records(StoredRecord, entries, 0, *where, 2, 0, 1 << 20)[2]
+    found, taken, is_full = window.records(StoredRecord, entries, 0, *where, 3, 0, starts[1] + 1)
+    assert (len(found), taken, is_full) == (1, starts[1], True)
+    assert not window.records(StoredRecord, entries, 0, *where, 4, 0, 1 << 20)[2]
+
+
+# offsets ----------------------------------------------------------------------------------
+
+
+@given(st.lists(messages(), min_size=1, max_size=3), st.data())
+def test_an_offset_gives_the_record_that_begins_there(
+    put: list[Message], draw: st.DataObject
+) -> None:
+    log = bytearray(log_of(*((each, n) for n, each in enumerate(put))))
+    if draw.draw(st.booleans()):
+        log[draw.draw(st.integers(0, len(log) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
+    window = window_over(log)
+    offset = draw.draw(st.sampled_from([0, len(log)]) | st.integers(-1, len(log) + 1))
+    defect, size = Defect.TRUNCATED, 0
+    if 0 <= offset < len(log):
+        defect, size = model.check(bytes(log), offset, len(log), offset, True)
+    found = window.record_at(StoredRecord, offset)
+    if defect is Defect.NONE and found is None:
+        parts = model.take_apart(bytes(log[offset:]), offset)[1]
+        assert parts.prepared_offset == model.signed(TOMBSTONE_MARK, 64)
+    else:
+        assert (found is not None) == (defect is Defect.NONE)
+        assert found is None or found.raw == bytes(log[offset : offset + size])
+
+
+class Two(NamedTuple):
+    """A window over two segments, and its bounds."""
+
+    window: LogWindow
+    epoch: Word
+    minimum: Word
+    maximum: Word
+
+
+@pytest.fixture
+def two() -> Two:
+    window_of = bounds(0, 1_000)
+    window = LogWindow(*window_of)
+    for base in (0, 500):
+        log = bytearray(500)
+        message_at = base
+        _kernel.encode_record(memoryview(log), 0, message(), 1, 0, message_at, 5)
+        window.add(Segment(memoryview(log), base), 4)
+    return Two(window, *window_of[:3])
+
+
+def read(window: LogWindow, *offsets: int) -> list[bool]:
+    return [window.record_at(StoredRecord, each) is not None for each in offsets]
+
+
+def test_nothing_is_read_below_the_minimum_or_above_the_maximum(two: Two) -> None:
+    assert read(two.window, 0, 500) == [True, True]
+    two.maximum.value = 500
+    assert read(two.window, 0, 500) == [True, False]
+    two.maximum.value, two.minimum.value = 1_000, 500
+    assert read(two.window, 0, 500) == [False, False], "until it was renewed"
+    two.window.renew()
+    assert read(two.window, 0, 500) == [False, True]
+    assert two.window.find(0) is None
+
+
+def test_a_new_epoch_forgets_all_segments(two: Two) -> None:
+    two.epoch.value = 1
+    assert read(two.window, 0) == [False]
+    assert two.window.renew() == 1
+    assert two.window.find(0) is None
+
+
+def test_as_many_segments_as_are_allowed_are_known(two: Two) -> None:
+    two.window.add(Segment(memoryview(bytes(500)), 500), 2)
+    assert two.window.find(0) is not None
+    two.window.add(Segment(memoryview(bytes(500)), 1_000), 2)
+    assert two.window.find(0) is None
+    assert two.window.find(1_499) is not None
+    two.window.forget()
+    assert two.window.find(1_499) is None
+
+
+def test_a_segment_refuses_a_side_file_that_is_too_short() -> None:
+    log = bytes(BLOCK_SIZE + 1)
+    with pytest.raises(ValueError):
+        Segment(memoryview(log), 0, entries_of(log, 0, 0)[:-1])
+    segment = Segment(memoryview(log), 0, entries_of(log, 0, len(log)))
+    for position, size in ((-1, 1), (0, len(log) + 1), (len(log), 1)):
+        with pytest.raises(ValueError):
+            segment.changed_block(position, size)
+
+
+# keys -------------------------------------------------------------------------------------
+
+
+class MemoryIndex(NamedTuple):
+    view: memoryview
+    slots: int = SLOTS
+    index_num: int = ITEMS
+
+    def put(self, key: str, offset: int, stored_ms: int) -> None:
+        hashed = index_hash(f"T#{key}")
+        assert _kernel.index_put(self.view, SLOTS, ITEMS, hashed, offset, stored_ms)
+
+
+def new_index() -> MemoryIndex:
+    size = INDEX_HEADER_SIZE + SLOTS * INDEX_SLOT_SIZE + ITEMS * INDEX_ITEM_SIZE
+    return MemoryIndex(memoryview(bytearray(size)))
+
+
+def keyed_log(count: int) -> tuple[bytearray, list[int], MemoryIndex]:
+    """Records by turns under the keys k0, k1 and k2, stored a second apart."""
+    log, starts, index = bytearray(), [], new_index()
+    for number in range(count):
+        properties = f"UNIQ_KEY\x01U{number}\x02KEYS\x01a k{number % 3} z".encode()
+        room = bytearray(300)
+        stored_ms = 1_000_000 + number * 1_000
+        size = _kernel.encode_record(
+            room, 0, message(b"b", properties), 1, number, len(log), stored_ms
+        )
+        for key in (f"U{number}", f"k{number % 3}"):
+            index.put(key, len(log), stored_ms)
+        starts.append(len(log))
+        log += room[:size]
+    return log, starts, index
+
+
+@given(st.integers(0, 40), st.integers(0, 39), st.integers(0, 39), st.integers(1, 15), st.data())
+def test_a_key_gives_its_records_newest_first(
+    count: int, first: int, last: int, limit: int, draw: st.DataObject
+) -> None:
+    log, starts, index = keyed_log(count)
+    window = window_over(log)
+    key = draw.draw(st.sampled_from(["k0", "k2", "U7", "U8", "a", "k"]))
+    begin, end = 1_000_000 + first * 1_000, 1_000_000 + last * 1_000
+    below = draw.draw(st.sampled_from([1 << 62, *starts]))
+    found = window.keyed(StoredRecord, [index], "T", key, begin, end, False, below, limit)
+    wanted = [
+        start
+        for number, start in enumerate(starts)
+        if first <= number <= last
+        and start < below
+        and (key == f"U{number}" or key == f"k{number % 3}")
+    ][::-1]
+    assert found is not None
+    records, looked_at, following, minimum, maximum = found
+    assert [each.physical_offset for each in records] == wanted[:limit]
+    assert looked_at >= len(records)
+    assert (minimum, maximum) == (0, len(log))
+    if len(wanted) > limit:
+        assert wanted[limit] <= following < wanted[limit - 1]
+
+
+def test_a_unique_key_is_not_one_of_keys() -> None:
+    log, starts, index = keyed_log(6)
+    index.put("z", starts[-1], 2_000_000)
+    window, whole = window_over(log), (0, 1 << 62)
+    for only, count in ((False, 1), (True, 0)):
+        found = window.keyed(StoredRecord, [index], "T", "z", *whole, only, 1 << 62, 9)
+        assert found is not None
+        assert len(found[0]) == count
+    found = window.keyed(StoredRecord, [index], "T", "U3", *whole, True, 1 << 62, 9)
+    assert found is not None
+    assert [each.physical_offset for each in found[0]] == [starts[3]]
+
+
+def test_whatever_is_odd_about_a_query_is_left_to_others() -> None:
+    log, starts, index = keyed_log(6)
+    window, whole = window_over(log), (0, 1 << 62)
+
+    def asked(key: str, topic: str = "T") -> bool:
+        found = window.keyed(StoredRecord, [index], topic, key, *whole, False, 1 << 62, 9)
+        return found is not None
+
+    assert asked("k0")
+    assert not asked("\udc80")
+    assert not asked("k\ufffd")
+    assert not asked("k0", "\udc80")
+    log[starts[3] + 4] ^= 1
+    assert not asked("k0"), "a damaged candidate"
+    assert asked("k1")
+    for _ in range(300):
+        index.put("many", starts[0], 2_000_000)
+    assert not asked("many")
+
+
+def test_what_dispatch_has_not_reached_is_left_to_others() -> None:
+    log, _, index = keyed_log(6)
+    window = LogWindow(*bounds(0, len(log), len(log) - 1))
+    window.add(Segment(memoryview(log), 0), 4)
+    assert window.keyed(StoredRecord, [index], "T", "k0", 0, 1 << 62, False, 1 << 62, 9) is None
+
+
+def test_records_are_of_the_class_that_was_asked_for() -> None:
+    log, _, entries = run_of(b"a")
+    window = window_over(log)
+    for kind in (str, type):
+        with pytest.raises(TypeError):
+            window.record_at(kind, 0)  # type: ignore[type-var]
+        with pytest.raises(TypeError):
+            window.records(kind, entries, 0, b"T", 0, 0, 1, 0, 1)  # type: ignore[type-var]
