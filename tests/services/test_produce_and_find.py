@@ -80,6 +80,22 @@ def test_rocketmq_encoded_batch_is_stored(client: Client, topic: str) -> None:
     ]
 
 
+def test_what_changed_on_its_way_is_refused_and_not_stored(
+    services: Run, client: Client, topic: str
+) -> None:
+    message = Message(topic, 0, b"body", b"KEYS\x01k", LOOPBACK, LOOPBACK, 0)
+    url = f"{services.writer_url}/v1/topics/{topic}/messages"
+    batch = encode_batch([message])
+    for headers, body in (
+        ({"content-type": "application/x-rocketmq-batch", "x-mqstore-crc32c": "1"}, batch),
+        ({"content-type": "application/json"}, b'{"messages":[{},{"body":"a","crc32c":1}]}'),
+    ):
+        response = httpx.post(url, content=body, headers=headers)
+        kind = "urn:mqstore:problem:checksum-mismatch"
+        assert (response.status_code, response.json()["type"]) == (422, kind)
+    assert client.pull(topic, 0).messages == ()
+
+
 def test_binary_body_comes_back_as_it_was(client: Client, topic: str) -> None:
     body = bytes(range(256)) * 100
     (placed,) = client.produce(topic, [NewMessage(body=body)]).messages

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,27 @@ def test_base64_body_is_stored_as_its_bytes(body: bytes) -> None:
     assert _build(bodyBase64=base64.b64encode(body).decode())[0].body == body
 
 
+@given(st.binary(max_size=200), st.integers(0, 31))
+def test_a_body_that_is_not_what_its_checksum_says_is_refused(body: bytes, bit: int) -> None:
+    encoded = base64.b64encode(body).decode()
+    assert _build(bodyBase64=encoded, crc32c=crc32c(body))[0].body == body
+    error = _refusal(bodyBase64=encoded, crc32c=crc32c(body) ^ 1 << bit)
+    assert isinstance(error, Problem)
+    assert error.kind is problems.CHECKSUM_MISMATCH
+
+
+def test_a_texts_checksum_is_that_of_its_utf8() -> None:
+    assert _build(body="é", crc32c=crc32c("é".encode()))[0].body == "é".encode()
+
+
+@pytest.mark.parametrize("header", [b"x", b"-1", b"4294967296", b"1 ", b"0x1", b"9" * 40])
+def test_a_header_that_is_no_checksum_is_refused(header: bytes) -> None:
+    with pytest.raises(Problem) as error:
+        produce.crc32c_of(header)
+    assert error.value.kind is problems.BAD_PARAMETER
+    assert produce.crc32c_of(b"4294967295") == 2**32 - 1
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -99,6 +121,9 @@ def test_base64_body_is_stored_as_its_bytes(body: bytes) -> None:
         {"unknownField": 1},
         {"delayLevel": 19},
         {"delayLevel": -1},
+        {"crc32c": -1},
+        {"crc32c": 2**32},
+        {"crc32c": 1},
         {"properties": {"TAGS": "a"}},
         {"properties": {"a": "x\u0001y"}},
         {"properties": {"a\u0002": "x"}},

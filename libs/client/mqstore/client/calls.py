@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
+from crc32c import crc32c
 from pydantic import BaseModel
 
 from mqstore.client.models import (
@@ -37,6 +38,7 @@ from mqstore.client.models import (
     Queues,
     Recovery,
     Retention,
+    Scrub,
     Segments,
     Store,
     Subscription,
@@ -70,7 +72,7 @@ class Call(Generic[Answer]):
     params: Mapping[str, Any] = field(default_factory=dict)
     json: Mapping[str, Any] | None = None
     content: bytes | None = None
-    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     errors_are_answers: bool = False
 
@@ -92,7 +94,7 @@ def produce_batch(
     queue_id: int | None = None,
     durability: Durability | None = None,
 ) -> Call[Produced]:
-    """Store a batch as RocketMQ's clients encode it."""
+    """Store a batch as RocketMQ's clients encode it; its checksum goes along."""
     return Call(
         Target.WRITER,
         "POST",
@@ -100,7 +102,7 @@ def produce_batch(
         Produced,
         params=_given(queueId=queue_id, durability=durability),
         content=batch,
-        content_type=ROCKETMQ_BATCH,
+        headers={"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": str(crc32c(batch))},
     )
 
 
@@ -244,6 +246,16 @@ def segments() -> Call[Segments]:
 def retention(*, limit: int | None = None) -> Call[Retention]:
     """What would be deleted now, when and why; of the oldest ``limit`` segments."""
     return Call(Target.WRITER, "GET", "/v1/store/retention", Retention, params=_given(limit=limit))
+
+
+def scrub() -> Call[Scrub]:
+    """What the disk has changed, and how far the look at it is."""
+    return Call(Target.WRITER, "GET", "/v1/store/scrub", Scrub)
+
+
+def run_scrub() -> Call[Scrub]:
+    """Have a pass over all checksums begin."""
+    return Call(Target.WRITER, "POST", "/v1/store/scrub:run", Scrub)
 
 
 def run_retention() -> Call[Retention]:

@@ -60,16 +60,13 @@ class _Base(Generic[Http]):
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
-        headers = dict(self._headers)
-        if call.content_type is not None:
-            headers["content-type"] = call.content_type
         return {
             "method": call.method,
             "url": self._urls[call.target] + call.path,
             "params": dict(call.params),
             "json": call.json,
             "content": call.content,
-            "headers": headers,
+            "headers": {**self._headers, **call.headers},
             "timeout": self._timeout_s + call.wait_s,
         }
 
@@ -149,6 +146,8 @@ class Client(_Base[httpx.Client]):
     flush = _blocking(calls.flush)
     writes = _blocking(calls.writes)
     put_writes = _blocking(calls.put_writes)
+    scrub = _blocking(calls.scrub)
+    run_scrub = _blocking(calls.run_scrub)
     pins = _blocking(calls.pins)
     put_pin = _blocking(calls.put_pin)
     remove_pin = _blocking(calls.remove_pin)
@@ -213,6 +212,8 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     flush = _asynchronous(calls.flush)
     writes = _asynchronous(calls.writes)
     put_writes = _asynchronous(calls.put_writes)
+    scrub = _asynchronous(calls.scrub)
+    run_scrub = _asynchronous(calls.run_scrub)
     pins = _asynchronous(calls.pins)
     put_pin = _asynchronous(calls.put_pin)
     remove_pin = _asynchronous(calls.remove_pin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Literal
 
+from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
@@ -33,11 +34,14 @@ class NewMessage(BaseModel):
     uniq_key: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """The request's form; what was not given is left out."""
+        """The request's form, with the body's checksum; what was not given is left out."""
         if isinstance(self.body, str):
+            body = self.body.encode()
             members: dict[str, object] = {"body": self.body}
         else:
-            members = {"bodyBase64": base64.b64encode(self.body).decode()}
+            body = self.body
+            members = {"bodyBase64": base64.b64encode(body).decode()}
+        members["crc32c"] = crc32c(body)
         optional = {
             "tags": self.tags,
             "keys": list(self.keys),
@@ -380,6 +384,32 @@ class Segment(_Model):
 
 class Segments(_Model):
     segments: tuple[Segment, ...]
+
+
+class ScrubFinding(_Model):
+    """Bytes of the log that are not as they were written, and what they are of, where that is
+    known."""
+
+    offset: int
+    length: int
+    found_at_ms: int
+    field: str | None = None
+    record_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+class Scrub(_Model):
+    """How far the log was compared with its block checksums; ``position`` is None between two
+    passes."""
+
+    position: int | None
+    began_at_ms: int
+    checked_bytes: int
+    last_pass_ended_at_ms: int | None
+    finding_count: int
+    findings: tuple[ScrubFinding, ...]
 
 
 class Retention(_Model):

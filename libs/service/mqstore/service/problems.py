@@ -213,6 +213,12 @@ CLIENT_OVER_SHARE = _register(
     "This address has its share of connections, requests or bytes.",
     retry_after_s=1,
 )
+CHECKSUM_MISMATCH = _register(
+    "checksum-mismatch",
+    422,
+    "The body is not what its checksum says",
+    "It changed on its way, or the checksum is of something else; nothing was stored.",
+)
 HEADERS_TOO_LARGE = _register(
     "headers-too-large", 431, "The headers are too large", "Over maxHeaderSize."
 )

@@ -125,6 +125,10 @@ class StoreConfig(BaseModel):
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000
 
+    # scrub
+    scrub_bytes_per_second: Annotated[int, Field(ge=0, le=1 << 32)] = 8 << 20
+    scrub_interval_hours: Annotated[int, Field(ge=0, le=24 * 366)] = 168
+
     # topics and groups
     auto_create_topic_enable: bool = False
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=1024)] = 8

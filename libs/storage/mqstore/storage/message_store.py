@@ -49,6 +49,7 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
+from mqstore.storage.scrub.service import Scrub, ScrubProgress
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.store_status import SegmentInfo, StoreStatus
 from mqstore.storage.system.atomic_file import remove_file, replace_file
@@ -110,6 +111,7 @@ class MessageStore:
         self._services: list[ServiceHandle] = []
         self._dispatch_handle: ServiceHandle | None = None
         self._retention_handle: ServiceHandle | None = None
+        self._scrub_handle: ServiceHandle | None = None
         self._failure: BaseException | None = None
         self._closing = Lock()
         self._closed = False
@@ -169,6 +171,7 @@ class MessageStore:
         self.fences = Fences(seams.files, opened.paths)
         self.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
+        self.scrub = Scrub(opened, self.log.files, seams, self.state.advance_epoch)
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
         )
@@ -406,6 +409,17 @@ class MessageStore:
             self._retention_handle.wake()
         return plan
 
+    def run_scrub(self) -> ScrubProgress:
+        """Have a pass over all checksums begin now, unless one runs; how far it is.
+
+        Raises StoreNotWritable where none can run: a store that is only read.
+        """
+        if self._scrub_handle is None:
+            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
+        progress = self.scrub.request()
+        self._scrub_handle.wake()
+        return progress
+
     def wait_for_index(self) -> None:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
         self.dispatcher.run_to_end()
@@ -437,6 +451,8 @@ class MessageStore:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
         self._start(self.offsets)
+        if self._options.scrubs:
+            self._scrub_handle = self._start(self.scrub)
         if self._options.deliver_delayed:
             self._start(self.delays.service)
 

@@ -51,6 +51,8 @@ class StoreOptions:
     """What is told of a store without services to who wants to put."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
+    scrubs: bool = False
+    """True: the log is compared with its block checksums, slowly and again and again."""
     on_progress: Callable[[Progress], None] | None = None
     on_failure: Callable[[BaseException], None] | None = None
     """Called once, from any thread, when the store fails (StoreFailed): end the process."""

@@ -89,6 +89,11 @@ class StorePaths:
         return self.ours / "running.json"
 
     @property
+    def scrub(self) -> Path:
+        """How far the scrub is, and what it has found."""
+        return self.ours / "scrub.json"
+
+    @property
     def blocks(self) -> Path:
         """Checksums of the log by block, one file per segment."""
         return self.ours / "blocks"

@@ -110,3 +110,23 @@ RETENTION: Final[dict[str, Any]] = {
     ],
     "bytesToGo": 1073741824,
 }
+
+SCRUB: Final[dict[str, Any]] = {
+    "position": None,
+    "beganAtMs": 1795273269654,
+    "checkedBytes": 2147483648,
+    "lastPassEndedAtMs": 1795273529654,
+    "findingCount": 1,
+    "findings": [
+        {
+            "offset": 1073742001,
+            "length": 1,
+            "foundAtMs": 1795273399654,
+            "field": "TOPIC",
+            "recordOffset": 1073741824,
+            "topic": "orders",
+            "queueId": 0,
+            "queueOffset": 4711,
+        }
+    ],
+}

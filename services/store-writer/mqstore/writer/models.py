@@ -14,6 +14,7 @@ from mqstore.writer import examples
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
+UINT32_MAX: Final = 2**32 - 1
 INT64_MAX: Final = 2**63 - 1
 
 Int32 = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -52,6 +53,17 @@ class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=
             Meta(
                 description="Default: a generated unique key. A message with a key that was given "
                 "to the topic a short time ago is not stored again: the answer is the first one's."
+            ),
+        ]
+        | None
+    ) = None
+    crc32c: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=UINT32_MAX,
+                description="CRC-32C of the body's bytes; a body that has another one is refused.",
             ),
         ]
         | None

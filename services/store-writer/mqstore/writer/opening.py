@@ -42,6 +42,7 @@ class Opening:
             store_id=settings.store_id,
             store_path_commit_log=settings.store_path_commit_log,
             format=settings.store_format,
+            scrubs=True,
             on_progress=on_progress,
             on_failure=on_failure,
         )

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
+from crc32c import crc32c
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
@@ -36,7 +37,7 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.writer.models import NewMessage, ProduceRequest
+from mqstore.writer.models import UINT32_MAX, NewMessage, ProduceRequest
 
 CLIENT_PROPERTIES: Final = frozenset(
     {"KEYS", "TAGS", "UNIQ_KEY", "WAIT", "BUYER_ID", "INSTANCE_ID", "MSG_REGION", "TRACE_ON"}
@@ -163,6 +164,8 @@ def build(
         _properties(message, uniq_key, store_format), store_format.trailing_property_separator
     )
     body = body_bytes(message.body, message.body_base64)
+    if message.crc32c is not None:
+        check_crc32c(body, message.crc32c, f"the body of message {uniq_key}")
     return origin.message(body, encoded, message.flag), uniq_key
 
 
@@ -177,6 +180,24 @@ def build_batch(
     messages = decode_batch(body, template, store_format=store_format)
     check_count(len(messages), max_count)
     return messages, [_check_encoded(each.properties, store_format) for each in messages]
+
+
+def check_crc32c(body: bytes, told: int, what: str) -> None:
+    """Raises Problem when a body is not the one that a client took this checksum of."""
+    if (found := crc32c(body)) != told:
+        raise Problem(
+            problems.CHECKSUM_MISMATCH,
+            f"{what} came with CRC-32C {found}, not {told}: send it again, or mend the checksum",
+        )
+
+
+def crc32c_of(header: bytes) -> int:
+    """What an X-Mqstore-Crc32c header says. Raises Problem (400)."""
+    if header.isdigit() and len(header) <= 10 and int(header) <= UINT32_MAX:
+        return int(header)
+    raise Problem(
+        problems.BAD_PARAMETER, f"X-Mqstore-Crc32c is a decimal number from 0 to {UINT32_MAX}"
+    )
 
 
 def client_host(address: str, port: int) -> Host:

@@ -31,6 +31,7 @@ from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.models import (
+    UINT32_MAX,
     DelayLevel,
     DelayLevelList,
     NewMessage,
@@ -42,6 +43,7 @@ from mqstore.writer.models import (
     Store,
 )
 from mqstore.writer.retention_routes import RetentionRoutes
+from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
 from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
@@ -64,6 +66,7 @@ def add(api: Api, service: WriterService) -> None:
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
     InternalRoutes(service).add(api)
+    ScrubRoutes(service).add(api)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class Producer:
         await self._writable_topic(name)
         media_type = request.media_type
         body = await request.body()
+        if checksum := request.header(b"x-mqstore-crc32c"):
+            produce.check_crc32c(body, produce.crc32c_of(checksum), "the request's body")
         topic = await self._writable_topic(name)  # it may have been deleted meanwhile
         if media_type == JSON_TYPE:
             batch = self._from_json(request, topic, body)
@@ -324,6 +329,13 @@ OPERATION: dict[str, Any] = {
             "schema": {"enum": ["sync", "async"]},
             "description": "Only with application/x-rocketmq-batch.",
         },
+        {
+            "name": "X-Mqstore-Crc32c",
+            "in": "header",
+            "schema": {"type": "integer", "minimum": 0, "maximum": UINT32_MAX},
+            "description": "CRC-32C of the request's whole body, in decimal: a body that has "
+            "another one is refused, and nothing is stored. JSON also takes one for each message.",
+        },
     ],
     "requestBody": {
         "required": True,
@@ -343,6 +355,7 @@ OPERATION: dict[str, Any] = {
             problems.UNIQUE_KEY_TAKEN,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,
+            problems.CHECKSUM_MISMATCH,
             problems.MESSAGE_INVALID,
             problems.STORE_NOT_WRITABLE,
             *problems.READ_ONLY_KINDS,

@@ -23,6 +23,7 @@ from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore, StoreStatus
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import GOING
+from mqstore.storage.scrub.service import ScrubProgress
 
 PUT_BUCKETS_S: Final = (
     *(0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
@@ -116,6 +117,7 @@ class StoreMetrics(Collector):
             yield from _of_store(status)
             yield from _of_files(store)
             yield from _of_retention(store.retention)
+            yield from _of_scrub(store.scrub.progress)
             yield from self._of_delays(store)
             yield from self._as_rocketmq(store, status)
 
@@ -279,3 +281,16 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
     derived.add_metric(["consumequeue"], retention.removal.queue_files)
     derived.add_metric(["index"], retention.removal.index_files)
     yield derived
+
+
+def _of_scrub(progress: ScrubProgress) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "mqstore_scrub_findings",
+        "Places of the log that are not as they were written",
+        value=progress.finding_count,
+    )
+    yield GaugeMetricFamily(
+        "mqstore_scrub_last_pass_seconds",
+        "When the last whole pass over the log ended, as Unix time; 0 for none",
+        value=(progress.last_pass_ended_at_ms or 0) / 1000,
+    )

@@ -1,0 +1,122 @@
+"""Which record, and which field of it, a change on the disk touches.
+
+A block's CRC-32C and parity tell where the one word stands that has changed, and its former bits:
+with these put back, the record reads as it was written, whichever field it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage._kernel import check_record, find_record, locate_damage
+from mqstore.storage.codec import record
+from mqstore.storage.codec.record import Record
+from mqstore.storage.layout import (
+    BLOCK_ENTRY_SIZE,
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    SysFlag,
+)
+
+BLANK: Final = "BLANK"
+"""The field of what lies in no record: a segment's unused rest."""
+_REACHES: Final = (64 << 10, 8 << 20)
+"""Bytes around the change in which its record is looked for."""
+_WORD_SIZE: Final = 4
+
+
+class Finding(BaseModel):
+    """Bytes of the log that are not those that were written; offsets are physical, in bytes.
+
+    Without a field the change is spread wider than one word: it may touch any record of these
+    bytes, and all of them are refused.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+    offset: int
+    length: int
+    found_at_ms: int
+    field: str | None = None
+    """RocketMQ's name of it, as BODY or QUEUEOFFSET; BLANK outside of records."""
+    record_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+def explain(
+    view: memoryview, end: int, entries: memoryview, base: int, number: int, now_ms: int
+) -> Finding:
+    """What has changed in a block that is not as covered; ``end`` is where the segment's used
+    bytes end. Takes up to 16 MiB of memory."""
+    start, stop = locate_damage(view, entries, base, number)
+    found = Finding(offset=base + start, length=stop - start, found_at_ms=now_ms)
+    if stop - start > _WORD_SIZE:
+        return found
+    for reach in _REACHES:
+        low, high = max(0, start - reach), min(end, stop + reach)
+        mended = bytearray(view[low:high])
+        word = start - start % _WORD_SIZE
+        for at, bits in enumerate(_changed_bits(view, entries, number), word - low):
+            if bits and at < len(mended):
+                mended[at] ^= bits
+        held = _holder(memoryview(mended), start - low, base + low)
+        if held is not None:
+            return found.model_copy(
+                update={
+                    "field": field_at(held, base + start - held.physical_offset),
+                    "record_offset": held.physical_offset,
+                    "topic": held.topic,
+                    "queue_id": held.queue_id,
+                    "queue_offset": held.queue_offset,
+                }
+            )
+    return found.model_copy(update={"field": BLANK})
+
+
+def field_at(found: Record, position: int) -> str:
+    """The field that byte ``position`` of a record belongs to."""
+    for name, size in _fields(found):
+        if position < size:
+            return name
+        position -= size
+    return "PROPERTIES"
+
+
+def _fields(found: Record) -> Iterator[tuple[str, int]]:
+    yield from (("TOTALSIZE", 4), ("MAGICCODE", 4), ("BODYCRC", 4), ("QUEUEID", 4), ("FLAG", 4))
+    yield from (("QUEUEOFFSET", 8), ("PHYSICALOFFSET", 8), ("SYSFLAG", 4), ("BORNTIMESTAMP", 8))
+    yield "BORNHOST", 20 if found.sys_flag & SysFlag.BORN_HOST_V6 else 8
+    yield "STORETIMESTAMP", 8
+    yield "STOREHOST", 20 if found.sys_flag & SysFlag.STORE_HOST_V6 else 8
+    yield from (("RECONSUMETIMES", 4), ("PREPAREDTRANSACTIONOFFSET", 8), ("BODYLENGTH", 4))
+    yield from (("BODY", len(found.body)), ("TOPICLENGTH", found.version))
+    yield from (("TOPIC", len(found.raw_topic)), ("PROPERTIESLENGTH", 2))
+
+
+def _holder(view: memoryview, at: int, base: int) -> Record | None:
+    """The whole record that holds a byte."""
+    position, end = 0, len(view)
+    while 0 <= (position := find_record(view, position, end, base, True, at + 1)) <= at:
+        size = check_record(view, position, end, base + position, True)[1]
+        if position + size > at:
+            return record.decode(view, position, end, physical_offset=base + position)
+        position += size
+    return None
+
+
+def _changed_bits(view: memoryview, entries: memoryview, number: int) -> bytes:
+    """The exclusive or of a block's words, then and now: four bytes."""
+    entry = entries[BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE :]
+    covered = int.from_bytes(entry[8:12])
+    block = bytes(view[number * BLOCK_SIZE :][:covered]).ljust(BLOCK_SIZE, b"\0")
+    words, bits = int.from_bytes(block), BLOCK_SIZE * 8
+    while bits > _WORD_SIZE * 8:
+        bits //= 2
+        words = words >> bits ^ words & (1 << bits) - 1
+    return (words ^ int.from_bytes(entry[4:8])).to_bytes(_WORD_SIZE)
