@@ -23,7 +23,7 @@ from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.storage import key_cursor
-from mqstore.storage.lookups import KeyAnswer
+from mqstore.storage.lookup_answers import KeyAnswer
 from mqstore.storage.pull_filter import TagFilter, parse_tags
 from mqstore.storage.topic_scan import TopicQuery
 
