@@ -334,3 +334,13 @@ def test_a_failed_service_ends_the_store_and_leaves_abort(root: Path) -> None:
 
 def _fingerprint(root: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+
+
+def test_a_segment_that_was_read_and_expired_gives_its_disk_space_back(root: Path) -> None:
+    with open_store(root) as store:
+        put_some(store, 1000)
+        store.lookups.by_physical_offset(0)
+        first = store.log.files.files[0].path
+        assert str(first) in Path("/proc/self/maps").read_text()
+        assert store.expire(1) == 1
+        assert str(first) not in Path("/proc/self/maps").read_text()

@@ -154,7 +154,9 @@ class MessageStore:
         )
         self.write_pause = WritePause(opened.paths.write_pause, seams)
         """For who puts on behalf of clients to look at; the engine itself goes on."""
-        self.retention = Retention(self._parts, seams, admin_tables.offsets, self.delays.holds)
+        self.retention = Retention(
+            self._parts, seams, admin_tables.offsets, self.delays.holds, self.lookups.forget
+        )
         self._admin = Administration(
             admin_tables,
             opened,

@@ -47,10 +47,11 @@ class Retention:
         parts: Parts,
         seams: Seams,
         offsets: ConsumerOffsets,
-        undelivered: Callable[[], Iterable[Hold]] = tuple,
+        undelivered: Callable[[], Iterable[Hold]],
+        forget: Callable[[], None],
     ) -> None:
         """``offsets`` are those of keepForGroups; ``undelivered`` tells what delayed messages
-        hold."""
+        hold; ``forget`` as in Removal."""
         opened = parts.opened
         config, paths = opened.config, opened.paths
         self.deleted: Counter[Why] = Counter()
@@ -62,6 +63,7 @@ class Retention:
             parts.dispatcher,
             parts.queue_flush,
             opened.blocks,
+            forget,
         )
         self._config = config
         self._log = parts.log

@@ -6,7 +6,7 @@ and 5.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
@@ -27,7 +27,9 @@ class Removal:
         dispatcher: Dispatcher,
         queue_flush: QueueFlushService,
         blocks: BlockFiles,
+        forget: Callable[[], None],
     ) -> None:
+        """``forget`` makes look-ups let go of segments, whose disk space is free only then."""
         self.queue_files = 0
         """Unlinked since the opening; so are ``index_files``."""
         self.index_files = 0
@@ -37,6 +39,7 @@ class Removal:
         self._dispatcher = dispatcher
         self._queue_flush = queue_flush
         self._blocks = blocks
+        self._forget = forget
         self._derived_min = 0
         """The log's minimum that queues and index were last cleaned for."""
 
@@ -60,6 +63,7 @@ class Removal:
             self._queue_flush.flush_all()
         removed = self._log.remove_first(len(ready))
         self._blocks.drop(0, self._log.min_offset)
+        self._forget()
         return removed
 
     def remove_derived(self) -> Iterator[None]:
