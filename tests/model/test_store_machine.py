@@ -178,8 +178,10 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def test_the_store_is_what_the_model_says() -> None:
+    """The same steps in each run; others are for the night."""
     run_state_machine_as_test(
-        StoreMachine, settings=settings(max_examples=8, stateful_step_count=50)
+        seed(1)(StoreMachine),
+        settings=settings(max_examples=8, stateful_step_count=50, database=None),
     )
 
 

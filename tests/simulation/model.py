@@ -113,6 +113,8 @@ class Model:
         """Where the log may begin after a crash: expiry may have been under way."""
         self.pending: list[bytes] = []
         """Bodies that were handed to the store, in order, and were not seen in the log yet."""
+        self.half_committed = False
+        """Whether the log may end behind what the store says."""
         self.topics: dict[str, set[int]] = {}
         """Numbers of queues that may be read back, 0 for no such topic; one only unless a save was
         cut off."""
@@ -136,8 +138,28 @@ class Model:
             if written > self.end:
                 assert file.base_offset <= self.end, "the log has a hole"
                 new += self.take(bytes(file.view[: file.wrote_position]), file.base_offset)
-        assert self.end == log.max_offset, (self.end, log.max_offset)
+        assert self.end == log.max_offset or self.half_committed, (self.end, log.max_offset)
         return new
+
+    def follow_failed_commit(self, log: CommitLog) -> None:
+        """Take over what a commit of the pool wrote before the disk failed it half way: nobody was
+        told of it, and a kill may bring it back."""
+        for file in log.files.files:
+            if file.end_offset > self.end:
+                self._take_whole(bytes(file.view), file.base_offset)
+
+    def _take_whole(self, content: bytes, base: int) -> None:
+        for found in scan(memoryview(content), self.end - base, len(content), base):
+            if not isinstance(found, Record | Blank):
+                return
+            at = found.physical_offset if isinstance(found, Record) else found.offset
+            start, stop = at - base, at + found.size - base
+            self.image += content[start:stop]
+            self.half_committed = True
+            if isinstance(found, Record):
+                self._add(found)
+            else:
+                self.ends.append(base + stop)
 
     def take(self, content: bytes, base: int) -> list[Stored]:
         """Take over bytes of the log that begin at ``base``, as far as they are new."""
@@ -224,6 +246,7 @@ class Model:
         """A recovery, already checked against this model, found the log's bytes from
         ``min_offset`` to ``end``: from here on nothing else may come back."""
         self.pending = []
+        self.half_committed = False
         while self.records and self.records[-1].end > end:
             self.records.pop()
         for queue in self.queues.values():

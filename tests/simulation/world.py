@@ -108,7 +108,7 @@ class World:
         if self.driver is None:
             return self.floor
         self._follow()
-        return self.model.end
+        return self.driver.store.log.max_offset
 
     def floor_after_power_cut(self) -> int:
         if self.driver is None:
@@ -118,7 +118,10 @@ class World:
 
     def _follow(self) -> None:
         if self.driver is not None:
-            self.model.follow(self.driver.store.log)
+            store = self.driver.store
+            self.model.follow(store.log)
+            if store.commits is not None and store.failure is not None:
+                self.model.follow_failed_commit(store.log)
 
     # what happens meanwhile
 

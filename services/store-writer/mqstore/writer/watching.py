@@ -74,6 +74,7 @@ class Watching:
 
     def opened(self, store: MessageStore) -> None:
         """The store is there; from now on it is looked at."""
+        self._before, self._watched = _look(store), store
         self._end(OPENING)
         report = store.recovery
         self._events.publish(
