@@ -31,7 +31,7 @@ CONFIG: Final = SchemathesisConfig.from_dict(
         "checks": {
             # Rules between fields are told in words only; so are limits of whole requests.
             "positive_data_acceptance": {
-                "expected-statuses": ["2xx", "400", "404", "409", "413", "422", "431"]
+                "expected-statuses": ["2xx", "400", "404", "409", "412", "413", "422", "431"]
             },
             "negative_data_rejection": {
                 "expected-statuses": ["400", "404", "409", "413", "415", "422", "431"]

@@ -215,6 +215,11 @@ def test_over_restarts_nothing_is_stored_twice(seed: int) -> None:
     Life(seed).live(80)
 
 
+@pytest.mark.parametrize("seed", [2337760300, 5060])
+def test_a_tombstone_hides_no_message_that_was_put(seed: int) -> None:
+    Life(seed, examined=0.03).live(200)
+
+
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))

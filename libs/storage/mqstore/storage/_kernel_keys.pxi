@@ -139,7 +139,7 @@ cdef class KeyTable:
             if defect != DEFECT_NONE:
                 break
             store_time = <int64_t> get64(p + r.store_time_at)
-            if puts_key(&r, &facts):
+            if get64(p + r.body_at - 12) != TOMBSTONE and puts_key(&r, &facts):
                 key, name = decoded(facts.key), decoded(facts.topic)
                 if key is not None and name is not None and not key.startswith(made_here):
                     if name != topic:

@@ -227,7 +227,7 @@ cdef class LogWindow:
             self.segments = [each for each in self.segments if each.end() > minimum]
             self.last = None
         self.epoch, self.minimum = epoch, minimum
-        return epoch
+        return <uint64_t> epoch
 
     def forget(self):
         self.segments, self.last = [], None

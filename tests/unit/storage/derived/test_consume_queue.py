@@ -437,6 +437,16 @@ def test_search_by_time_passes_entries_without_a_record_over(tmp_path: Path) -> 
     assert queue.find_by_time(BORN_MS + 5, log) == 2
 
 
+def test_a_tombstone_without_a_time_misleads_no_search(tmp_path: Path) -> None:
+    log = SmallLog()
+    queue = open_queue(tmp_path)
+    for index, time in enumerate([BORN_MS, 0, 0, 0, BORN_MS + 1]):
+        queue.put(index, log.put(store_ms=time), 100, 0)
+
+    assert queue.find_by_time(BORN_MS, log) == 0
+    assert queue.find_by_time(BORN_MS + 1, log) == 4
+
+
 def test_a_file_with_an_absurd_name_makes_no_endless_walk(tmp_path: Path) -> None:
     filled(tmp_path, 12).flush()
     source = tmp_path / "queue" / f"{200:020d}"

@@ -587,7 +587,8 @@ def is_ext_address(tags_code: int) -> bool:
 
 
 def store_time(entry: QueueEntry, log: LogView) -> int | None:
-    """STORETIMESTAMP of the record that an entry names, ms; None where it cannot be read."""
+    """STORETIMESTAMP of the record that an entry names, ms; None where it cannot be read, or is 0
+    as in a tombstone of whose neighbours nothing was known."""
     if not log.min_offset <= entry.physical_offset < log.max_offset:
         return None
     view = log.select(entry.physical_offset, _STORE_TIME_AT_V6 + _LONG.size)
@@ -596,4 +597,4 @@ def store_time(entry: QueueEntry, log: LogView) -> int | None:
     sys_flag: int = _INT.unpack_from(view, _SYS_FLAG_AT)[0]
     at = _STORE_TIME_AT_V6 if sys_flag & SysFlag.BORN_HOST_V6 else _STORE_TIME_AT
     stored: int = _LONG.unpack_from(view, at)[0]
-    return stored
+    return stored or None
