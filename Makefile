@@ -43,8 +43,9 @@ test: $(TEST_READY) ## everything that needs no cluster; names what it had to le
 test-ci: $(TEST_READY) ## what takes longer: simulation, fuzz, random stores
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
 
-nightly: $(TEST_READY) ## the long runs: 50 random stores of 200 messages a version and direction, and more
-	@MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest -m "referee or nightly" --timeout 0 $(ARGS)
+nightly: $(TEST_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
+	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
+		-m "referee or slow or nightly" --timeout 0 $(ARGS)
 
 setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/mqstore
 

@@ -10,8 +10,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.compat.referee import VERSIONS, Referee, missing
 
+# A change that others wait for is tested with the same examples as the one before it; examples that
+# nobody has seen are for the night (MQSTORE_EXPLORE).
 settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    print_blob=True,
+    derandomize="MQSTORE_EXPLORE" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
 
