@@ -32,11 +32,11 @@ def decode(text: str, query: str) -> int:
         below, check = _CURSOR.unpack(packed)
     except (ValueError, struct.error, binascii.Error) as error:
         raise CursorError(
-            f"{text[:40]!r} is no cursor of a key query; ask again without it"
+            f"{text[:40]!r} is no cursor of such a query; ask again without it"
         ) from error
     if below < 0 or check != _check(below, query):
         raise CursorError(
-            f"cursor {text[:40]!r} is not of this topic, key and time range; ask again without it"
+            f"cursor {text[:40]!r} is of another query than this one; ask again without it"
         )
     return int(below)
 

@@ -188,7 +188,7 @@ def check_new_topic(topic: str, store_format: StoreFormat) -> None:
     """Raise TopicNameError unless a client may create or change this topic."""
     check_topic(topic, store_format)
     if is_system_topic(topic, store_format):
-        raise TopicNameError(f"topic {topic} is a system topic, choose another name")
+        raise TopicNameError(f"topic {topic} is a system topic, name another one")
 
 
 def check_group(group: str) -> None:
@@ -204,7 +204,7 @@ def check_own_group(group: str) -> None:
     """Raise GroupNameError unless a client may create, change or delete this group."""
     check_group(group)
     if is_system_group(group):
-        raise GroupNameError(f"group {group} is RocketMQ's own, choose another name")
+        raise GroupNameError(f"group {group} is RocketMQ's own, name another one")
 
 
 def is_system_group(group: str) -> bool:

@@ -307,9 +307,6 @@ class StatePage(StatePageReader):
         self._store(_RECOVERY_TOTAL, total)
         self._store(_RECOVERY_DONE, done)
 
-    def set_epoch(self, epoch: int) -> None:
-        self._store(_EPOCH, epoch)
-
     def advance_epoch(self) -> int:
         """Tell readers that what they have read or remembered may be no longer so."""
         epoch = self.epoch + 1

@@ -53,10 +53,6 @@ class IndexCheck:
     def file_count(self) -> int:
         return len(self._service.files)
 
-    @property
-    def total_items(self) -> int:
-        return sum(file.index_count - 1 for file in self._service.files)
-
     # a file by itself ---------------------------------------------------------------------
 
     def files(self) -> Iterator[Finding]:
