@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from mqstore.storage.codec.batch import encode_batch
+from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
 from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
@@ -22,17 +25,33 @@ WARM: Final = 10_000
 """Records put into the fresh store before the clock starts."""
 TIMED_SHARE: Final = 4
 """One put in so many is timed by itself."""
-SHAPES: Final = (("1 KiB", 1024, 1), ("100 B", 100, 1), ("1 KiB, batches of 100", 1024, 100))
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    body_size: int
+    batch: int = 1
+    encoded: bool = False
+    """Whether ours gets a batch ready encoded, too, as RocketMQ always does."""
+
+
+SHAPES: Final = (
+    Shape("1 KiB", 1024),
+    Shape("100 B", 100),
+    Shape("1 KiB, batches of 100", 1024, 100),
+    Shape("1 KiB, batches of 100, encoded", 1024, 100, encoded=True),
+)
 
 
 def benches(setting: Setting) -> Iterator[Bench]:
-    for name, body_size, batch in SHAPES:
+    for shape in SHAPES:
         metrics = [
-            Metric(key, f"append {name}, {key}", "messages/s", record_size=body_size)
+            Metric(key, f"append {shape.name}, {key}", "messages/s", record_size=shape.body_size)
             for key in ("acknowledged", "readable")
-        ] + latencies.metrics(f"append {name}")
-        ours = partial(_ours, setting, body_size, batch)
-        peer = partial(_peer, setting, body_size, batch) if setting.peer else None
+        ] + latencies.metrics(f"append {shape.name}")
+        ours = partial(_ours, setting, shape)
+        peer = partial(_peer, setting, shape) if setting.peer else None
         yield Bench(metrics, ours, peer)
 
 
@@ -41,28 +60,39 @@ Put = Callable[[int], object]
 
 
 def prepare(
-    store: MessageStore, body: bytes, properties: list[bytes], batch: int
+    store: MessageStore, shape: Shape, body: bytes, properties: list[bytes]
 ) -> tuple[Put, range]:
     """What puts one message, or one batch, and the numbers of all of them."""
+    numbers = range(len(properties) // shape.batch)
+
+    def batch_of(number: int) -> list[Message]:
+        encoded = properties[number * shape.batch : (number + 1) * shape.batch]
+        return [make_message(number % QUEUES, body, each) for each in encoded]
 
     def put(number: int) -> None:
         store.put(make_message(number % QUEUES, body, properties[number]))
 
     def put_batch(number: int) -> None:
-        encoded = properties[number * batch : (number + 1) * batch]
-        store.put_batch([make_message(number % QUEUES, body, each) for each in encoded])
+        store.put_batch(batch_of(number))
 
-    return put if batch == 1 else put_batch, range(len(properties) // batch)
+    if not shape.encoded:
+        return put if shape.batch == 1 else put_batch, numbers
+    ready = [encode_batch(batch_of(number)) for number in numbers]
+
+    def put_encoded(number: int) -> None:
+        store.put_encoded(ready[number], make_message(number % QUEUES, body, b""))
+
+    return put_encoded, numbers
 
 
-def _ours(setting: Setting, body_size: int, batch: int) -> Figures:
-    body = make_body(body_size)
+def _ours(setting: Setting, shape: Shape) -> Figures:
+    body = make_body(shape.body_size)
     records, timed = setting.records, setting.records // TIMED_SHARE
     with fresh_directory(setting.directory) as root, open_store(root) as store:
-        put, numbers = prepare(store, body, encoded_properties(0, WARM), batch)
+        put, numbers = prepare(store, shape, body, encoded_properties(0, WARM))
         for number in numbers:
             put(number)
-        put, numbers = prepare(store, body, encoded_properties(WARM, records), batch)
+        put, numbers = prepare(store, shape, body, encoded_properties(WARM, records))
         began = time.perf_counter()
         for number in numbers:
             put(number)
@@ -70,13 +100,13 @@ def _ours(setting: Setting, body_size: int, batch: int) -> Figures:
         while store.dispatcher.behind:
             time.sleep(50e-6)
         readable = time.perf_counter() - began
-        put, numbers = prepare(store, body, encoded_properties(WARM + records, timed), batch)
+        put, numbers = prepare(store, shape, body, encoded_properties(WARM + records, timed))
         seconds = latencies.timed(put, numbers)
     rates = {"acknowledged": records / acknowledged, "readable": records / readable}
     return {**rates, **latencies.figures(seconds)}
 
 
-def _peer(setting: Setting, body_size: int, batch: int) -> Figures:
+def _peer(setting: Setting, shape: Shape) -> Figures:
     assert setting.peer is not None
     with fresh_directory(setting.directory) as root:
         return setting.peer.ask(
@@ -87,6 +117,6 @@ def _peer(setting: Setting, body_size: int, batch: int) -> Figures:
             warm=WARM,
             records=setting.records,
             timed=setting.records // TIMED_SHARE,
-            body=body_size,
-            batch=batch,
+            body=shape.body_size,
+            batch=shape.batch,
         )

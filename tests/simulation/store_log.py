@@ -11,11 +11,11 @@ from mqstore.coordinator.log import QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.hosts import Host, parse_host
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import PutRefused, QueueUnknown, StorageError, TopicUnknown
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
-from mqstore.storage.message_store import MessageStore, parse_host
+from mqstore.storage.message_store import MessageStore
 
 KEYED_MAX = 64
 

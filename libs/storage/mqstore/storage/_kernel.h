@@ -1,4 +1,4 @@
-/* The kernel's plain C: big-endian fields, checksums, String.hashCode, words shared by processes.
+/* The kernel's plain C: big-endian fields, checksums, hashes, words shared by processes.
 
    Included once, by _kernel.pyx. */
 
@@ -242,6 +242,25 @@ static int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) {
     }
     *hash = h;
     return 1;
+}
+
+/* A keyed digest of bytes, for tables in memory: folded 128-bit products ---------------------- */
+
+static inline uint64_t mq_fold_product(uint64_t a, uint64_t b) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t mq_digest(const uint8_t *p, size_t n, uint64_t seed, uint64_t secret) {
+    uint64_t state = seed ^ n, words[2];
+    for (; n > 16; p += 16, n -= 16) {
+        memcpy(words, p, 16);
+        state = mq_fold_product(words[0] ^ secret, words[1] ^ state);
+    }
+    words[0] = words[1] = 0;
+    memcpy(words, p, n);
+    state = mq_fold_product(words[0] ^ secret, words[1] ^ state);
+    return mq_fold_product(state ^ secret, state ^ 0x9E3779B97F4A7C15u);
 }
 
 /* words shared between processes --------------------------------------------------------- */

@@ -598,6 +598,41 @@ class LogEnd:
         store.
         """
 
+    def read_batch(
+        self, message: Message, data: bytes, rules: NameRules | None = None
+    ) -> EncodedBatch | None:
+        """Look at a batch in RocketMQ's encoding, for ``put_batch``; what it does not say comes
+        from ``message``, whose body, properties and flag mean nothing.
+
+        None for whatever is not plain: over 1 MiB or ``body_max``; parts that do not add up; a
+        message that ``put`` would refuse for its own sake, with DELAY (whatever its value), any
+        transaction type, or a unique key that is not ASCII; properties that are against ``rules``.
+        """
+
+    def put_batch(self, batch: EncodedBatch) -> list[Placement] | None:
+        """As ``put``, all messages of a batch or none."""
+
+class NameRules:
+    """Which properties producers may give, as far as the kernel can tell. Immutable."""
+
+    def __init__(self, free: Sequence[bytes], refused: Sequence[bytes]) -> None:
+        """Names in ``free`` need no look, those in ``refused`` are not plain; any other must be
+        printable ASCII, as must its value."""
+
+class EncodedBatch:
+    """Messages of one topic and queue, checked and not stored. Made by ``LogEnd.read_batch``."""
+
+    @property
+    def message(self) -> Message:
+        """What all messages share."""
+    @property
+    def digests(self) -> bytes:
+        """``key_digests`` of ``keys``."""
+    @property
+    def keys(self) -> list[str]:
+        """Each message's unique key, "" without one."""
+    def __len__(self) -> int: ...
+
 # Checksums of the log's blocks ---------------------------------------------------------------
 # ``log`` is one segment that begins at physical offset ``base``, ``entries`` its whole side file
 # (own/block_files.py); positions are the segment's, blocks are counted from its begin.

@@ -18,7 +18,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport (
     INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from enum import IntEnum
@@ -41,6 +41,7 @@ cdef extern from "_kernel.h":
     uint32_t mq_parity(uint32_t parity, const uint8_t *p, size_t n, size_t at) noexcept nogil
     int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) noexcept nogil
     int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) noexcept nogil
+    uint64_t mq_digest(const uint8_t *p, size_t n, uint64_t seed, uint64_t secret) noexcept nogil
     uint64_t atomic_load64(const void *p) noexcept nogil
     void atomic_store64(void *p, uint64_t v) noexcept nogil
     uint32_t atomic_load32(const void *p) noexcept nogil
@@ -357,5 +358,6 @@ def futex_wake(view not None, int64_t offset):
         PyBuffer_Release(&page)
 
 
+include "_kernel_batch.pxi"
 include "_kernel_put.pxi"
 include "_kernel_lookup.pxi"

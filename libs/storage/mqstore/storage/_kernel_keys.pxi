@@ -10,24 +10,39 @@ cdef struct KeySlot:
     int64_t offset
 
 
-cdef inline uint64_t digest_of(uint64_t topic_hash, object key) except 0:
-    """Never 0. Python's own hashes of texts are 64 bits under a secret of this process."""
-    cdef uint64_t mixed = topic_hash ^ (<uint64_t> <Py_ssize_t> hash(key) * 0x9E3779B97F4A7C15u)
-    mixed ^= mixed >> 32
-    mixed *= 0xD6E8FEB86659FD93u
-    mixed ^= mixed >> 32
-    return mixed or 1
+# Python's hashes of texts are made under a secret of this process, so nobody can choose keys that
+# meet in one slot.
+cdef uint64_t _secret = <uint64_t> <Py_ssize_t> hash("unique keys")
+
+
+cdef inline uint64_t digest_of(uint64_t topic, Text key) noexcept nogil:
+    """Never 0, which is no key; ``topic`` is the topic's own digest."""
+    cdef uint64_t digest = mq_digest(key.at, key.length, topic, _secret)
+    return digest if digest else 1
+
+
+cdef inline uint64_t topic_digest(Text topic) noexcept nogil:
+    return mq_digest(topic.at, topic.length, 0, _secret)
+
+
+cdef inline Text utf8_of(str text):
+    """UnicodeEncodeError for half a surrogate pair."""
+    cdef Py_ssize_t length
+    cdef Text found
+    found.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(text, &length)
+    found.length = <uint32_t> length
+    return found
 
 
 def key_digests(str topic not None, keys not None):
     cdef Py_ssize_t count = len(keys), i = 0
     cdef bytes packed = PyBytes_FromStringAndSize(NULL, 8 * count)
     cdef char *at = PyBytes_AS_STRING(packed)
-    cdef uint64_t topic_hash = <uint64_t> <Py_ssize_t> hash(topic), digest
+    cdef uint64_t of_topic = topic_digest(utf8_of(topic)), digest
     for key in keys:
         if i == count:
             raise ValueError("the keys changed while they were read")
-        digest = digest_of(topic_hash, key) if key else 0
+        digest = digest_of(of_topic, utf8_of(key)) if key else 0
         memcpy(at + 8 * i, &digest, 8)
         i += 1
     if i != count:
@@ -79,7 +94,7 @@ cdef class KeyTable:
             self.grow()
         return 0
 
-    cdef void put(self, uint64_t digest, int64_t offset) noexcept:
+    cdef void put(self, uint64_t digest, int64_t offset) noexcept nogil:
         """The caller reserved room for it."""
         cdef KeySlot *slot = self.slot_of(digest)
         if slot.digest == 0:
@@ -125,36 +140,56 @@ cdef class KeyTable:
         str made_here not None,
         int64_t max_records,
     ):
+        cdef KeyWalk walk
+        cdef Text prefix = utf8_of(made_here)
+        cdef int defect = DEFECT_NONE
+        check_range(position, end, view.shape[0])
+        walk.position, walk.records, walk.store_time = position, 0, 0
+        while walk.position < end and walk.records < max_records and defect == DEFECT_NONE:
+            self.reserve(1)
+            with nogil:
+                defect = self.walk(&walk, &view[0], end, base, prefix, max_records)
+        return (DEFECTS[defect], walk.position, walk.records, walk.store_time)
+
+    cdef bint has_room(self) noexcept nogil:
+        return 4 * (self.count + 1) <= 3 * <int64_t> (self.mask + 1)
+
+    cdef int walk(
+        self, KeyWalk *w, const uint8_t *log, int64_t end, int64_t base, Text made_here,
+        int64_t max_records,
+    ) noexcept nogil:
+        """Until a defect, or the table is to be made larger."""
         cdef Layout r
         cdef KeyFacts facts
-        cdef const uint8_t *p
-        cdef int defect = DEFECT_NONE
-        cdef int64_t records = 0, store_time = 0
-        cdef str topic = None
-        cdef uint64_t topic_hash = 0
-        check_range(position, end, view.shape[0])
-        while records < max_records and position < end:
-            p = &view[position]
-            defect = inspect(p, end - position, base + position, False, &r)
+        cdef int defect
+        while w.records < max_records and w.position < end and self.has_room():
+            defect = inspect(log + w.position, end - w.position, base + w.position, False, &r)
             if defect != DEFECT_NONE:
-                break
-            store_time = <int64_t> get64(p + r.store_time_at)
-            if get64(p + r.body_at - 12) != TOMBSTONE and puts_key(&r, &facts):
-                key, name = decoded(facts.key), decoded(facts.topic)
-                if key is not None and name is not None and not key.startswith(made_here):
-                    if name != topic:
-                        topic, topic_hash = name, <uint64_t> <Py_ssize_t> hash(name)
-                    self.note(digest_of(topic_hash, key), base + position)
-            records += 1
-            position += r.size
-        return (DEFECTS[defect], position, records, store_time)
+                return defect
+            w.store_time = <int64_t> get64(log + w.position + r.store_time_at)
+            if get64(log + w.position + r.body_at - 12) != TOMBSTONE and puts_key(&r, &facts):
+                if not begins_with(facts.key, made_here):
+                    self.note(
+                        digest_of(topic_digest(facts.topic), facts.key), base + w.position
+                    )
+            w.records += 1
+            w.position += r.size
+        return DEFECT_NONE
 
-    cdef int note(self, uint64_t digest, int64_t offset) except -1:
+    cdef void note(self, uint64_t digest, int64_t offset) noexcept nogil:
         """Unless it is known: of several records the first is what was put."""
         if self.slot_of(digest).digest == 0:
-            self.reserve(1)
             self.put(digest, offset)
-        return 0
+
+
+cdef struct KeyWalk:
+    int64_t position
+    int64_t records
+    int64_t store_time
+
+
+cdef inline bint begins_with(Text text, Text prefix) noexcept nogil:
+    return text.length >= prefix.length and memcmp(text.at, prefix.at, prefix.length) == 0
 
 
 cdef struct KeyFacts:

@@ -66,15 +66,26 @@ cdef class DispatchEnd:
             return NULL
         return &window.state
 
-    cdef bint hash_for_index(self, Facts *f, int64_t physical, Hashes *hashes):
-        """The index's items of a record; False where it has no room for them now."""
-        cdef IndexState *index
-        hashes.count = 0
+    cdef bint index_for(self, int64_t physical, int64_t items, IndexState **index):
+        """The index that gets the items of a record, NULL where none does; False where it has no
+        room for them now."""
+        cdef IndexState *state
         if self.index is None or physical < self.skip_index_below:
             return True
-        index = &self.index.state
-        if index.busy or index.base == NULL or index_count(index.base) >= index.index_num:
+        state = &self.index.state
+        if state.busy or state.base == NULL or index_count(state.base) >= state.index_num:
             return False
+        index[0] = state
+        return index_count(state.base) + items <= state.index_num
+
+    cdef bint hash_for_index(self, Facts *f, int64_t physical, Hashes *hashes):
+        """The index's items of a record; False where it has no room for them now."""
+        cdef IndexState *index = NULL
+        hashes.count = 0
+        if not self.index_for(physical, 0, &index):
+            return False
+        if index == NULL:
+            return True
         if not hash_keys(f, self.index_tags, hashes):
             return False
         return index_count(index.base) + hashes.count <= index.index_num
@@ -171,6 +182,44 @@ cdef class LogEnd:
             self.on_populate()
         return placed
 
+    def read_batch(self, Message message not None, bytes data not None, NameRules rules=None):
+        cdef EncodedBatch batch = EncodedBatch.__new__(EncodedBatch)
+        cdef bint index_tags = self.dispatch is not None and self.dispatch.index_tags
+        try:
+            return batch if batch.read(message, data, self.body_max, index_tags, rules) else None
+        except (OverflowError, TypeError, ValueError):
+            return None
+
+    def put_batch(self, EncodedBatch batch not None):
+        """As ``put_parts``."""
+        cdef int64_t now = self.now_ms(), offset = self.max_offset, number, time
+        cdef tuple queue = (batch.message.topic, batch.shared.queue_id)
+        cdef QueueState *entries
+        cdef IndexState *index = NULL
+        cdef list placed
+        if not self.is_open() or batch.size > self.room_end - self.position:
+            return None
+        known = self.next_offsets.get(queue)
+        if known is None:
+            return None
+        number = known
+        entries = self.dispatch.queue_for(queue, number)
+        if entries == NULL or number + batch.count > entries.first_index + entries.entries:
+            return None
+        if not self.dispatch.index_for(offset, batch.hash_count, &index):
+            return None
+        time = max(now, self.last_store_timestamp_ms)
+        placed = batch.places(number, offset, time)
+        self.next_offsets[queue] = number + batch.count
+        batch.write(
+            <uint8_t *> self.log.bytes.buf + self.position, entries, index, number, offset, time
+        )
+        self.advance(batch.size, time)
+        self.dispatched(offset + batch.size, time, batch.count)
+        if self.position > self.segment.populate_at and self.on_populate is not None:
+            self.on_populate()
+        return placed
+
     cdef inline void advance(self, int64_t size, int64_t time):
         self.position += size
         self.max_offset += size
@@ -182,10 +231,13 @@ cdef class LogEnd:
     cdef inline int dispatch_to(
         self, int64_t end, int64_t time, int64_t offset, const Hashes *hashes
     ) except -1:
+        put_items(&self.dispatch.index.state if hashes.count else NULL, hashes, offset, time)
+        return self.dispatched(end, time, 1)
+
+    cdef inline int dispatched(self, int64_t end, int64_t time, int64_t records) except -1:
         cdef DispatchEnd dispatch = self.dispatch
-        put_items(&dispatch.index.state if hashes.count else NULL, hashes, offset, time)
         dispatch.position = end
-        dispatch.records += 1
+        dispatch.records += records
         dispatch.last_store_timestamp_ms = time
         atomic_store64(self.words.dispatched, <uint64_t> end)
         return self.words.arrive()

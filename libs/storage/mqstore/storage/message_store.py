@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from mqstore.storage._kernel import LogWindow
+from mqstore.storage._kernel import EncodedBatch, LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
 from mqstore.storage.assembly import Assembly, Parts
-from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.batch import decode_batch
+from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.delay.delayed_messages import DelayedMessages
@@ -206,6 +207,18 @@ class MessageStore:
         self._wait(placements[-1].end, durability)
         return placements
 
+    def put_encoded(
+        self, data: bytes, template: Message, durability: Durability | None = None
+    ) -> list[Placement]:
+        """As ``put_batch``, for a batch in RocketMQ's encoding (``codec.batch``)."""
+        batch = self.log.end.read_batch(template, data)
+        placements = None if batch is None else self.log.end.put_batch(batch)
+        if placements is None:
+            messages = decode_batch(data, template, store_format=self.format)
+            placements = self.append_batch(messages)
+        self._wait(placements[-1].end, durability)
+        return placements
+
     def append(self, message: Message) -> Placement:
         """Append without waiting for the disk; readable before it returns when dispatch is caught
         up, else soon after. As in RocketMQ's put, one with a DELAY property is delivered when it is
@@ -273,6 +286,15 @@ class MessageStore:
         if self.once is None:
             return self.append_request(messages, delayed=delayed), NO_REPEATS
         return self.once.append(topic, messages, keys, delayed=delayed)
+
+    def append_encoded_once(self, batch: EncodedBatch) -> list[Placement] | None:
+        """As ``append_once`` for what ``log.end.read_batch`` made, in one call of the kernel.
+
+        None, and nothing is stored, where ``append_once`` has to see the messages themselves.
+        """
+        if self.once is None:
+            return self.log.end.put_batch(batch)
+        return self.once.append_encoded(batch)
 
     def _dispatched(self, placements: list[Placement]) -> list[Placement]:
         end = placements[-1].end
@@ -572,11 +594,3 @@ class MessageStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def parse_host(text: str) -> Host:
-    """``address:port``, the address IPv4 or IPv6 (in brackets). ValueError for anything else."""
-    address, separator, port = text.rpartition(":")
-    if not separator or not (port.isascii() and port.isdigit()):
-        raise ValueError(f"store host {text!r} is no address:port; write e.g. 127.0.0.1:10911")
-    return Host.parse(address.removeprefix("[").removesuffix("]"), int(port))

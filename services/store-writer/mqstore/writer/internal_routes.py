@@ -16,12 +16,12 @@ from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.codec import properties, topic_names
-from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.hosts import Host, parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import FenceUnknown, FlushTimeout
 from mqstore.storage.log.commit_log import Placement
-from mqstore.storage.message_store import MessageStore, parse_host
+from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own.fences import NAME, Fence
 from mqstore.writer import control, examples, produce
 from mqstore.writer.internal_models import (

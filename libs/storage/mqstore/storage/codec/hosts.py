@@ -62,3 +62,11 @@ def unpack_host(data: bytes) -> Host:
     if len(data) not in (PACKED_V4_SIZE, PACKED_V6_SIZE):
         raise ValueError(f"a host has 8 or 20 bytes, not {len(data)}")
     return Host(data[:-4], int.from_bytes(data[-4:]))
+
+
+def parse_host(text: str) -> Host:
+    """``address:port``, the address IPv4 or IPv6 (in brackets). ValueError for anything else."""
+    address, separator, port = text.rpartition(":")
+    if not separator or not (port.isascii() and port.isdigit()):
+        raise ValueError(f"store host {text!r} is no address:port; write e.g. 127.0.0.1:10911")
+    return Host.parse(address.removeprefix("[").removesuffix("]"), int(port))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from mqstore.storage._kernel import key_digests
+from mqstore.storage._kernel import EncodedBatch, key_digests
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
@@ -75,6 +75,18 @@ class OncePuts:
                 self.repeats += len(repeats)
             self.window.add(digests, placements)
             return placements, repeats
+
+    def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
+        """Append a batch as it was encoded; None, and nothing is stored, where ``append`` has to
+        see its messages: one is known or given twice, or may not be put in one call now."""
+        keys = batch.keys
+        with self._lock:
+            if self.window.find(batch.digests) is not None or not _all_differ(keys):
+                return None
+            placements = self._log.end.put_batch(batch)
+            if placements is not None:
+                self.window.add(batch.digests, placements)
+            return placements
 
     def remember(self, topic: str, keys: Sequence[str | None], placements: list[Placement]) -> None:
         """Messages that were put with keys of ours: their client was told them, and may repeat."""

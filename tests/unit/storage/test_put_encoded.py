@@ -1,0 +1,217 @@
+"""Batches put as their producers encoded them, beside those that Python decodes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage._kernel import EncodedBatch, NameRules, key_digests
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.batch import decode_batch, encode_batch
+from mqstore.storage.codec.record import Message
+from mqstore.storage.errors import MessageInvalid, MessageTooLarge
+from mqstore.storage.layout import SysFlag
+from mqstore.storage.message_store import MessageStore
+from tests.simulation import SimulatedMachine
+from tests.unit.storage.record_examples import plain_messages, raw_properties
+from tests.unit.storage.stores import CONFIG, message, open_store
+from tests.unit.storage.test_put_in_one_call import log_and_derived, open_simulated
+
+TIME = 1_700_000_000_000
+
+
+def template(store: MessageStore, topic: str = "T", queue_id: int = 0) -> Message:
+    return Message(topic, queue_id, None, b"", store.host, store.host, TIME)
+
+
+def encoded(store: MessageStore, *numbers: int) -> bytes:
+    return encode_batch([message(store, number) for number in numbers])
+
+
+def opened(path: Path) -> MessageStore:
+    """A store whose queue is known, so that a plain batch goes in one call."""
+    store = open_store(path)
+    store.put(message(store, 0))
+    return store
+
+
+@given(st.lists(st.lists(plain_messages(), min_size=1, max_size=12), max_size=12))
+def test_they_leave_the_bytes_that_python_would_leave(batches: list[list[Message]]) -> None:
+    left, placements = [], []
+    for in_one_call in (True, False):
+        machine = SimulatedMachine(1)
+        store = open_simulated(machine)
+        store.log.end.refused = not in_one_call
+        placed = []
+        for number, batch in enumerate(batches):
+            one = template(store, queue_id=number % 2)
+            placed += store.put_encoded(encode_batch(batch), one)
+        store.close()
+        left.append(log_and_derived(machine))
+        placements.append(placed)
+    assert left[0] == left[1]
+    assert placements[0] == placements[1]
+
+
+def test_a_plain_batch_goes_through_the_kernel_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2, 3))
+        assert batch is not None
+        assert (len(batch), batch.message) == (3, template(store))
+        assert batch.digests == key_digests("T", batch.keys)
+        placed = store.log.end.put_batch(batch)
+        assert placed is not None
+        assert [each.queue_offset for each in placed] == [1, 2, 3]
+        assert store.state.dispatched_offset == placed[-1].end == store.log.max_offset
+        assert store.lookups.by_unique_key("T", batch.keys[2]).queue_offset == 3
+
+
+def changed(data: bytes, at: int, value: bytes) -> bytes:
+    return data[:at] + value + data[at + len(value) :]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: changed(data, 0, struct.pack(">i", 21)),
+        lambda data: changed(data, 0, struct.pack(">i", -1)),
+        lambda data: changed(data, 16, struct.pack(">i", -1)),
+        lambda data: changed(data, 16, struct.pack(">i", 1 << 30)),
+        lambda data: changed(data, 16, struct.pack(">i", 0)),
+    ],
+)
+def test_parts_that_do_not_add_up_are_left_to_python(tmp_path: Path, spoil) -> None:  # type: ignore[no-untyped-def]  # pytest's own
+    with opened(tmp_path) as store:
+        data = spoil(encoded(store, 1, 2))
+        assert store.log.end.read_batch(template(store), data) is None
+        with pytest.raises(MessageInvalid):
+            store.put_encoded(data, template(store))
+        assert store.queues.get("T", 0).max_index == 1  # type: ignore[union-attr]  # it is there
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"properties": b"DELAY\x011"},
+        {"properties": b"UNIQ_KEY\x01\xc3\xa9"},
+        {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"},
+        {"properties": b"KEYS\x01" + b" ".join(b"%d" % n for n in range(70))},
+        {"properties": b"no separator"},
+        {"properties": b"a\x01\0"},
+        {"body": bytes(65_536)},
+    ],
+)
+def test_a_message_that_is_not_plain_leaves_its_batch_to_python(
+    tmp_path: Path, fields: dict[str, bytes]
+) -> None:
+    with opened(tmp_path) as store:
+        odd = message(store, 1).replaced(**fields)
+        data = encode_batch([message(store, 2), odd])
+        assert store.log.end.read_batch(template(store), data) is None
+
+
+@pytest.mark.parametrize("sys_flag", [4, 8, 12, int(SysFlag.INNER_BATCH)])
+def test_what_all_share_must_be_plain(tmp_path: Path, sys_flag: int) -> None:
+    with opened(tmp_path) as store:
+        shared = template(store).replaced(sys_flag=sys_flag)
+        assert store.log.end.read_batch(shared, encoded(store, 1)) is None
+        assert store.log.end.read_batch(template(store, "日本"), encoded(store, 1)) is None
+        assert store.log.end.read_batch(template(store, queue_id=-1), encoded(store, 1)) is None
+
+
+def test_a_batch_over_the_limit_is_refused_by_name(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_message_size": 400})
+    with open_store(tmp_path, config) as store:
+        data = encoded(store, *range(10))
+        assert store.log.end.read_batch(template(store), data) is None
+        with pytest.raises(MessageTooLarge):
+            store.put_encoded(data, template(store))
+
+
+def test_nothing_is_stored_while_it_may_not_be_whole(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2))
+        new_queue = store.log.end.read_batch(template(store, queue_id=9), encoded(store, 1))
+        assert batch is not None and new_queue is not None
+        end = store.log.max_offset
+        assert store.log.end.put_batch(new_queue) is None
+        store.log.end.holders += 1
+        assert store.log.end.put_batch(batch) is None
+        store.log.end.holders -= 1
+        store.log.end.room_end = store.log.end.position + 100
+        assert store.log.end.put_batch(batch) is None
+        assert (store.log.max_offset, store.state.max_offset) == (end, end)
+
+
+def test_batches_go_on_over_files_of_queue_index_and_log(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for first in range(0, 1500, 30):
+            data = encoded(store, *range(first, first + 30))
+            placed = store.put_encoded(data, template(store))
+            assert [each.queue_offset for each in placed] == list(range(first, first + 30))
+        assert len(store.log.files.files) > 3
+        assert len(store.index.files) > 3
+        assert store.dispatcher.records == 1500
+        found = store.lookups.by_unique_key("T", f"U{1499:031d}")
+        assert found.queue_offset == 1499
+
+
+FREE = ("KEYS", "TAGS", "UNIQ_KEY", "INNER_MULTI_DISPATCH")
+REFUSED = ("other", "KEY")
+RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in REFUSED])
+
+
+@given(raw_properties)
+def test_what_the_rules_let_pass_has_only_names_that_may_be_given(data: bytes) -> None:
+    machine = SimulatedMachine(1)
+    with open_simulated(machine) as store:
+        one = message(store, 1).replaced(properties=data)
+        plain = store.log.end.read_batch(template(store), encode_batch([one]))
+        allowed = store.log.end.read_batch(template(store), encode_batch([one]), RULES)
+    found = properties.decode(data)
+    ours = {name: value for name, value in found.items() if name not in FREE}
+    fits = not any(name in REFUSED for name in ours) and all(
+        text.isascii() and text.isprintable() for pair in ours.items() for text in pair
+    )
+    if allowed is not None:
+        assert fits
+        assert allowed.keys == [found.get("UNIQ_KEY", "")]
+    elif plain is not None:
+        # A part without effect, of a name that is given again, is looked at, too.
+        assert not fits or data.count(b"\x01") > len(found)
+
+
+def once(store: MessageStore, *numbers: int) -> list[int] | None:
+    batch = store.log.end.read_batch(template(store), encoded(store, *numbers))
+    assert isinstance(batch, EncodedBatch)
+    placed = store.append_encoded_once(batch)
+    return None if placed is None else [each.queue_offset for each in placed]
+
+
+def test_a_batch_with_a_key_that_was_put_before_is_left_to_python(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        assert once(store, 1, 2) == [1, 2]
+        assert once(store, 3, 2) is None
+        assert once(store, 4, 4) is None
+        data = encoded(store, 3, 2)
+        messages = decode_batch(data, template(store), store_format=store.format)
+        keys = [f"U{number:031d}" for number in (3, 2)]
+        placed, repeats = store.append_once("T", messages, keys)
+        assert [each.queue_offset for each in placed] == [3, 2]
+        assert repeats == {1}
+        assert once(store, 3) is None
+
+
+def test_without_a_window_a_batch_is_put_again(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"unique_key_window_count": 0})
+    with open_store(tmp_path, config) as store:
+        store.put(message(store, 0))
+        assert once(store, 1) == [1]
+        assert once(store, 1) == [2]
