@@ -21,6 +21,8 @@ from mqstore.client.models import (
     Fence,
     Flushed,
     Group,
+    GroupLag,
+    GroupLags,
     GroupOffsets,
     Groups,
     Health,
@@ -372,6 +374,20 @@ def pull(
 def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOffset]:
     path = f"{_topic(topic)}/queues/{queue_id}/offset"
     return Call(Target.QUERY, "GET", path, QueueOffset, params={"timestamp": timestamp_ms})
+
+
+def lags(
+    *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[GroupLags]:
+    """How far groups are behind, by name; ``topic`` for those of one topic."""
+    params = _given(topic=topic, limit=limit, cursor=cursor)
+    return Call(Target.QUERY, "GET", "/v1/lag", GroupLags, params=params)
+
+
+def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
+    """How far a group is behind, by topic and queue."""
+    path = _group(group) + "/lag"
+    return Call(Target.QUERY, "GET", path, GroupLag, params=_given(topic=topic))
 
 
 def health(target: Target, probe: str = "ready") -> Call[Health]:

@@ -158,6 +158,8 @@ class Client(_Base[httpx.Client]):
     queues = _blocking(calls.queues)
     pull = _blocking(calls.pull)
     offset_by_time = _blocking(calls.offset_by_time)
+    lags = _blocking(calls.lags)
+    lag = _blocking(calls.lag)
     health = _blocking(calls.health)
 
 
@@ -224,6 +226,8 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     queues = _asynchronous(calls.queues)
     pull = _asynchronous(calls.pull)
     offset_by_time = _asynchronous(calls.offset_by_time)
+    lags = _asynchronous(calls.lags)
+    lag = _asynchronous(calls.lag)
     health = _asynchronous(calls.health)
 
 

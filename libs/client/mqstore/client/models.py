@@ -268,6 +268,62 @@ class GroupOffsets(_Model):
     offsets: tuple[GroupOffset, ...]
 
 
+class OffsetsSource(_Model):
+    """What groups' offsets were taken from, and when that was saved (ms)."""
+
+    source: str
+    saved_at: int | None
+    age_ms: int | None
+    writer: str
+
+
+class QueueLag(_Model):
+    """Where a group stands in one queue; ``lag_ms`` is None when nobody can tell."""
+
+    queue_id: int
+    committed: int | None
+    min_offset: int
+    max_offset: int
+    lag: int
+    expired: int
+    lag_ms: int | None
+    next_store_timestamp: int | None
+    last_store_timestamp: int | None
+
+
+class TopicLag(_Model):
+    """Where a group stands in one topic; ``queues`` only where one group was asked for."""
+
+    topic: str
+    lag: int
+    expired: int
+    lag_ms: int | None
+    queues: tuple[QueueLag, ...] = ()
+
+
+class GroupSum(_Model):
+    group: str
+    lag: int
+    dead_letters: int
+    topics: tuple[TopicLag, ...]
+
+
+class GroupLags(_Model):
+    """Groups by name; ``next`` is the cursor to go on with."""
+
+    groups: tuple[GroupSum, ...]
+    next: str | None
+    offsets: OffsetsSource
+    shard: int
+
+
+class GroupLag(GroupSum):
+    """One group, by topic and queue."""
+
+    offsets: OffsetsSource
+    shard: int
+
+
 class Subscription(_Model):
     """Which messages of a topic a group wants; times are milliseconds since the epoch."""
 

@@ -16,6 +16,7 @@ from mqstore.storage.errors import CursorError
 
 _CURSOR: Final = struct.Struct(">qI")
 """Twelve bytes: no character of their base64 has a bit to spare."""
+_NAME_CHECK: Final = struct.Struct(">I")
 _VERSION: Final = 2
 
 
@@ -41,5 +42,28 @@ def decode(text: str, query: str) -> int:
     return int(below)
 
 
-def _check(below: int, query: str) -> int:
+def encode_name(name: str, query: str) -> str:
+    """Go on behind this name; ``query`` as in ``encode``."""
+    packed = _NAME_CHECK.pack(_check(name, query)) + name.encode("utf-8", "surrogatepass")
+    return base64.urlsafe_b64encode(packed).decode("ascii")
+
+
+def decode_name(text: str, query: str) -> str:
+    """What ``encode_name`` was given. Raises CursorError."""
+    try:
+        packed = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+        (check,) = _NAME_CHECK.unpack_from(packed)
+        name = packed[_NAME_CHECK.size :].decode("utf-8", "surrogatepass")
+    except (ValueError, struct.error, binascii.Error) as error:
+        raise CursorError(
+            f"{text[:40]!r} is no cursor of such a query; ask again without it"
+        ) from error
+    if check != _check(name, query) or encode_name(name, query) != text:
+        raise CursorError(
+            f"cursor {text[:40]!r} is of another query than this one; ask again without it"
+        )
+    return name
+
+
+def _check(below: int | str, query: str) -> int:
     return zlib.crc32(f"{_VERSION}\0{below}\0{query}".encode("utf-8", "surrogatepass"))

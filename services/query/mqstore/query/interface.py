@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mqstore.query import models
+from mqstore.query import group_models, models
 from mqstore.query.event_routes import EventRoutes
+from mqstore.query.group_routes import GroupRoutes
 from mqstore.query.message_routes import MessageRoutes
 from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
@@ -15,10 +16,11 @@ from mqstore.service.app import Api
 
 def add(api: Api, service: QueryService) -> None:
     """Put all routes of query into its interface."""
-    api.add_schemas(*models.SCHEMAS)
+    api.add_schemas(*models.SCHEMAS, *group_models.SCHEMAS)
     MessageRoutes(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
+    GroupRoutes(service).add(api)
     EventRoutes(service).add(api)
     SegmentRoutes(service).add(api)
     StoreRoute(service).add(api)

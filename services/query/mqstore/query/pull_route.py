@@ -124,7 +124,8 @@ class PullRoute:
             if asked.form is None:
                 return found, self._records(found)
             shown = views.pull(found, self._shard, asked.form)
-            return found, Reply(msgspec.json.encode(shown))
+            body = msgspec.json.encode(shown)
+            return found, Reply(body, headers=(self._service.writer.header(),))
 
         return look
 
@@ -156,9 +157,12 @@ class PullRoute:
         return Reply(
             b"".join([each.raw for each in found.records]),
             content_type=RECORDS_TYPE,
-            headers=tuple(
-                (f"x-mqstore-{name}".encode(), str(value).encode())
-                for name, value in headers.items()
+            headers=(
+                self._service.writer.header(),
+                *(
+                    (f"x-mqstore-{name}".encode(), str(value).encode())
+                    for name, value in headers.items()
+                ),
             ),
         )
 

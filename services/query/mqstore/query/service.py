@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
 from mqstore.query.known_topics import KnownTopics
+from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.health import Health
@@ -32,8 +33,11 @@ from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup_answers import QueueRange
 from mqstore.storage.lookups import Lookups
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+from mqstore.storage.tables.followed import Followed, FollowedTable
 
 log = logs.get(__name__)
 
@@ -49,11 +53,13 @@ Messages are stored at the store-writer service (port 8081 by default).
 
 Begin with `GET /v1/topics/orders/messages?key=order-1`, or read a queue from its first message \
 with `GET /v1/topics/orders/queues/0/messages`. A damaged message is an error of its own, never a \
-wrong answer.
+wrong answer. `X-Mqstore-Writer` tells in each answer whether a writer is `alive`, `recovering` \
+the store, or `down`: then what is there is answered, and nothing new arrives.
 """
 TAGS: Final = {
     "messages": "Single messages, by offset message id, unique key or key.",
     "segments": "The log itself, by byte range, for backups and jobs.",
+    "groups": "How far consumer groups are behind.",
     "queues": "Queues read in order, from an offset or a time on; a pull may wait for arrivals.",
 }
 
@@ -81,12 +87,16 @@ class QueryService:
         self._pending = 0
         # Taken until the event loop has the result: threads must not run ahead of who sends it.
         self._running = asyncio.Semaphore(settings.query_threads)
-        self.topics = KnownTopics(self._root, self._seams)
+        paths = StorePaths(self._root)
+        self.topics = KnownTopics(paths, self._seams)
+        self._offsets = FollowedTable(ConsumerOffsets, paths, self._seams)
+        self.writer = WriterWatch(lambda: self._reader)
         self.inflate_bounds = InflateBounds.of(settings)
         self.arrivals = Arrivals(self, self._loop)
         self.api = Api(
             settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS
         )
+        self.api.app.add_middleware(WriterHeader, watch=self.writer)
         self.traffic = Traffic(settings.metrics_topics_max)
         """What pulls were answered."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
@@ -194,6 +204,13 @@ class QueryService:
         """Raises TopicUnknown for one that was never created and has no message."""
         if not self.topics.read_queues(topic):
             self.lookups.queues(topic)
+
+    def group_offsets(self) -> Followed[ConsumerOffsets]:
+        """What groups have committed, as it was last saved."""
+        return self._offsets.now()
+
+    def now_ms(self) -> int:
+        return self._seams.clock.now_ms()
 
     # ArrivalSource --------------------------------------------------------------------------
 

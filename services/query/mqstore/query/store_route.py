@@ -10,7 +10,6 @@ from mqstore.query.models import StoreView
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
-from mqstore.storage.own.state_page import Health
 
 
 class StoreRoute:
@@ -34,12 +33,9 @@ class StoreRoute:
     def _look(self) -> bytes:
         reader = self._service.reader
         state = reader.snapshot()
-        writer = "down"
-        if reader.writer_is_alive:
-            writer = "recovering" if state.health is Health.RECOVERING else "alive"
         return msgspec.json.encode(
             StoreView(
-                writer,
+                self._service.writer.look().value,
                 state.health.name.lower().replace("_", "-"),
                 state.store_id,
                 self._service.settings.shard,

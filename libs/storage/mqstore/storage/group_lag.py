@@ -1,0 +1,152 @@
+"""How far consumer groups are behind, in messages and in time, from committed offsets.
+
+Facts: AdminBrokerProcessor.getConsumeStats of 4.9.7 and 5.4.0 and ConsumerLagCalculator of 5.4.0. A
+queue's lag there is its end less the committed offset, which counts messages that have expired too;
+here those are told apart. The latency is the age of the message at the committed offset.
+
+Called from the query service. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.storage.admin.group_offsets import GroupOffset
+from mqstore.storage.codec.topic_names import DLQ_PREFIX
+from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, TopicUnknown
+from mqstore.storage.lookup_answers import QueueRange
+from mqstore.storage.lookups import Lookups
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+
+QUEUES_PER_CALL: Final = 5_000
+"""Queues of whole groups that are looked at for one answer; the group that passes it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """Where a group stands in one queue; times are store timestamps in ms."""
+
+    stand: GroupOffset
+    expired: int
+    """Messages that expired before the group came to them: not in ``stand.lag``."""
+    next_ms: int | None
+    """Of the next message to consume; None without one, or when it cannot be read."""
+    consumed_ms: int | None
+    """Of the message before the committed offset, while it can be read."""
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """How long the next message has waited: 0 without any, None when nobody can tell."""
+        if self.stand.lag == 0:
+            return 0
+        return None if self.next_ms is None else max(0, now_ms - self.next_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """Where a group stands in one topic."""
+
+    topic: str
+    queues: list[QueueLag]
+
+    @property
+    def lag(self) -> int:
+        return sum(each.stand.lag for each in self.queues)
+
+    @property
+    def expired(self) -> int:
+        return sum(each.expired for each in self.queues)
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """Of its oldest message that is still to be consumed; None where one cannot be read."""
+        ages = [each.age_ms(now_ms) for each in self.queues]
+        known = [age for age in ages if age is not None]
+        return None if len(known) < len(ages) else max(known, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    group: str
+    topics: list[TopicLag]
+    dead_letters: int
+    """Messages in the group's own dead letter topic."""
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.topics)
+
+
+class GroupLags:
+    """Over one reading of ``consumerOffset.json``."""
+
+    def __init__(
+        self,
+        lookups: Lookups,
+        offsets: ConsumerOffsets,
+        queues_of: Callable[[str], list[QueueRange]],
+    ) -> None:
+        """``queues_of`` gives all queues of a topic by id; it raises TopicUnknown."""
+        self._lookups = lookups
+        self._offsets = offsets
+        self._queues_of = queues_of
+
+    def group(self, group: str, topics: list[str]) -> GroupLag:
+        """Where a group stands in these topics; without an offset all of one is to be consumed.
+
+        Raises TopicUnknown for one that is not there and has no offset of the group.
+        """
+        found = [TopicLag(topic, self._topic(group, topic)) for topic in topics]
+        return GroupLag(group, found, self._dead_letters(group))
+
+    def page(
+        self, groups: dict[str, list[str]], *, limit: int, after: str
+    ) -> tuple[list[GroupLag], str | None]:
+        """The groups behind the name ``after``, by name, and the last name when there are more."""
+        names = sorted(name for name in groups if name > after)
+        found: list[GroupLag] = []
+        queues = 0
+        for name in names:
+            if len(found) == limit or queues >= QUEUES_PER_CALL:
+                return found, found[-1].group
+            found.append(self.group(name, sorted(groups[name])))
+            queues += sum(len(each.queues) for each in found[-1].topics)
+        return found, None
+
+    def _topic(self, group: str, topic: str) -> list[QueueLag]:
+        committed = self._offsets.of(group, topic)
+        try:
+            ranges = self._queues_of(topic)
+        except TopicUnknown:
+            if not committed:
+                raise
+            ranges = []
+        known = {each.queue_id for each in ranges}
+        gone = (QueueRange(topic, each, 0, 0) for each in committed if each not in known)
+        queues = sorted([*ranges, *gone], key=lambda each: each.queue_id)
+        return [self._queue(each, committed.get(each.queue_id)) for each in queues]
+
+    def _queue(self, queue: QueueRange, committed: int | None) -> QueueLag:
+        low, high = queue.min_offset, queue.max_offset
+        stand = GroupOffset(queue.topic, queue.queue_id, committed, low, high)
+        next_ms = self._stored_ms(queue, high - stand.lag) if stand.lag else None
+        consumed_ms = None
+        if committed is not None and low < committed <= high:
+            consumed_ms = self._stored_ms(queue, committed - 1)
+        expired = 0 if committed is None else max(0, low - committed)
+        return QueueLag(stand, expired, next_ms, consumed_ms)
+
+    def _stored_ms(self, queue: QueueRange, offset: int) -> int | None:
+        """Of the first message from an offset on."""
+        try:
+            found = self._lookups.records(queue.topic, queue.queue_id, offset, 1)
+        except (QueueUnknown, OffsetOutOfRange):
+            return None  # its topic was deleted meanwhile
+        return found.records[0].store_timestamp_ms if found.records else None
+
+    def _dead_letters(self, group: str) -> int:
+        try:
+            queues = self._lookups.queues(DLQ_PREFIX + group)
+        except TopicUnknown:
+            return 0
+        return sum(each.max_offset - each.min_offset for each in queues)

@@ -1,0 +1,73 @@
+"""A table of ``config/`` as another process keeps it: read again when its file has changed.
+
+Called from the query service. Every method may be called from any thread, and may wait for the
+disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from mqstore.storage.errors import ConfigTableError
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.config_tables import Source, Table
+
+SETTLED_MS: Final = 10
+"""Two versions of one length may follow each other within a millisecond: until this long after a
+change, the file is read each time."""
+
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed(Generic[T]):
+    """What the file said when it was last read; nobody changes ``table``."""
+
+    table: T
+    saved_at_ms: int | None
+    """When the file was last written; None without one."""
+
+
+class FollowedTable(Generic[T]):
+    """One file of one store. What cannot be read leaves what was known: its writer reports it."""
+
+    def __init__(self, kind: type[T], paths: StorePaths, seams: Seams) -> None:
+        self._kind = kind
+        self._paths = paths
+        self._path = paths.config / kind.file_name
+        self._seams = seams
+        self._lock = threading.Lock()
+        # Read alike in both formats; which one it is matters to writers only.
+        empty = kind(self._path, StoreFormat.V4_9, seams)
+        self._known: Followed[T] = Followed(empty, None)
+        self._seen: tuple[int, int] | None = None
+
+    def now(self) -> Followed[T]:
+        """The table as its file is. OSError."""
+        with self._lock:
+            self._refresh()
+            return self._known
+
+    def _refresh(self) -> None:
+        stat = self._seams.files.stat(self._path)
+        now = None if stat is None else (stat.size, stat.modified_ms)
+        if now is not None and now == self._seen:
+            return
+        if now is None and self._known.saved_at_ms is not None:
+            return  # a broker is putting a new one into its place
+        try:
+            table = self._kind.load(self._paths, StoreFormat.V4_9, self._seams)
+        except ConfigTableError:
+            return
+        self._known = Followed(table, self._saved_at(table))
+        is_settled = now is not None and self._seams.clock.now_ms() - now[1] > SETTLED_MS
+        self._seen = now if is_settled else None
+
+    def _saved_at(self, table: T) -> int | None:
+        path = table.backup_path if table.source is Source.BACKUP else self._path
+        stat = self._seams.files.stat(path)
+        return None if stat is None else stat.modified_ms

@@ -1,0 +1,183 @@
+"""Consumer groups: how far each is behind, in messages and in time.
+
+Their offsets are what ``consumerOffset.json`` says, as a writer or a broker saves it: each answer
+has the file's age, and whether somebody is there who saves it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Path as PathParameter
+from fastapi import Query, Response
+
+from mqstore.query import group_examples as examples
+from mqstore.query.group_models import (
+    GroupLagsView,
+    GroupLagView,
+    GroupSumView,
+    OffsetsSourceView,
+    QueueLagView,
+    TopicLagView,
+    TopicQueuesLagView,
+)
+from mqstore.query.routes import COUNT_MAX, Route, json_answer
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api
+from mqstore.storage import key_cursor
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import GroupUnknown
+from mqstore.storage.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
+from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
+from mqstore.storage.tables.followed import Followed
+
+GROUPS_DEFAULT: Final = 100
+
+GroupName = Annotated[
+    str,
+    PathParameter(
+        description="Consumer group: at most 120 characters.",
+        openapi_examples={"a group": {"value": "billing"}},
+        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},  # told, not checked
+    ),
+]
+OfTopic = Annotated[
+    str | None,
+    Query(
+        max_length=255,
+        description="Only this topic.",
+        openapi_examples={"a topic": {"value": "orders"}},
+    ),
+]
+
+
+class GroupRoutes:
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._shard = service.settings.shard
+
+    def add(self, api: Api) -> None:
+        Route(
+            "/v1/lag",
+            self.lags,
+            "How far all groups are behind",
+            "GroupLagsView",
+            examples.LAGS,
+            (problems.BAD_CURSOR,),
+            "groups",
+        ).add(api)
+        Route(
+            "/v1/groups/{group}/lag",
+            self.lag,
+            "How far a group is behind, by topic and queue",
+            "GroupLagView",
+            examples.LAG,
+            (problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),
+            "groups",
+        ).add(api)
+
+    async def lags(
+        self,
+        topic: OfTopic = None,
+        limit: Annotated[
+            int, Query(ge=1, le=COUNT_MAX, description="Groups of one answer, at most.")
+        ] = GROUPS_DEFAULT,
+        cursor: Annotated[
+            str | None, Query(max_length=1000, description="`next` of the answer before.")
+        ] = None,
+    ) -> Response:
+        """Groups that have committed an offset, by name; those of a `topic` alone on request. A
+        retry topic (`%RETRY%GROUP`) is one of a group's topics."""
+        asked = f"lags of {topic}"
+        after = "" if cursor is None else key_cursor.decode_name(cursor, asked)
+
+        def look() -> bytes:
+            offsets = self._service.group_offsets()
+            groups = offsets.table.groups()
+            if topic is not None:
+                groups = {name: [topic] for name, topics in groups.items() if topic in topics}
+            found, last = self._lags(offsets).page(groups, limit=limit, after=after)
+            now_ms = self._service.now_ms()
+            return msgspec.json.encode(
+                GroupLagsView(
+                    [_sum_view(each, now_ms) for each in found],
+                    None if last is None else key_cursor.encode_name(last, asked),
+                    self.source(offsets, now_ms),
+                    self._shard,
+                )
+            )
+
+        _ = self._service.reader
+        return json_answer(await self._service.run(look))
+
+    async def lag(self, group: GroupName, topic: OfTopic = None) -> Response:
+        """`lag` is the queue's end less the committed offset, without what has expired; a queue
+        without an offset is still to be consumed from its first message. `lagMs` is how long the
+        oldest of these messages has been there."""
+        topic_names.check_group(group)
+
+        def look() -> bytes:
+            offsets = self._service.group_offsets()
+            topics = sorted(offsets.table.groups().get(group, []))
+            if not topics:
+                raise GroupUnknown(f"group {group} has committed no offset")
+            asked = topics if topic is None else [topic]
+            found = self._lags(offsets).group(group, asked)
+            now_ms = self._service.now_ms()
+            return msgspec.json.encode(
+                GroupLagView(
+                    found.group,
+                    found.lag,
+                    found.dead_letters,
+                    [_topic_view(each, now_ms) for each in found.topics],
+                    self.source(offsets, now_ms),
+                    self._shard,
+                )
+            )
+
+        _ = self._service.reader
+        return json_answer(await self._service.run(look))
+
+    def source(self, offsets: Followed[ConsumerOffsets], now_ms: int) -> OffsetsSourceView:
+        """Where these offsets come from, and how old they are."""
+        source, saved = offsets.table.source, offsets.saved_at_ms
+        return OffsetsSourceView(
+            "none" if source is Source.NEW else source.value,
+            saved,
+            None if saved is None else max(0, now_ms - saved),
+            self._service.writer.look().value,
+        )
+
+    def _lags(self, offsets: Followed[ConsumerOffsets]) -> GroupLags:
+        service = self._service
+        return GroupLags(service.lookups, offsets.table, service.queues)
+
+
+def _sum_view(found: GroupLag, now_ms: int) -> GroupSumView:
+    topics = [
+        TopicLagView(each.topic, each.lag, each.expired, each.age_ms(now_ms))
+        for each in found.topics
+    ]
+    return GroupSumView(found.group, found.lag, found.dead_letters, topics)
+
+
+def _topic_view(found: TopicLag, now_ms: int) -> TopicQueuesLagView:
+    queues = [_queue_view(each, now_ms) for each in found.queues]
+    return TopicQueuesLagView(found.topic, found.lag, found.expired, found.age_ms(now_ms), queues)
+
+
+def _queue_view(found: QueueLag, now_ms: int) -> QueueLagView:
+    stand = found.stand
+    return QueueLagView(
+        stand.queue_id,
+        stand.committed,
+        stand.min_offset,
+        stand.max_offset,
+        stand.lag,
+        found.expired,
+        found.age_ms(now_ms),
+        found.next_ms,
+        found.consumed_ms,
+    )

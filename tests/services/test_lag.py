@@ -1,0 +1,143 @@
+"""How far groups are behind, over the network."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.client import Client, GroupLag, NewMessage, ProblemError
+from mqstore.query import group_examples as examples
+from mqstore.storage.admin.group_offsets import Commit
+from tests.services.service_processes import Run, query, writer
+from tests.unit.storage.stores import message, open_store
+
+SAVED_SOON = {"flush_consumer_offset_interval": 20}
+
+
+def _shape(found: Any) -> Any:
+    """The names of fields, all the way down."""
+    if isinstance(found, dict):
+        return {name: _shape(value) for name, value in found.items()}
+    return [_shape(each) for each in found[:1]] if isinstance(found, list) else None
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Path:
+    """A store at rest: g is behind by two messages of queue 0 of T and has no offset in queue 1,
+    h has consumed all."""
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.create_topic("T", queues=2)
+        for number in range(3):
+            store.put(message(store, number))
+        store.put(message(store, 3, queue_id=1))
+        store.offsets.commit("g", [Commit("T", 0, 1)])
+        store.offsets.commit("h", [Commit("T", 0, 3), Commit("T", 1, 1)])
+    return root
+
+
+def test_lag_is_told_by_group_topic_and_queue(behind: Path) -> None:
+    with query(behind) as find, Client(find.url, find.url) as client:
+        found = client.lag("g")
+        first, second = found.topics[0].queues
+        assert (first.committed, first.lag, second.committed, second.lag) == (1, 2, None, 1)
+        assert first.last_store_timestamp == client.pull("T", 0).messages[0].store_timestamp
+        assert first.next_store_timestamp == client.pull("T", 0).messages[1].store_timestamp
+        assert found.lag == found.topics[0].lag == 3
+        assert found.topics[0].lag_ms is not None
+        assert found.topics[0].lag_ms >= (first.lag_ms or 0) > 0
+        sums = {each.group: each.topics[0] for each in client.lags().groups}
+        assert (sums["g"].lag, sums["h"].lag, sums["h"].lag_ms) == (3, 0, 0)
+
+
+def test_answers_say_how_old_the_offsets_are_and_whether_somebody_saves_them(behind: Path) -> None:
+    with query(behind) as find, Client(find.url, find.url) as client:
+        offsets = client.lag("g").offsets
+        assert (offsets.source, offsets.writer) == ("file", "down")
+        assert offsets.saved_at is not None
+        assert offsets.age_ms is not None
+        config = behind / "config" / "consumerOffset.json"
+        shutil.copy(config, config.with_name(config.name + ".bak"))
+        config.write_text("{ torn")
+        assert (client.lag("g").offsets.source, client.lag("g").lag) == ("backup", 3)
+
+
+def test_commits_are_seen_once_they_are_saved(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with (
+        writer(root, **SAVED_SOON) as put,
+        query(root) as find,
+        Client(put.url, find.url) as client,
+    ):
+        client.create_topic("T", queues=1)
+        client.produce("T", [NewMessage()] * 3)
+        with pytest.raises(ProblemError) as caught:
+            client.lag("g")
+        assert caught.value.type == "group-unknown"
+        client.commit("g", "T", {0: 1})
+        found = _until_known(client)
+        assert (found.lag, found.offsets.writer) == (2, "alive")
+
+
+def _until_known(client: Client) -> GroupLag:
+    while True:
+        try:
+            return client.lag("g")
+        except ProblemError as error:
+            if error.type != "group-unknown":
+                raise
+
+
+def test_documented_examples_have_the_fields_of_answers(behind: Path) -> None:
+    with query(behind) as find:
+        one = httpx.get(f"{find.url}/v1/groups/g/lag").json()
+        all_ = httpx.get(f"{find.url}/v1/lag").json()
+    assert (_shape(one), _shape(all_)) == (_shape(examples.LAG), _shape(examples.LAGS))
+
+
+def test_groups_come_in_pages_and_of_one_topic(behind: Path) -> None:
+    with query(behind) as find, Client(find.url, find.url) as client:
+        page = client.lags(limit=1)
+        rest = client.lags(limit=1, cursor=page.next)
+        assert [each.group for each in page.groups + rest.groups] == ["g", "h"]
+        assert rest.next is None
+        assert client.lags(topic="U").groups == ()
+        for cursor in (page.next, "x", "", "AAAA", "é"):
+            with pytest.raises(ProblemError) as caught:
+                client.lags(topic="T", cursor=cursor)
+            assert caught.value.type == "bad-cursor", cursor
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "problem"),
+    [
+        ("/v1/groups/nobody/lag", 404, "group-unknown"),
+        ("/v1/groups/a%20b/lag", 422, "group-invalid"),
+        ("/v1/groups/" + "a" * 121 + "/lag", 422, "group-invalid"),
+        ("/v1/groups/nobody/lag?topics=T", 400, "bad-parameter"),
+        ("/v1/lag?limit=0", 400, "bad-parameter"),
+        ("/v1/lag?limit=1001", 400, "bad-parameter"),
+        ("/v1/lag?limit=1&limit=2", 400, "bad-parameter"),
+        ("/v1/lag?topic=" + "a" * 300, 400, "bad-parameter"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    services: Run, path: str, status: int, problem: str
+) -> None:
+    answer = httpx.get(services.query_url + path)
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, problem)
+
+
+def test_group_without_an_offset_in_a_topic_has_all_of_it_before_it(behind: Path) -> None:
+    with open_store(behind) as store:
+        store.create_topic("U", queues=1)
+        store.put(message(store, 1, topic="U"))
+    with query(behind) as find, Client(find.url, find.url) as client:
+        assert client.lag("g", topic="U").lag == 1
+        with pytest.raises(ProblemError) as caught:
+            client.lag("g", topic="never")
+        assert caught.value.type == "topic-unknown"
