@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,12 +20,18 @@ BLOCKS = [
     [re.sub(r"\s+# .*", "", line) for line in block.replace("\\\n", " ").splitlines()]
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 ]
+MQSTORE = str(Path(sys.executable).with_name("mqstore"))
 TWO_COMMANDS, PRODUCE_AND_FIND, BROKERS_STORE = BLOCKS
 
 
-def _run(command: str) -> str:
+def _run(command: str, **variables: str) -> str:
     done = subprocess.run(
-        ["bash", "-ec", command], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        ["bash", "-ec", command],
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -43,8 +50,11 @@ def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
     for command in PRODUCE_AND_FIND:
         for port, url in (("8081", services.writer_url), ("8082", services.query_url)):
             command = command.replace(f"localhost:{port}", url)
-        answers.append(json.loads(_run(command)))
-    topic, produced, found = answers
+        command = command.replace(".venv/bin/mqstore", MQSTORE)
+        answers.append(json.loads(_run(command, MQSTORE_QUERY_URL=services.query_url)))
+    topic, produced, found, traced, lag = answers
+    assert [each["kind"] for each in traced["copies"]] == ["message"]
+    assert lag["next"] is None
     assert topic["queues"] == 4
     assert len(produced["messages"]) == 1
     newest = found["messages"][0]
@@ -70,8 +80,7 @@ def test_a_copy_of_a_store_is_dumped_and_served(tmp_path: Path) -> None:
     make_copy, setup, dump, serve = BROKERS_STORE
     _run(make_copy.replace("/path/to/broker/store", str(store)).replace("/path/to/copy", str(copy)))
     assert setup == "make setup"
-    mqstore = str(Path(sys.executable).with_name("mqstore"))
-    lines = _run(dump.replace(".venv/bin/mqstore", mqstore).replace("/path/to/copy", str(copy)))
+    lines = _run(dump.replace(".venv/bin/mqstore", MQSTORE).replace("/path/to/copy", str(copy)))
     assert [json.loads(line)["t"] for line in lines.splitlines()[:2]] == ["recovered", "msg"]
     assert serve == "make run STORE=/path/to/copy"
     with running(copy, under_make=True) as run, run.client() as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import run, store
+from mqstore.cli import lag, message, run, store
 
 app = typer.Typer(
     name="mqstore",
@@ -13,6 +13,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("lag")(lag.lag)
+app.add_typer(message.app, name="message")
 app.add_typer(store.app, name="store")
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from mqstore.client.models import (
     Hidden,
     MessageDetail,
     Messages,
+    MessageTrace,
     NewMessage,
     Nothing,
     OffsetsReset,
@@ -48,6 +49,7 @@ from mqstore.client.models import (
     Topic,
     TopicDeletion,
     Topics,
+    Traces,
     Writes,
 )
 
@@ -374,6 +376,20 @@ def pull(
 def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOffset]:
     path = f"{_topic(topic)}/queues/{queue_id}/offset"
     return Call(Target.QUERY, "GET", path, QueueOffset, params={"timestamp": timestamp_ms})
+
+
+def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
+    """A message's way through the store; ids as for ``message``."""
+    path = f"/v1/messages/{quote(message_id, safe='')}/trace"
+    return Call(Target.QUERY, "GET", path, MessageTrace, params=_given(topic=topic))
+
+
+def traces(
+    topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Traces]:
+    """The ways of a topic's messages with a key, newest first."""
+    params = _given(key=key, limit=limit, cursor=cursor)
+    return Call(Target.QUERY, "GET", f"{_topic(topic)}/traces", Traces, params=params)
 
 
 def lags(

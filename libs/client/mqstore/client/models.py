@@ -324,6 +324,66 @@ class GroupLag(GroupSum):
     shard: int
 
 
+class GroupStand(_Model):
+    """Whether a group's committed offset is past a copy of a message."""
+
+    group: str
+    committed: int | None
+    consumed: bool
+
+
+class MessageCopy(_Model):
+    """One record of a message; kinds and states are those of the OpenAPI document."""
+
+    kind: str
+    state: str
+    why: str
+    group: str | None
+    due_at: int | None
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    offset_msg_id: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    segment: str | None
+    in_queue: bool
+    groups: tuple[GroupStand, ...]
+
+
+class Trace(_Model):
+    """All copies of one message that are in the log, oldest first."""
+
+    topic: str
+    uniq_key: str | None
+    keys: tuple[str, ...]
+    tags: str | None
+    born_timestamp: int
+    born_host: str
+    copies: tuple[MessageCopy, ...]
+    unreadable: tuple[Unreadable, ...]
+    complete: bool
+
+
+class MessageTrace(_Model):
+    trace: Trace
+    offsets: OffsetsSource
+    shard: int
+
+
+class Traces(_Model):
+    """The ways of messages with a key; ``next`` is the cursor to go on with."""
+
+    traces: tuple[Trace, ...]
+    next: str | None
+    complete: bool
+    offsets: OffsetsSource
+    shard: int
+
+
 class Subscription(_Model):
     """Which messages of a topic a group wants; times are milliseconds since the epoch."""
 

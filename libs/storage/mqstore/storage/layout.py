@@ -108,6 +108,8 @@ PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
 PROPERTY_DELAY: Final = "DELAY"
 PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
+PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
+"""The topic that a message was in before a group sent it back for the first time."""
 PROPERTY_TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 """5.x: other ways to name a delay; a delay level comes before them."""
 PROPERTY_WAIT: Final = "WAIT"

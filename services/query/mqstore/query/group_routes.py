@@ -104,7 +104,7 @@ class GroupRoutes:
                 GroupLagsView(
                     [_sum_view(each, now_ms) for each in found],
                     None if last is None else key_cursor.encode_name(last, asked),
-                    self.source(offsets, now_ms),
+                    source_view(self._service, offsets),
                     self._shard,
                 )
             )
@@ -132,7 +132,7 @@ class GroupRoutes:
                     found.lag,
                     found.dead_letters,
                     [_topic_view(each, now_ms) for each in found.topics],
-                    self.source(offsets, now_ms),
+                    source_view(self._service, offsets),
                     self._shard,
                 )
             )
@@ -140,19 +140,20 @@ class GroupRoutes:
         _ = self._service.reader
         return json_answer(await self._service.run(look))
 
-    def source(self, offsets: Followed[ConsumerOffsets], now_ms: int) -> OffsetsSourceView:
-        """Where these offsets come from, and how old they are."""
-        source, saved = offsets.table.source, offsets.saved_at_ms
-        return OffsetsSourceView(
-            "none" if source is Source.NEW else source.value,
-            saved,
-            None if saved is None else max(0, now_ms - saved),
-            self._service.writer.look().value,
-        )
-
     def _lags(self, offsets: Followed[ConsumerOffsets]) -> GroupLags:
         service = self._service
         return GroupLags(service.lookups, offsets.table, service.queues)
+
+
+def source_view(service: QueryService, offsets: Followed[ConsumerOffsets]) -> OffsetsSourceView:
+    """Where these offsets come from, and how old they are."""
+    source, saved = offsets.table.source, offsets.saved_at_ms
+    return OffsetsSourceView(
+        "none" if source is Source.NEW else source.value,
+        saved,
+        None if saved is None else max(0, service.now_ms() - saved),
+        service.writer.look().value,
+    )
 
 
 def _sum_view(found: GroupLag, now_ms: int) -> GroupSumView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqstore.query import group_models, models
+from mqstore.query import group_models, models, trace_models
 from mqstore.query.event_routes import EventRoutes
 from mqstore.query.group_routes import GroupRoutes
 from mqstore.query.message_routes import MessageRoutes
@@ -11,13 +11,15 @@ from mqstore.query.queue_routes import QueueRoutes
 from mqstore.query.segment_routes import SegmentRoutes
 from mqstore.query.service import QueryService
 from mqstore.query.store_route import StoreRoute
+from mqstore.query.trace_routes import TraceRoutes
 from mqstore.service.app import Api
 
 
 def add(api: Api, service: QueryService) -> None:
     """Put all routes of query into its interface."""
-    api.add_schemas(*models.SCHEMAS, *group_models.SCHEMAS)
+    api.add_schemas(*models.SCHEMAS, *group_models.SCHEMAS, *trace_models.SCHEMAS)
     MessageRoutes(service).add(api)
+    TraceRoutes(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
     GroupRoutes(service).add(api)

@@ -37,7 +37,7 @@ Order = Literal["newest", "oldest"]
 KEY_COUNT_DEFAULT: Final = 64
 KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
-_RECORD = (
+RECORD_PROBLEMS: Final = (
     problems.MESSAGE_UNKNOWN,
     problems.OFFSET_INSIDE_MESSAGE,
     problems.MESSAGE_EXPIRED,
@@ -79,7 +79,7 @@ class MessageRoutes:
                 **problems.responses(
                     problems.BAD_PARAMETER,
                     problems.BAD_MESSAGE_ID,
-                    *_RECORD,
+                    *RECORD_PROBLEMS,
                     problems.RANGE_NOT_SATISFIABLE,
                     problems.BODY_NOT_INFLATABLE,
                     *problems.GUARDED,
@@ -97,7 +97,7 @@ class MessageRoutes:
                 "One message, by its physical offset",
                 "MessageDetailView",
                 examples.MESSAGE_DETAIL,
-                _RECORD,
+                RECORD_PROBLEMS,
                 "messages",
             ),
             Route(
@@ -106,7 +106,7 @@ class MessageRoutes:
                 "One message, by its id",
                 "MessageDetailView",
                 examples.MESSAGE_DETAIL,
-                (problems.BAD_MESSAGE_ID, *_RECORD),
+                (problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
                 "messages",
             ),
             Route(

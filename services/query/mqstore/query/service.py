@@ -33,10 +33,11 @@ from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup_answers import QueueRange
 from mqstore.storage.lookups import Lookups
+from mqstore.storage.message_trace import MessageTraces
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets
+from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
 from mqstore.storage.tables.followed import Followed, FollowedTable
 
 log = logs.get(__name__)
@@ -90,6 +91,7 @@ class QueryService:
         paths = StorePaths(self._root)
         self.topics = KnownTopics(paths, self._seams)
         self._offsets = FollowedTable(ConsumerOffsets, paths, self._seams)
+        self._delays = FollowedTable(DelayOffsets, paths, self._seams)
         self.writer = WriterWatch(lambda: self._reader)
         self.inflate_bounds = InflateBounds.of(settings)
         self.arrivals = Arrivals(self, self._loop)
@@ -208,6 +210,11 @@ class QueryService:
     def group_offsets(self) -> Followed[ConsumerOffsets]:
         """What groups have committed, as it was last saved."""
         return self._offsets.now()
+
+    def traces(self, offsets: ConsumerOffsets) -> MessageTraces:
+        """What became of messages, by groups' offsets as they were at one time."""
+        delays = self._delays.now().table
+        return MessageTraces(self.lookups, self.reader.places, offsets, delays, self.topics.names)
 
     def now_ms(self) -> int:
         return self._seams.clock.now_ms()

@@ -65,7 +65,7 @@ def message_detail(
         **_fields(record, shard),
         segment=segment_name(place.segment),
         segment_position=place.position,
-        queue_entry=_queue_entry(record, place.entry),
+        queue_entry=queue_entry(record, place.entry),
         checksum=ChecksumView(record.body_crc, place.cover.value, place.covered),
     )
     form.show(record, view)
@@ -115,7 +115,8 @@ def _keys(record: Record) -> list[str]:
     return [key for key in (record.keys or "").split(KEY_SEPARATOR) if key]
 
 
-def _queue_entry(record: Record, entry: Entry | None) -> QueueEntryView | None:
+def queue_entry(record: Record, entry: Entry | None) -> QueueEntryView | None:
+    """What stands in a record's place in its queue."""
     if entry is None:
         return None
     names_it = (entry.physical_offset, entry.size) == (record.physical_offset, record.size)

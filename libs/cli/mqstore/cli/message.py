@@ -1,0 +1,15 @@
+"""``mqstore message …``: commands about single messages."""
+
+from __future__ import annotations
+
+import typer
+
+from mqstore.cli import trace
+
+app = typer.Typer(help="Look for messages.", no_args_is_help=True)
+app.command("trace")(trace.trace)
+
+
+@app.callback()
+def _message() -> None:
+    """Messages of a running store."""

@@ -1,0 +1,93 @@
+"""``mqstore message trace``: where a message stands, and who is past it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from mqstore.cli.asking import AsJson, QueryUrl, Token, asked, in_json, print_json
+from mqstore.cli.looking import EXIT_FINDINGS, EXIT_FINE
+from mqstore.client import QUERY_URL, Client, MessageCopy, Trace
+
+PAGES_MAX: Final = 100
+"""Of messages under one key."""
+
+
+def trace(
+    message: Annotated[
+        str, typer.Argument(help="Offset message id; with --topic a unique key or a key.")
+    ],
+    topic: Annotated[str | None, typer.Option(help="The topic that the key is of.")] = None,
+    query_url: QueryUrl = QUERY_URL,
+    token: Token = None,
+    as_json: AsJson = None,
+) -> None:
+    """Tell where a message stands: delayed, half, stored, sent back; and which groups are past it.
+
+    Exit code 0: told; 1: a copy may be missing or is damaged, or there is none; 2: refused;
+    3: the query service does not answer.
+    """
+
+    def ask(client: Client) -> int:
+        if topic is None:
+            return _tell([client.trace(message).trace], in_lines=in_json(as_json))
+        return _tell(_with_key(client, topic, message), in_lines=in_json(as_json))
+
+    raise typer.Exit(asked(query_url, token, ask))
+
+
+def _with_key(client: Client, topic: str, key: str) -> list[Trace]:
+    found: dict[str, Trace] = {}
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = client.traces(topic, key, cursor=cursor)
+        for each in page.traces:
+            found.setdefault(each.uniq_key or each.copies[0].offset_msg_id, each)
+        cursor = page.next
+        if cursor is None:
+            break
+    return list(found.values())
+
+
+def _tell(traces: list[Trace], *, in_lines: bool) -> int:
+    for each in traces:
+        if in_lines:
+            print_json(each)
+        else:
+            _print(each)
+    return EXIT_FINE if traces and all(each.complete for each in traces) else EXIT_FINDINGS
+
+
+def _print(found: Trace) -> None:
+    keys = " ".join(found.keys)
+    print(f"{found.uniq_key or 'without a unique key'} of {found.topic}  keys {keys or '-'}")
+    for copy in found.copies:
+        print(
+            f"  {_time(copy.store_timestamp)}  {copy.kind:<11} {copy.state:<11} "
+            f"{copy.topic}/{copy.queue_id} #{copy.queue_offset}  {copy.offset_msg_id}"
+        )
+        for text in _details(copy):
+            print(f"{'':28}{text}")
+    for damaged in found.unreadable:
+        print(f"  offset {damaged.physical_offset} cannot be read: {damaged.detail}")
+    if not found.complete:
+        print("  there may be copies that are not shown")
+
+
+def _details(copy: MessageCopy) -> list[str]:
+    found = [copy.why] if copy.why else []
+    if copy.due_at is not None:
+        found.append(f"due {_time(copy.due_at)}")
+    for each in copy.groups:
+        where = "no offset" if each.committed is None else f"at {each.committed}"
+        found.append(
+            f"{each.group} {'is past it' if each.consumed else 'is not there yet'}, {where}"
+        )
+    return found
+
+
+def _time(milliseconds: int) -> str:
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"

@@ -1,0 +1,343 @@
+"""What became of one message: every copy of it in the store, and which groups are past it.
+
+A unique key goes along with a message wherever it is put again: into SCHEDULE_TOPIC_XXXX until it
+is due, into the half topic until it is decided, into %RETRY%GROUP each time a group sends it back
+and at last into %DLQ%GROUP; RETRY_TOPIC names the topic that it was first in. Facts:
+AbstractSendMessageProcessor (consumerSendMsgBack), ScheduleMessageService,
+TransactionalMessageBridge and EndTransactionProcessor of 4.9.7 and 5.4.0.
+
+Called from the query service. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from mqstore.storage.errors import KeyUnknown, RecordError
+from mqstore.storage.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.key_query import KeyQuery
+from mqstore.storage.layout import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    PROPERTY_DECISION,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TRANSACTION_KEY,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANSACTION_GROUP,
+)
+from mqstore.storage.lookup_answers import Unreadable
+from mqstore.storage.lookups import TIME_MAX, Lookups
+from mqstore.storage.record_place import RecordPlace, RecordPlaces
+from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+
+COPIES_MAX: Final = 64
+"""Copies in one topic that are looked at; RocketMQ sends a message back 16 times by default."""
+RETRY_TOPICS_MAX: Final = 1_000
+"""Retry and dead letter topics that are looked in for one message."""
+_HIDDEN: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
+
+
+class CopyKind(StrEnum):
+    MESSAGE = "message"
+    DELAYED = "delayed"
+    HALF = "half"
+    SET_ASIDE = "set-aside"
+    """A half message that was checked too often."""
+    RETRY = "retry"
+    DEAD_LETTER = "dead-letter"
+
+
+class CopyState(StrEnum):
+    STORED = "stored"
+    """It stands in its queue, for whoever consumes that."""
+    WAITING = "waiting"
+    """Delayed, and not due or not delivered yet."""
+    DELIVERED = "delivered"
+    PENDING = "pending"
+    """A half message that nobody has decided about."""
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled-back"
+    SET_ASIDE = "set-aside"
+    RENEWED = "renewed"
+    """A half message that was put once more; the later copy counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStand:
+    """Whether a group's committed offset is past a copy."""
+
+    group: str
+    committed: int | None
+    has_passed: bool
+
+
+@dataclass(slots=True)
+class Copy:
+    """One record of a message."""
+
+    record: Record
+    place: RecordPlace | None
+    """None when it has expired since."""
+    kind: CopyKind
+    group: str | None
+    """Who sent it back: of a retry, also of one that is delayed, or a dead letter."""
+    due_ms: int | None = None
+    """When a delayed one is due, by its queue entry."""
+    state: CopyState = CopyState.STORED
+    why: str = ""
+    """What the state was told from; empty where the record says it all."""
+    stands: list[GroupStand] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All copies of one message, in the order of the log."""
+
+    topic: str
+    """That it is a message of."""
+    uniq_key: str | None
+    """None: it has none, so no other copy can be found."""
+    copies: list[Copy]
+    unreadable: list[Unreadable]
+    complete: bool
+    """No copy that is still in the log is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePage:
+    traces: list[Trace]
+    cursor: str | None
+    complete: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found under a unique key so far."""
+
+    records: list[Record] = field(default_factory=list)
+    decisions: list[Record] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    complete: bool = True
+
+
+class MessageTraces:
+    """Over one reading of the tables."""
+
+    def __init__(
+        self,
+        lookups: Lookups,
+        places: RecordPlaces,
+        offsets: ConsumerOffsets,
+        delays: DelayOffsets,
+        topics: Callable[[], Iterable[str]],
+    ) -> None:
+        """``topics`` gives the names of all topics, or at least of the retry topics."""
+        self._lookups = lookups
+        self._places = places
+        self._offsets = offsets
+        self._delays = delays
+        self._topics = topics
+
+    def of(self, found: Record) -> Trace:
+        """The story of the message that a record is a copy of."""
+        topic = origin_topic(found)
+        if found.uniq_key is None:
+            return self._told(topic, None, _Found(records=[found]))
+        return self._told(topic, found.uniq_key, self._gather(topic, found.uniq_key, found))
+
+    def by_unique_key(self, topic: str, key: str) -> Trace:
+        """Raises KeyUnknown; what damage there is under the key."""
+        found = self._gather(topic, key, None)
+        if not found.records and found.unreadable:
+            raise found.unreadable[0].error
+        if not found.records:
+            raise KeyUnknown(
+                f"no message of {topic} has the unique key {key}", complete=found.complete
+            )
+        return self._told(topic, key, found)
+
+    def by_key(self, topic: str, key: str, *, limit: int, cursor: str | None) -> TracePage:
+        """Those of a topic's messages, delayed and half ones too, with a key; newest first.
+
+        ``limit`` is of records: several may be copies of one message. Raises CursorError.
+        """
+        query = KeyQuery(topic, key, 0, TIME_MAX)
+        hidden = topics_of(list(Hidden))
+        page = by_key(self._lookups, query, hidden, limit=limit, cursor=cursor)
+        traces: dict[str | int, Trace] = {}
+        for found in page.records:
+            name = found.uniq_key or found.physical_offset
+            if name not in traces:
+                traces[name] = self.of(found)
+        whole = page.complete and not page.unreadable and all(t.complete for t in traces.values())
+        return TracePage(list(traces.values()), page.cursor, whole)
+
+    # finding ------------------------------------------------------------------------------
+
+    def _gather(self, topic: str, key: str, known: Record | None) -> _Found:
+        """Everything under a unique key that is of this topic; ``known`` is, indexed or not."""
+        found = _Found()
+        retries = self._retry_topics(topic)
+        if len(retries) > RETRY_TOPICS_MAX:
+            found.complete = False
+        records = {} if known is None else {known.physical_offset: known}
+        for each in (topic, *_HIDDEN, *retries[:RETRY_TOPICS_MAX]):
+            for record in self._under(each, key, found):
+                if record.uniq_key == key and origin_topic(record) == topic:
+                    records[record.physical_offset] = record
+        found.records = [records[offset] for offset in sorted(records)]
+        for name in sorted(_decision_keys(found.records)):
+            found.decisions += self._under(OP_TOPIC, name, found)
+        return found
+
+    def _under(self, topic: str, key: str, found: _Found) -> list[Record]:
+        answer = self._lookups.by_key(topic, key, limit=COPIES_MAX)
+        found.complete = found.complete and answer.complete
+        found.unreadable += answer.unreadable
+        return answer.records
+
+    def _retry_topics(self, topic: str) -> list[str]:
+        """Those that exist, and those of groups that consume the topic; these first."""
+        groups = [name for name, topics in self._offsets.groups().items() if topic in topics]
+        near = [prefix + group for group in sorted(groups) for prefix in (RETRY_PREFIX, DLQ_PREFIX)]
+        known = {name for name in self._topics() if name.startswith((RETRY_PREFIX, DLQ_PREFIX))}
+        return near + sorted(known.difference(near))
+
+    # telling ------------------------------------------------------------------------------
+
+    def _told(self, topic: str, key: str | None, found: _Found) -> Trace:
+        copies = [self._copy(record) for record in found.records]
+        for each in copies:
+            if each.kind is CopyKind.DELAYED:
+                self._tell_delayed(each, copies)
+            elif each.kind is CopyKind.HALF:
+                self._tell_half(each, copies, found.decisions)
+            elif each.kind is not CopyKind.SET_ASIDE:
+                each.stands = self._stands(each.record)
+        return Trace(topic, key, copies, found.unreadable, found.complete and not found.unreadable)
+
+    def _copy(self, record: Record) -> Copy:
+        try:
+            place = self._places.of(record)
+        except RecordError:
+            place = None  # its bytes changed since it was read
+        kind = _kind_of(record.topic)
+        copy = Copy(record, place, kind, _sent_back_by(record))
+        if record.topic == SCHEDULE_TOPIC and place is not None and place.entry is not None:
+            copy.due_ms = place.entry.tags_code
+        return copy
+
+    def _tell_delayed(self, copy: Copy, copies: Sequence[Copy]) -> None:
+        record, target = copy.record, _property(copy.record, PROPERTY_REAL_TOPIC)
+        later = _first_after(
+            record, (each.record for each in copies if each.record.topic == target)
+        )
+        passed = self._delays.get(record.queue_id + 1)
+        if later is not None:
+            copy.state, copy.why = CopyState.DELIVERED, f"its copy at {later.physical_offset}"
+        elif record.topic == SCHEDULE_TOPIC and passed > record.queue_offset:
+            copy.state = CopyState.DELIVERED
+            copy.why = f"level {record.queue_id + 1} is delivered up to {passed}"
+        else:
+            copy.state, copy.why = CopyState.WAITING, "no copy of it was put into its topic"
+
+    def _tell_half(self, copy: Copy, copies: Sequence[Copy], decisions: Sequence[Record]) -> None:
+        record = copy.record
+        halves = (each.record for each in copies if each.kind is CopyKind.HALF)
+        messages = (each.record for each in copies if each.kind is CopyKind.MESSAGE)
+        passed = self._offsets.get(TRANSACTION_GROUP, HALF_TOPIC, record.queue_id)
+        if (message := _first_after(record, messages)) is not None:
+            copy.state, copy.why = CopyState.COMMITTED, f"the message at {message.physical_offset}"
+        elif (later := _first_after(record, halves)) is not None:
+            copy.state, copy.why = CopyState.RENEWED, f"the half at {later.physical_offset}"
+        elif (told := _decided(decisions)) is not None:
+            copy.state, copy.why = told
+        elif passed is not None and passed > record.queue_offset:
+            copy.state = CopyState.ROLLED_BACK
+            copy.why = f"{TRANSACTION_GROUP} is past it, at {passed}, and there is no message"
+        else:
+            copy.state, copy.why = CopyState.PENDING, "neither a message nor a decision of it"
+
+    def _stands(self, record: Record) -> list[GroupStand]:
+        """Of every group that has an offset in the topic, by name."""
+        found = []
+        for group, topics in sorted(self._offsets.groups().items()):
+            if record.topic in topics:
+                committed = self._offsets.get(group, record.topic, record.queue_id)
+                passed = committed is not None and committed > record.queue_offset
+                found.append(GroupStand(group, committed, passed))
+        return found
+
+
+def origin_topic(record: Record) -> str:
+    """The topic that a message is of, wherever this copy of it stands."""
+    if _kind_of(record.topic) is CopyKind.MESSAGE:
+        return record.topic
+    real = _property(record, PROPERTY_REAL_TOPIC)
+    return _property(record, PROPERTY_RETRY_TOPIC) or real or record.topic
+
+
+def _kind_of(topic: str) -> CopyKind:
+    if topic.startswith(RETRY_PREFIX):
+        return CopyKind.RETRY
+    if topic.startswith(DLQ_PREFIX):
+        return CopyKind.DEAD_LETTER
+    return _KINDS.get(topic, CopyKind.MESSAGE)
+
+
+_KINDS: Final = {
+    SCHEDULE_TOPIC: CopyKind.DELAYED,
+    TIMER_TOPIC: CopyKind.DELAYED,
+    HALF_TOPIC: CopyKind.HALF,
+    CHECK_MAX_TIME_TOPIC: CopyKind.SET_ASIDE,
+}
+
+
+def _sent_back_by(record: Record) -> str | None:
+    """The group of a retry topic; 5.x also has %RETRY%GROUP+TOPIC."""
+    for topic in (record.topic, _property(record, PROPERTY_REAL_TOPIC) or ""):
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if topic.startswith(prefix):
+                return topic.removeprefix(prefix).partition("+")[0]
+    return None
+
+
+def _property(record: Record, name: str) -> str | None:
+    return (record.properties or {}).get(name)
+
+
+def _decision_keys(records: Iterable[Record]) -> set[str]:
+    """The keys of the transactions that half messages are of."""
+    keys = set()
+    for each in records:
+        if each.topic == HALF_TOPIC:
+            keys.add(_property(each, PROPERTY_TRANSACTION_KEY) or each.uniq_key or "")
+    return keys - {""}
+
+
+_DECISIONS: Final = {
+    "rollback": CopyState.ROLLED_BACK,
+    "set-aside": CopyState.SET_ASIDE,
+    "commit": CopyState.COMMITTED,
+}
+
+
+def _decided(decisions: Iterable[Record]) -> tuple[CopyState, str] | None:
+    """What the newest of these op records says; a broker's do not tell."""
+    for each in sorted(decisions, key=lambda record: record.physical_offset, reverse=True):
+        state = _DECISIONS.get(_property(each, PROPERTY_DECISION) or "")
+        if state is not None:
+            return state, f"the op record at {each.physical_offset}"
+    return None
+
+
+def _first_after(record: Record, others: Iterable[Record]) -> Record | None:
+    return next((each for each in others if each.physical_offset > record.physical_offset), None)
