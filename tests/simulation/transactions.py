@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mqstore.coordinator.coordinator import Begin, Coordinator, Decide, Rules
+from mqstore.coordinator.begin import Begin
+from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.decide import Decide
 from mqstore.coordinator.errors import (
     Contradicted,
     CoordinatorError,
@@ -19,6 +21,7 @@ from mqstore.coordinator.errors import (
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.log import QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement
+from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import StorageError

@@ -6,10 +6,13 @@ import dataclasses
 
 import pytest
 
-from mqstore.coordinator.coordinator import Begin, Coordinator, Decide, Decided, Rules
+from mqstore.coordinator.begin import Begin
+from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import Contradicted, Fenced, TransactionUnknown
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.records import NewRecord
+from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Record
@@ -207,12 +210,9 @@ def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
 
 def test_a_begin_that_was_cut_short_is_rolled_back(bench: Bench) -> None:
     log = StoreLog(bench.world.store, bench.fence)
-    whole = Coordinator(
-        log, bench.world.machine.clock, UniqueKeys(bench.world.machine.seams), RULES
-    )
-    whole.load()
-    group = whole._half_group(Begin(GROUP, [bench.message("a"), bench.message("b")]))
-    log.append(group.records[:1])
+    log.take_over()
+    whole = Begin(GROUP, [bench.message("a"), bench.message("b")])
+    log.append(whole.halves(StoreFormat.V4_9)[:1])
     bench.lead()
     assert not bench.coordinator.state.pending
     assert isinstance(bench.commit("a"), Contradicted)

@@ -16,7 +16,9 @@ from fastapi.responses import Response
 
 from mqstore.client import ClientError, ProblemError
 from mqstore.coordinator import errors
-from mqstore.coordinator.coordinator import Begin, Coordinator, Decide
+from mqstore.coordinator.begin import Begin
+from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.decide import Decide
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import (
     Begun,

@@ -14,9 +14,10 @@ from typing import Final, TypeVar
 from prometheus_client import Gauge
 
 from mqstore.client import Client
-from mqstore.coordinator.coordinator import Coordinator, Rules
+from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.http_log import HttpLog
 from mqstore.coordinator.leader_lock import LeaderLock
+from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.worker import Worker
 from mqstore.service.app import Api
 from mqstore.service.health import Health

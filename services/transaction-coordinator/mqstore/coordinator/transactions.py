@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from mqstore.coordinator.errors import Contradicted
 from mqstore.coordinator.halves import Decision, Half, Verdict
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 
 HISTORY_MAX: Final = 50_000
 """Decided transactions kept in memory; older ones are found in the log by their key."""
+
+_WORDS: Final = {
+    Verdict.COMMIT: "committed",
+    Verdict.ROLLBACK: "rolled back",
+    Verdict.SET_ASIDE: "set aside",
+}
 
 
 @dataclass(slots=True)
@@ -100,6 +107,14 @@ class Transaction:
 
     def is_resolved(self, part: Part) -> bool:
         return any(copy.queue_offset in self.resolved for copy in part.copies)
+
+    def contradicted(self, decision: Decision, advice: str) -> Contradicted:
+        """The error for whoever wants it otherwise."""
+        when = f" at {decision.at_ms} ms" if decision.at_ms else ""
+        why = f" ({decision.why})" if decision.why else ""
+        end = f"; {advice}" if advice else ""
+        text = f"transaction {self.key} was {_WORDS[decision.verdict]}{when}{why}{end}"
+        return Contradicted(text, decision.verdict.value, decision.at_ms, decision.why)
 
 
 class Transactions:

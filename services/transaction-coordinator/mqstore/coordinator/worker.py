@@ -10,7 +10,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from mqstore.coordinator.coordinator import RETRY_S, Begin, Coordinator, Decide, Decided
+from mqstore.coordinator.begin import Begin
+from mqstore.coordinator.check import RETRY_S
+from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import CoordinatorError, NotLoaded
 from mqstore.coordinator.transactions import Transaction
 from mqstore.service import logs

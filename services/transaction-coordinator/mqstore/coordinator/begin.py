@@ -1,0 +1,92 @@
+"""Begins transactions: their half messages, which nobody sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mqstore.coordinator import halves, loading
+from mqstore.coordinator.errors import Contradicted, CoordinatorError, LogRefused
+from mqstore.coordinator.halves import Verdict
+from mqstore.coordinator.ledger import Group, Ledger, attempt
+from mqstore.coordinator.records import NewRecord
+from mqstore.coordinator.transactions import Transaction
+from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction to begin. Each message has a UNIQ_KEY, its topic and its queue."""
+
+    group: str
+    messages: Sequence[NewRecord]
+    may_repeat: bool = True
+    """Whether it may have been begun before: its unique keys are the producer's own."""
+
+    @property
+    def key(self) -> str:
+        """A transaction goes by its first message's unique key."""
+        return self.messages[0].properties[PROPERTY_UNIQ_KEY]
+
+    def halves(self, store_format: StoreFormat) -> list[NewRecord]:
+        """The half messages to store."""
+        extra = halves.parts_of(self.key, len(self.messages))
+        messages = [
+            replace(each, properties={**each.properties, **extra}) for each in self.messages
+        ]
+        return [halves.half_of(each, self.group, store_format) for each in messages]
+
+
+class Begins:
+    """Stores half messages."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def begin(self, asked: Sequence[Begin]) -> list[Transaction | CoordinatorError]:
+        """See ``Coordinator.begin``."""
+        results: list[Transaction | CoordinatorError | None] = [None] * len(asked)
+        groups: dict[int, Group] = {}
+        under_way: set[str] = set()
+        for index, each in enumerate(asked):
+            if each.key in under_way:
+                continue  # looked at again below, once the first one is stored
+            results[index] = attempt(partial(self._begun, each))
+            if results[index] is None:
+                groups[index] = self._half_group(each)
+                under_way.add(each.key)
+        ledger = self._ledger
+        ledger.append_each(groups, results, lambda index: ledger.state.find(asked[index].key))
+        for index, each in enumerate(asked):
+            if results[index] is None:
+                results[index] = attempt(partial(self._begun, each)) or LogRefused(
+                    "the transaction that it repeats was refused; begin again"
+                )
+        return [result for result in results if result is not None]
+
+    def _begun(self, asked: Begin) -> Transaction | None:
+        """The same transaction, when it was begun before: a producer asks again when it got no
+        answer. Raises Contradicted for another one under its key, or when it is over."""
+        found = self._ledger.state.find(asked.key)
+        if found is None and asked.may_repeat:
+            found = loading.find(self._ledger.log, asked.key)
+        if found is None:
+            return None
+        places = {(half.uniq_key, half.topic) for half in found.halves}
+        given = {(each.properties[PROPERTY_UNIQ_KEY], each.topic) for each in asked.messages}
+        if found.group != asked.group or places != given:
+            raise Contradicted(
+                f"there is another transaction with the unique key {asked.key}; "
+                "send new unique keys",
+                *("begun", found.born_ms, ""),
+            )
+        decision = found.decision
+        if decision is not None and decision.verdict is not Verdict.COMMIT:
+            raise found.contradicted(decision, "send new unique keys")
+        return found
+
+    def _half_group(self, asked: Begin) -> Group:
+        ledger = self._ledger
+        records = asked.halves(ledger.standing.store_format)
+        return Group(records, lambda placed: ledger.note_halves(records, placed))

@@ -1,0 +1,155 @@
+"""Decides transactions: the real messages, then the op record that says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mqstore.coordinator import halves, loading
+from mqstore.coordinator.errors import (
+    CoordinatorError,
+    LogRefused,
+    LogUnavailable,
+    TransactionGone,
+    TransactionUnknown,
+)
+from mqstore.coordinator.halves import Decision, Verdict
+from mqstore.coordinator.ledger import Group, Ledger, attempt
+from mqstore.coordinator.records import NewRecord, Placement
+from mqstore.coordinator.transactions import Part, Transaction
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A decision to take: COMMIT or ROLLBACK."""
+
+    key: str
+    verdict: Verdict
+    why: str
+    by_hand: bool = False
+    """Also of a transaction that was set aside."""
+
+    def reopens(self, transaction: Transaction) -> bool:
+        """Whether a person decides what was set aside."""
+        decision = transaction.decision
+        return self.by_hand and decision is not None and decision.verdict is Verdict.SET_ASIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a transaction's decision is, and whether it had been taken before."""
+
+    transaction: Transaction
+    decision: Decision
+    repeated: bool
+
+
+class Decisions:
+    """Takes decisions, and completes those that a crash cut short."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def decide(self, asked: Sequence[Decide]) -> list[Decided | CoordinatorError]:
+        """See ``Coordinator.decide``."""
+        results: list[Decided | CoordinatorError | None] = [None] * len(asked)
+        groups: dict[int, Group] = {}
+        under_way: set[str] = set()
+        for index, each in enumerate(asked):
+            try:
+                transaction = self.find(each.key)
+                if transaction.key in under_way:
+                    continue  # looked at again below, once the first one is stored
+                if transaction.decision is None or each.reopens(transaction):
+                    groups[index] = self._first_group(transaction, each)
+                    under_way.add(transaction.key)
+            except LogUnavailable:
+                raise
+            except CoordinatorError as error:
+                results[index] = error
+        self._ledger.append_each(
+            groups, results, lambda index: self._outcome(asked[index], repeated=False)
+        )
+        for index, each in enumerate(asked):
+            if results[index] is None:
+                results[index] = attempt(partial(self._outcome, each, repeated=True))
+        return [result for result in results if result is not None]
+
+    def find(self, key: str) -> Transaction:
+        """A transaction, from memory or from the log. Raises TransactionUnknown."""
+        found = self._ledger.state.find(key) or loading.find(self._ledger.log, key)
+        if found is None:
+            raise TransactionUnknown(f"there is no transaction {key}")
+        return found
+
+    def group(
+        self, transaction: Transaction, decision: Decision, to_append: Iterable[Part]
+    ) -> Group:
+        """A decision's records; of a commit, the real messages of ``to_append`` first.
+
+        Raises TransactionGone, LogUnavailable.
+        """
+        ledger, standing = self._ledger, self._ledger.standing
+        records: list[NewRecord] = []
+        if decision.verdict is not Verdict.ROLLBACK:
+            for part in to_append:
+                half = ledger.content(transaction, part)
+                if decision.verdict is Verdict.SET_ASIDE:
+                    records.append(halves.set_aside_of(half))
+                else:
+                    place, store_format = part.newest, standing.store_format
+                    records.append(halves.committed_of(half, place, store_format))
+        offsets = ledger.state.to_resolve(transaction)
+        ops = halves.ops_of(
+            *(offsets, transaction.key, decision, standing.host),
+            *(ledger.keys.next(), standing.store_format),
+        )
+        begin = len(records)
+
+        def note(placed: list[Placement]) -> None:
+            for op, place in zip(ops, placed[begin:], strict=True):
+                ledger.state.add_op(place.queue_offset, halves.offsets_in(op.body), decision)
+            ledger.state.settle(transaction, decision)
+            ledger.schedule.drop(transaction)
+
+        return Group(records + ops, note)
+
+    def complete(
+        self, unfinished: Iterable[tuple[Transaction, Decision, list[Part]]]
+    ) -> list[Group]:
+        """The rest of groups that were cut short. Raises LogUnavailable."""
+        return [self._completion(*each) for each in unfinished]
+
+    def _completion(
+        self, transaction: Transaction, decision: Decision, missing: list[Part]
+    ) -> Group:
+        if decision.at_ms is None:
+            decision = replace(decision, at_ms=self._ledger.clock.now_ms())
+        try:
+            return self.group(transaction, decision, missing)
+        except TransactionGone as error:
+            _log.error("a commit cannot be completed: %s", error)
+            return self.group(transaction, decision, ())
+
+    def _first_group(self, transaction: Transaction, asked: Decide) -> Group:
+        decision = Decision(asked.verdict, self._ledger.clock.now_ms(), asked.why)
+        parts = transaction.parts.values()
+        if transaction.is_pending:  # a broker may have resolved some of its messages by themselves
+            parts_left = [part for part in parts if not transaction.is_resolved(part)]
+            return self.group(transaction, decision, parts_left)
+        return self.group(transaction, decision, parts)
+
+    def _outcome(self, asked: Decide, *, repeated: bool) -> Decided:
+        """Raises Contradicted."""
+        transaction = self.find(asked.key)
+        decision = transaction.decision
+        if decision is None:
+            raise LogRefused("the decision it repeats was refused; decide again")
+        if decision.verdict is not asked.verdict:
+            is_aside = decision.verdict is Verdict.SET_ASIDE
+            raise transaction.contradicted(decision, "resolve it by hand" if is_aside else "")
+        return Decided(transaction, decision, repeated)

@@ -1,0 +1,189 @@
+"""What is known of one shard's log, and the one way to append to it.
+
+The log is the truth: after any unclear answer of it (LogUnavailable) nothing is known any more, and
+it must be read again, which first fences off whatever append was still under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from mqstore.coordinator import halves, loading
+from mqstore.coordinator.errors import (
+    CoordinatorError,
+    LogRefused,
+    LogUnavailable,
+    NotLoaded,
+    TransactionGone,
+)
+from mqstore.coordinator.log import Log, Standing, read_one
+from mqstore.coordinator.records import NewRecord, Placement, Stored
+from mqstore.coordinator.schedule import Schedule
+from mqstore.coordinator.transactions import Part, Transaction, Transactions
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+from mqstore.storage.seams import Clock
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Group:
+    """Records that belong together, and what to note once they are stored."""
+
+    records: list[NewRecord]
+    then: Callable[[list[Placement]], None]
+
+
+class Ledger:
+    """The log, what memory holds of it, and who is to be asked when. Used by one thread."""
+
+    def __init__(self, log: Log, clock: Clock, keys: UniqueKeys, schedule: Schedule) -> None:
+        self.log = log
+        self.clock = clock
+        self.keys = keys
+        self.schedule = schedule
+        self._state: Transactions | None = None
+        self._standing: Standing | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._state is not None
+
+    @property
+    def state(self) -> Transactions:
+        """Raises NotLoaded."""
+        if self._state is None:
+            raise NotLoaded("the half messages are being read; try again in a moment")
+        return self._state
+
+    @property
+    def standing(self) -> Standing:
+        """The store's facts. Raises NotLoaded."""
+        if self._standing is None:
+            raise NotLoaded("the store has not been reached yet; try again in a moment")
+        return self._standing
+
+    def take_over(self) -> None:
+        """Fence off everybody else. Raises LogUnavailable, Fenced."""
+        self.forget()
+        self._standing = self.log.take_over()
+
+    def remember(self, state: Transactions) -> None:
+        """What was read back counts from now on."""
+        self._state = state
+
+    def forget(self) -> None:
+        """What is known may be wrong: it must be read again."""
+        self._state = None
+        self.schedule.clear()
+
+    def content(self, transaction: Transaction, part: Part) -> Stored:
+        """A record with a part's content: the newest copy of its half, or the copy that was set
+        aside. Raises TransactionGone, LogUnavailable."""
+        half = part.newest
+        found = read_one(self.log, HALF_TOPIC, halves.QUEUE, half.queue_offset)
+        if found is not None:
+            seen = halves.read_half(found)
+            if seen is None or (seen.key, seen.physical_offset) != (
+                transaction.key,
+                half.physical_offset,
+            ):
+                raise self._lost_touch(f"another half message stands at {half.queue_offset}")
+            return found
+        if (kept := loading.kept_copy(self.log, half)) is not None:
+            return kept
+        raise TransactionGone(
+            f"the half message of transaction {transaction.key} cannot be read any more; it can "
+            "only be rolled back"
+        )
+
+    def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
+        """Half messages of one transaction were stored."""
+        for record, place in zip(records, placed, strict=True):
+            half = halves.read_half(
+                Stored(record, place.queue_offset, place.physical_offset, place.store_timestamp_ms)
+            )
+            assert half is not None, "it was made here"
+            transaction = self.state.add_half(half)
+        self.schedule.begin(transaction)
+
+    def append(self, groups: Sequence[Group]) -> None:
+        """One contiguous append; whatever its answer leaves unclear is found out by loading.
+
+        Raises LogRefused, LogUnavailable, NotLoaded.
+        """
+        records = [record for group in groups for record in group.records]
+        if not records:
+            return
+        state = self.state
+        expected = {(HALF_TOPIC, 0): state.half_end, (OP_TOPIC, 0): state.op_end}
+        try:
+            placed = self.log.append(records)
+        except LogUnavailable:
+            self.forget()
+            raise
+        begin = 0
+        for group in groups:
+            end = begin + len(group.records)
+            group.then(placed[begin:end])
+            begin = end
+        self._check_offsets(records, placed, expected)
+
+    def append_each(
+        self,
+        groups: dict[int, Group],
+        results: list[T | CoordinatorError | None],
+        result: Callable[[int], T | None],
+    ) -> None:
+        """Append all groups, each by itself where the store refuses them together, and note each
+        one's result. Raises LogUnavailable."""
+        refused = self._refused(groups)
+        for index in groups:
+            error = refused.get(index)
+            results[index] = attempt(partial(result, index)) if error is None else error
+
+    def _refused(self, groups: dict[int, Group]) -> dict[int, CoordinatorError]:
+        try:
+            self.append(list(groups.values()))
+        except LogRefused as error:
+            if len(groups) == 1:
+                return dict.fromkeys(groups, error)
+            refused: dict[int, CoordinatorError] = {}
+            for index, group in groups.items():
+                refused |= self._refused({index: group})
+            return refused
+        return {}
+
+    def _check_offsets(
+        self,
+        records: Sequence[NewRecord],
+        placed: Sequence[Placement],
+        expected: dict[tuple[str, int], int],
+    ) -> None:
+        """Half and op queues grow by what is written here alone; else the store lost its end, or
+        somebody else wrote, and what we remember is not to be trusted."""
+        for record, place in zip(records, placed, strict=True):
+            queue = record.topic, record.queue_id
+            if queue in expected:
+                if place.queue_offset != expected[queue]:
+                    self.forget()
+                    return
+                expected[queue] += 1
+
+    def _lost_touch(self, why: str) -> LogUnavailable:
+        self.forget()
+        return LogUnavailable(f"the store changed behind us ({why}); it is read again")
+
+
+def attempt(act: Callable[[], T]) -> T | CoordinatorError:
+    """What ``act`` answers or raises; raises LogUnavailable, which concerns everybody."""
+    try:
+        return act()
+    except LogUnavailable:
+        raise
+    except CoordinatorError as error:
+        return error

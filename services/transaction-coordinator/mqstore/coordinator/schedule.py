@@ -1,0 +1,101 @@
+"""When which producers are to be asked what they decided. Used by one thread."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mqstore.coordinator.transactions import Transaction
+from mqstore.storage.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When producers are asked; milliseconds."""
+
+    transaction_timeout_ms: int = 6_000
+    check_interval_ms: int = 60_000
+    check_max: int = 15
+    carry_behind: int = 10_000
+    """A pending half message that lies so many behind the queue's end is written once more, as it
+    is: what a restart has to read stays bounded, whoever is asked or not."""
+
+
+class Schedule:
+    """Transactions by the time of their next check, and those that are due."""
+
+    def __init__(self, clock: Clock, rules: Rules) -> None:
+        self._clock = clock
+        self._rules = rules
+        self._ready: dict[str, dict[str, Transaction]] = {}
+        """Due for a check, by group and key, in the order in which they became due."""
+        self._times: list[tuple[float, int, str]] = []
+        self._ticket = itertools.count()
+
+    def clear(self) -> None:
+        self._ready.clear()
+        self._times.clear()
+
+    @property
+    def next_at(self) -> float:
+        """Monotonic time at which the next transaction becomes due."""
+        return self._times[0][0] if self._times else math.inf
+
+    def due(self, groups: Iterable[str] | None = None) -> list[Transaction]:
+        """Those whose producer groups should be asked now, in the order of their time."""
+        names = self._ready if groups is None else groups
+        return [each for name in list(names) for each in self._ready.get(name, {}).values()]
+
+    def advance(self, now: float, pending: Mapping[str, Transaction]) -> list[str]:
+        """Make ready what is due for a check; the keys of those checked often enough."""
+        tired = []
+        while self._times and self._times[0][0] <= now:
+            _, _, key = heapq.heappop(self._times)
+            transaction = pending.get(key)
+            if transaction is None or transaction.due_at > now:
+                continue
+            if transaction.check_times >= self._rules.check_max:
+                tired.append(key)
+            else:
+                self._ready.setdefault(transaction.group, {})[key] = transaction
+            transaction.due_at = math.inf
+        return tired
+
+    def begin(self, transaction: Transaction) -> None:
+        """Plan the next check of one that is neither planned nor due."""
+        is_ready = transaction.key in self._ready.get(transaction.group, {})
+        if transaction.due_at == math.inf and not is_ready:
+            self._plan(transaction)
+
+    def again(self, transaction: Transaction) -> None:
+        """It is being asked about, or was: next after the usual interval."""
+        self.drop(transaction)
+        self.later(transaction, self._rules.check_interval_ms / 1000)
+
+    def later(self, transaction: Transaction, seconds: float) -> None:
+        transaction.due_at = self._clock.monotonic() + seconds
+        heapq.heappush(self._times, (transaction.due_at, next(self._ticket), transaction.key))
+
+    def drop(self, transaction: Transaction) -> None:
+        """Nobody is to be asked about it now."""
+        ready = self._ready.get(transaction.group)
+        if ready is not None:
+            ready.pop(transaction.key, None)
+            if not ready:
+                del self._ready[transaction.group]
+
+    def _plan(self, transaction: Transaction) -> None:
+        half = transaction.halves[-1]
+        wall = self._clock.now_ms()
+        if transaction.check_times:
+            due_ms = half.store_timestamp_ms + self._rules.check_interval_ms
+            longest = self._rules.check_interval_ms
+        else:
+            given = half.immunity_ms
+            longest = self._rules.transaction_timeout_ms if given is None else given
+            due_ms = transaction.born_ms + longest
+        # A clock that was stepped back makes nobody wait for longer than the whole time.
+        self.later(transaction, min(max(0, due_ms - wall), longest) / 1000)
