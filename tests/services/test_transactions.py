@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from mqstore.client import Client, Target
-from tests.services.service_processes import Process, query, service, writer
-
-
-@dataclass
-class Shard:
-    """A store with its services, and what starts coordinators for it."""
-
-    root: Path
-    client: Client
-    urls: dict[str, str]
-
-    def coordinator(
-        self, status: str = "ready", **settings: Any
-    ) -> AbstractContextManager[Process]:
-        lock = self.root / "lock"
-        given = {"leader_lock": lock, "transaction_time_out": 0, **self.urls, **settings}
-        return service(
-            Target.WRITER,
-            ["-m", "mqstore.coordinator"],
-            self.root / "store",
-            status=status,
-            **given,
-        )
-
-    def bodies(self) -> list[str]:
-        found = [self.client.pull("orders", queue).messages for queue in range(4)]
-        return sorted(message.body or "" for messages in found for message in messages)
+from tests.services.transaction_shard import Shard, begin, end, shard_at
 
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
-    store = tmp_path / "store"
-    with contextlib.ExitStack() as stack:
-        writes = stack.enter_context(writer(store))
-        reads = stack.enter_context(query(store))
-        client = stack.enter_context(Client(writes.url, reads.url))
-        client.create_topic("orders")
-        yield Shard(tmp_path, client, {"writer_url": writes.url, "query_url": reads.url})
-
-
-def begin(process: Process, *bodies: str) -> str:
-    messages = [{"body": body} for body in bodies]
-    spec = {"producerGroup": "billing", "topic": "orders", "messages": messages}
-    answer = httpx.post(f"{process.url}/v1/transactions", json=spec, timeout=60)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["transactionId"])
-
-
-def end(process: Process, transaction: str, how: str, **body: str) -> httpx.Response:
-    url = f"{process.url}/v1/transactions/{transaction}:{how}"
-    return httpx.post(url, json=body or None, timeout=60)
+    with shard_at(tmp_path) as found:
+        yield found
 
 
 def test_messages_are_seen_together_at_the_commit_and_never_after_a_rollback(shard: Shard) -> None:

@@ -121,6 +121,12 @@ class Settings(BaseSettings):
     query_url: str = "http://127.0.0.1:8082"
     leader_lock: Path = Path("data/coordinator.lock")
     """One coordinator of a machine leads: whoever holds this file's lock."""
+    lease_name: Annotated[str | None, Field(pattern="^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")] = None
+    """One coordinator of a cluster leads: whoever holds this Lease of Kubernetes; no leaderLock."""
+    lease_namespace: str | None = None
+    """By default the pod's own."""
+    advertise_url: Annotated[str | None, Field(pattern="^https?://[^/?#@]+/?$")] = None
+    """Where other coordinators reach this one; by default host and coordinatorPort."""
     transaction_time_out: Annotated[int, Field(ge=0)] = 6_000
     """Milliseconds before a producer is asked for the first time."""
     transaction_check_interval: Annotated[int, Field(ge=1_000)] = 60_000

@@ -49,6 +49,10 @@ class Coordinator:
         """Raises NotLoaded."""
         return self._ledger.state
 
+    def forget(self) -> None:
+        """What is known may be out of date: the next step reads it again."""
+        self._ledger.forget()
+
     def load(self) -> None:
         """Take over, read everything back, and complete what a crash cut short.
 

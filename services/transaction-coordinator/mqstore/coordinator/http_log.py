@@ -28,8 +28,16 @@ T = TypeVar("T")
 class HttpLog:
     """A ``mqstore.coordinator.log.Log``."""
 
-    def __init__(self, client: Client, store_host: str, reserved_ms: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        store_host: str,
+        reserved_ms: int,
+        next_epoch: Callable[[int], int],
+    ) -> None:
+        """``next_epoch``: as ``Leadership.next_epoch``."""
         self._client = client
+        self._next_epoch = next_epoch
         self._host = store_host
         self._reserved_ms = reserved_ms
         self._epoch = -1
@@ -97,14 +105,14 @@ class HttpLog:
             _call(partial(commit, allow_back=True))
 
     def _raised(self) -> int:
-        """Our own epoch: the next one of the fence."""
+        """Our own epoch. Raises NotLeading."""
         try:
             present = self._client.fence(FENCE).epoch
         except ProblemError as error:
             if error.type != "fence-unknown":
                 raise
             present = 0
-        return self._client.raise_fence(FENCE, present + 1).epoch
+        return self._client.raise_fence(FENCE, self._next_epoch(present)).epoch
 
 
 def _call(call: Callable[[], T]) -> T:

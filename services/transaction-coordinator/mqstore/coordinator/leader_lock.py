@@ -1,40 +1,70 @@
-"""Which of a machine's coordinators leads: whoever holds a file's lock.
-
-Only a choice of who tries: what keeps an old leader out is the fence of store-writer.
-"""
+"""Which of a machine's coordinators leads: whoever holds a file's lock."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from mqstore.coordinator.leadership import NotLeading
+
+URL_SIZE_MAX: Final = 1_000
 
 
 class LeaderLock:
-    """An exclusive lock on a file, released with the process. Used by one thread."""
+    """A ``leadership.Leadership`` by an exclusive lock on a file, released with the process. The
+    file has the leader's address."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, url: str) -> None:
         self._path = path
+        self._url = url
+        self._lock = threading.Lock()
         self._descriptor: int | None = None
 
-    def why_not(self) -> str | None:
-        """Take the lock, if it is free; None when this process leads."""
-        if self._descriptor is not None:
+    def start(self) -> None:
+        with suppress(NotLeading):
+            self.term()
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, 0)
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def term(self) -> int:
+        """Take the lock, if it is free."""
+        with self._lock:
+            if self._descriptor is None:
+                self._descriptor = self._taken()
+            return 1
+
+    def next_epoch(self, present: int) -> int:
+        self.term()
+        return present + 1
+
+    def leader_url(self) -> str | None:
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                return file.read(URL_SIZE_MAX).strip() or None
+        except (OSError, UnicodeDecodeError):
             return None
+
+    def _taken(self) -> int:
+        """Its descriptor. Raises NotLeading."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            return f"{self._path} cannot be opened ({error}); set leaderLock"
+            raise NotLeading(f"{self._path} cannot be opened ({error}); set leaderLock") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, self._url.encode(), 0)
         except OSError:
             os.close(descriptor)
-            return f"another coordinator leads (it holds {self._path})"
-        self._descriptor = descriptor
-        return None
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            raise NotLeading(f"another coordinator leads (it holds {self._path})") from None
+        return descriptor

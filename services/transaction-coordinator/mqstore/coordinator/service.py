@@ -15,8 +15,8 @@ from prometheus_client import Gauge
 
 from mqstore.client import Client
 from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.elections import leadership_of
 from mqstore.coordinator.http_log import HttpLog
-from mqstore.coordinator.leader_lock import LeaderLock
 from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.worker import Worker
 from mqstore.service.app import Api
@@ -55,15 +55,16 @@ class CoordinatorService:
         token = next(iter(settings.tokens().get("system", ())), None)
         self.client = Client(settings.writer_url, settings.query_url, token=token)
         reserved_ms = settings.store_config.file_reserved_time * HOUR_MS
-        log = HttpLog(self.client, settings.store_host, reserved_ms)
+        self.leadership = leadership_of(settings)
+        next_epoch = self.leadership.next_epoch
+        log = HttpLog(self.client, settings.store_host, reserved_ms, next_epoch)
         rules = Rules(
             settings.transaction_time_out,
             settings.transaction_check_interval,
             settings.transaction_check_max,
         )
-        self._lock = LeaderLock(settings.leader_lock)
         self.coordinator = Coordinator(log, seams.clock, self.keys, rules)
-        self.worker = Worker(self.coordinator, self._lock.why_not)
+        self.worker = Worker(self.coordinator, self.leadership)
         self.health.not_ready_reason = lambda: self.worker.trouble
         self.interrupted = asyncio.Event()
         self.api = Api(
@@ -85,6 +86,7 @@ class CoordinatorService:
         return self.api.front()
 
     async def start(self) -> None:
+        self.leadership.start()
         self.worker.start()
 
     def interrupt(self) -> None:
@@ -93,7 +95,7 @@ class CoordinatorService:
     async def stop(self) -> None:
         await asyncio.to_thread(self.worker.stop)
         self.client.close()
-        self._lock.release()
+        await asyncio.to_thread(self.leadership.stop)
 
     async def result(self, asked: Future[T]) -> T:
         """Wait for the worker. Raises CoordinatorError."""

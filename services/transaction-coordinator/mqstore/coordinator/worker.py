@@ -15,6 +15,7 @@ from mqstore.coordinator.check import RETRY_S
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import CoordinatorError, NotLoaded
+from mqstore.coordinator.leadership import Leadership
 from mqstore.coordinator.transactions import Transaction
 from mqstore.service import logs
 
@@ -40,10 +41,10 @@ class _Job:
 class Worker:
     """Runs a coordinator. Its asking methods may be called from any thread."""
 
-    def __init__(self, coordinator: Coordinator, may_lead: Callable[[], str | None]) -> None:
-        """``may_lead`` says why this process does not lead just now, or None."""
+    def __init__(self, coordinator: Coordinator, leadership: Leadership) -> None:
         self._coordinator = coordinator
-        self._may_lead = may_lead
+        self._leadership = leadership
+        self._term: int | None = None
         self._jobs: queue.Queue[_Job | None] = queue.Queue(WAITING_MAX)
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
         self._ending = False
@@ -90,18 +91,28 @@ class Worker:
 
     def _step(self) -> float:
         """Seconds until the next step."""
-        trouble = self._may_lead()
         now = time.monotonic()
         wake = now + RETRY_S
-        if trouble is None:
-            try:
-                wake = self._coordinator.step(now)
-            except CoordinatorError as error:
-                trouble = str(error)
+        trouble = None
+        try:
+            self._keep_term()
+            wake = self._coordinator.step(now)
+        except CoordinatorError as error:
+            trouble = str(error)
         if trouble is not None and trouble != self.trouble:
             log.warning("transactions wait", why=trouble)
         self.trouble = trouble
         return min(STEP_MAX_S, max(0.0, wake - now))
+
+    def _keep_term(self) -> None:
+        """What was read in another time in the lead is out of date. Raises NotLeading."""
+        term = None
+        try:
+            term = self._leadership.term()
+        finally:
+            if term != self._term:
+                self._coordinator.forget()
+                self._term = term
 
     def _next(self, timeout_s: float) -> list[_Job]:
         """What waits, at least one unless the time is up."""
