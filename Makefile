@@ -14,6 +14,7 @@ ARGS ?=
 ROWS ?=
 STATES ?= 20000
 SEED ?=
+PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
 
@@ -53,7 +54,7 @@ bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append r
 	@$(BIN)/python -m tests.bench $(ROWS)
 
 simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
-	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(if $(SEED),SEED=$(SEED)) $(if $(JOBS),JOBS=$(JOBS))
+	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))
 
 fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
 	@mkdir -p build/fuzz

@@ -1,6 +1,7 @@
 """``python -m tests.simulation STATES=1000000 SEED=…``: crash states as many as one likes.
 
-Without SEED the workloads start at a random seed; SEED=SEED.POINT.CRASH shows one state again.
+Without SEED the workloads start at a random seed; SEED=SEED.POINT.CRASH shows one state again. The
+last line names the SEED and PART with which another run goes on, so that runs add up.
 Exit 0 when all kept what was promised, 1 when one did not, 2 for a wrong argument, 130 when it was
 stopped (SIGINT, SIGTERM), which says how far it came.
 """
@@ -19,7 +20,9 @@ from tests.simulation.explore import explore
 
 STATES_DEFAULT: Final = 20_000
 STOPPED: Final = 130
-USAGE: Final = "usage: python -m tests.simulation [STATES=n] [SEED=seed[.point[.crash]]] [JOBS=n]"
+USAGE: Final = (
+    "usage: python -m tests.simulation [STATES=n] [SEED=seed[.point[.crash]]] [PART=n] [JOBS=n]"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -28,6 +31,7 @@ def main(arguments: list[str]) -> int:
         named = dict(each.split("=", 1) for each in arguments)
         states = int(named.pop("STATES", "") or STATES_DEFAULT)
         jobs = int(named.pop("JOBS", "") or os.cpu_count() or 1)
+        first_part = int(named.pop("PART", "") or 0)
         replay = Replay.parse(named.pop("SEED", "") or str(random.SystemRandom().randrange(10**9)))
         if named:
             raise ValueError(f"unknown {', '.join(named)}")
@@ -39,7 +43,7 @@ def main(arguments: list[str]) -> int:
         return 0
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
-    done = explore(replay.seed, states, jobs, _tell)
+    done = explore(replay.seed, states, jobs, _tell, first_part=first_part)
     if done.broken:
         return 1
     return STOPPED if done.stopped else 0

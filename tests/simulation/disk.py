@@ -25,6 +25,7 @@ from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of,
 from tests.simulation.mapping import SimulatedMapping, SimulatedMemory
 
 CAPACITY: Final = 1 << 30
+"""More than any workload fills: nobody counts blocks then."""
 READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "next_data", "usage"})
 CONTENT: Final = frozenset({"write", "create", "copy", "sync", "write_through"})
 """Operations that a full or failing disk may leave half done."""
@@ -326,8 +327,10 @@ class SimulatedDisk:
         name = str(path)
         self._operation("sync_directory", name)
         self._check_directory(name)
+        if not self._pending:
+            return
         for _, change in self._pending:
-            for synced in [path for path in change if _split(path)[0] == name]:
+            for synced in [path for path in change if _is_in(path, name)]:
                 _apply({synced: change.pop(synced)}, self._durable)
         self._pending = [(when, change) for when, change in self._pending if change]
 
@@ -476,13 +479,20 @@ class SimulatedDisk:
         return sum(inode.blocks for inode in _inodes(self._tree))
 
     def _check_room(self, more_pages: int) -> None:
-        if more_pages and (self._used_pages() + more_pages) * PAGE > self.capacity:
+        if not more_pages or self.capacity == CAPACITY:
+            return
+        if (self._used_pages() + more_pages) * PAGE > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _split(path: str) -> tuple[str, str]:
     directory, _, name = path.rpartition("/")
     return directory or "/", name
+
+
+def _is_in(path: str, directory: str) -> bool:
+    """Whether it is a name of that directory itself."""
+    return path.startswith(directory) and _split(path)[0] == directory
 
 
 def _apply(change: Change, tree: Tree) -> None:

@@ -6,10 +6,9 @@ import logging
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count, islice
 from typing import Final
 
 from tests.simulation.crash_states import POINTS, Crash, CrashStateBroken, CrashStates, Replay
@@ -19,15 +18,14 @@ SHARDS: Final = 20
 PART_STATES: Final = POINTS // SHARDS * len(Crash)
 REPORT_EVERY_S: Final = 5.0
 
-Part = tuple[int, int]
-"""A seed and a shard of its workload."""
-
 
 @dataclass
 class Progress:
     """How far an exploration is."""
 
     states: int
+    next_part: int
+    """Where another one goes on; ``SHARDS`` parts to a seed."""
     done: int = 0
     broken: list[str] = field(default_factory=list)
     stopped: bool = False
@@ -42,24 +40,30 @@ class Progress:
         )
 
 
-def explore(seed: int, states: int, jobs: int, tell: Callable[[str], None]) -> Progress:
-    """Examine at least so many states of the workloads from ``seed`` on, or until interrupted."""
-    progress = Progress(states)
+def explore(
+    seed: int, states: int, jobs: int, tell: Callable[[str], None], *, first_part: int = 0
+) -> Progress:
+    """Examine at least so many states of the workloads from ``seed`` on, or until interrupted.
+
+    ``first_part`` is the ``next_part`` of the exploration that this one goes on with.
+    """
+    progress = Progress(states, first_part)
     try:
-        tell(f"{states} crash states from SEED={seed} on, {jobs} at a time")
+        tell(f"{states} crash states from SEED={seed} PART={first_part} on, {jobs} at a time")
         _explore(progress, seed, jobs, tell)
     except KeyboardInterrupt:
         progress.stopped = True
-    tell(str(progress))
+    tell(f"{progress}; what comes next: SEED={seed} PART={progress.next_part}")
     return progress
 
 
 def _explore(progress: Progress, seed: int, jobs: int, tell: Callable[[str], None]) -> None:
-    parts = islice(_parts(seed), -(-progress.states // PART_STATES))
+    first = progress.next_part
+    parts = range(first, first - (-progress.states // PART_STATES))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_leave_interrupts) as pool:
         try:
-            _follow(progress, [pool.submit(run_part, part) for part in parts], tell)
+            _follow(progress, [pool.submit(run_part, seed, part) for part in parts], tell)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
@@ -70,10 +74,12 @@ def _explore(progress: Progress, seed: int, jobs: int, tell: Callable[[str], Non
 def _follow(
     progress: Progress, futures: list[Future[tuple[int, str | None]]], tell: Callable[[str], None]
 ) -> None:
+    """In their order, so that what is done is what lies before ``next_part``."""
     told = time.monotonic()
-    for each in as_completed(futures):
+    for each in futures:
         examined, failure = each.result()
         progress.done += examined
+        progress.next_part += 1
         if failure is not None:
             progress.broken.append(failure)
             tell(failure)
@@ -88,14 +94,10 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _parts(seed: int) -> Iterator[Part]:
-    return ((number, shard) for number in count(seed) for shard in range(SHARDS))
-
-
-def run_part(part: Part) -> tuple[int, str | None]:
+def run_part(first_seed: int, part: int) -> tuple[int, str | None]:
     """The number of states that were examined, and what was wrong with the last one, if."""
     logging.disable(logging.CRITICAL)
-    seed, shard = part
+    seed, shard = first_seed + part // SHARDS, part % SHARDS
     states = CrashStates(Replay(seed), shard=shard, shards=SHARDS)
     try:
         return states.run(), None

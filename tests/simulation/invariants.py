@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.storage._kernel import check_block
 from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
-from mqstore.storage.derived.index_file import IndexItem
+from mqstore.storage.derived.index_file import ITEM, items_start
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup_answers import PullStatus
@@ -216,9 +216,10 @@ class Checker:
 
     def _items(self) -> Iterator[tuple[int, int]]:
         for file in self.store.index.files:
-            for number in range(1, file.index_count):
-                item: IndexItem = file.item(number)
-                yield item.hash, item.physical_offset
+            start = items_start(file.slots)
+            stop = start + file.index_count * ITEM.size
+            for key_hash, offset, *_ in ITEM.iter_unpack(file.view[start + ITEM.size : stop]):
+                yield key_hash, offset
 
     # look-ups
 

@@ -29,6 +29,7 @@ from tests.simulation.crash_states import (
     Replay,
     crashed,
 )
+from tests.simulation.explore import PART_STATES, explore
 from tests.simulation.invariants import Checker
 from tests.simulation.world import ROOT, World, open_store, seams_on
 
@@ -111,8 +112,17 @@ def test_an_exploration_that_is_stopped_says_how_far_it_came() -> None:
         told = process.stderr.read()
     assert process.returncode == command.STOPPED
     assert "of 1000000 states, 0 broken" in told
-    assert "stopped" in told
+    assert "stopped; what comes next: SEED=1 PART=" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.slow
+def test_an_exploration_goes_on_where_another_ended() -> None:
+    told: list[str] = []
+    done = explore(3, 1, 1, told.append, first_part=19)
+    assert (done.done, done.next_part, done.broken) == (PART_STATES, 20, [])
+    assert told[0].startswith("1 crash states from SEED=3 PART=19 on")
+    assert told[-1].endswith("what comes next: SEED=3 PART=20")
 
 
 def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:

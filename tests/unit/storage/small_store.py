@@ -73,6 +73,7 @@ class SmallLog:
         queue_offset: int | None = None,
         store_ms: int = BORN_MS,
         born_host: Host = HOST,
+        prepared_transaction_offset: int = 0,
     ) -> int:
         """Append one record; returns its physical offset."""
         encoded = properties.encode(
@@ -81,6 +82,7 @@ class SmallLog:
         message = Message(
             topic, queue_id, body, encoded, born_host, HOST, BORN_MS, sys_flag=sys_flag
         )
+        message.prepared_transaction_offset = prepared_transaction_offset
         size = record.size_of(message, 1)
         if self.wrote[-1] + size + BLANK_RECORD_SIZE > SEGMENT:
             self.roll()

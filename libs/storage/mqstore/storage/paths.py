@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mqstore.storage.layout import SEGMENT_NAME_DIGITS
@@ -20,7 +21,7 @@ def segment_offset(name: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StorePaths:
     """Paths of one store. ``commit_log_dir`` is set when storePathCommitLog lies elsewhere."""
 
@@ -28,117 +29,117 @@ class StorePaths:
     commit_log_dir: Path | None = None
 
     # RocketMQ's own
-    @property
+    @cached_property
     def commit_log(self) -> Path:
         return self.commit_log_dir or self.root / "commitlog"
 
-    @property
+    @cached_property
     def consume_queue(self) -> Path:
         return self.root / "consumequeue"
 
-    @property
+    @cached_property
     def consume_queue_ext(self) -> Path:
         return self.root / "consumequeue_ext"
 
-    @property
+    @cached_property
     def index(self) -> Path:
         return self.root / "index"
 
-    @property
+    @cached_property
     def config(self) -> Path:
         return self.root / "config"
 
-    @property
+    @cached_property
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
 
-    @property
+    @cached_property
     def abort(self) -> Path:
         return self.root / "abort"
 
-    @property
+    @cached_property
     def abort_backup(self) -> Path:
         """Left beside ``abort`` by 5.x."""
         return self.root / "abort.bak"
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         return self.root / "lock"
 
     # ours
-    @property
+    @cached_property
     def ours(self) -> Path:
         return self.root / "mqstore"
 
-    @property
+    @cached_property
     def state(self) -> Path:
         return self.ours / "state"
 
-    @property
+    @cached_property
     def format(self) -> Path:
         return self.ours / "format.json"
 
-    @property
+    @cached_property
     def manifest(self) -> Path:
         """Written at a clean close, removed at open."""
         return self.ours / "clean-close.json"
 
-    @property
+    @cached_property
     def running(self) -> Path:
         """How far the queues are complete and durable, written from time to time."""
         return self.ours / "running.json"
 
-    @property
+    @cached_property
     def scrub(self) -> Path:
         """How far the scrub is, and what it has found."""
         return self.ours / "scrub.json"
 
-    @property
+    @cached_property
     def blocks(self) -> Path:
         """Checksums of the log by block, one file per segment."""
         return self.ours / "blocks"
 
-    @property
+    @cached_property
     def pins(self) -> Path:
         """Leases on ranges of the log."""
         return self.ours / "pins.json"
 
-    @property
+    @cached_property
     def write_pause(self) -> Path:
         """There while an administrator lets nothing be stored."""
         return self.ours / "write-pause.json"
 
-    @property
+    @cached_property
     def deleted_topics(self) -> Path:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"
 
-    @property
+    @cached_property
     def fences(self) -> Path:
         """Epochs below which nobody may append in a name."""
         return self.ours / "fences.json"
 
-    @property
+    @cached_property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 
-    @property
+    @cached_property
     def recovery_report(self) -> Path:
         return self.ours / "recovery.json"
 
-    @property
+    @cached_property
     def broker_conf(self) -> Path:
         """A broker.conf that boots this very store."""
         return self.ours / "broker.conf"
 
-    @property
+    @cached_property
     def staging(self) -> Path:
         """Files are made here and renamed into place; always on the commit log's file system."""
         if self.commit_log_dir is None:
             return self.ours / "staging"
         return self.commit_log_dir.parent / (self.commit_log_dir.name + ".mqstore-staging")
 
-    @property
+    @cached_property
     def queue_staging(self) -> Path:
         """As ``staging``, for files of the store's root."""
         return self.ours / "staging"

@@ -16,6 +16,7 @@ from mqstore.storage.layout import (
     PRE_BLANK_SIZE,
     QUEUE_ENTRY_SIZE,
     SCHEDULE_TOPIC,
+    TOMBSTONE_MARK,
     StoreFormat,
 )
 from tests.unit.storage.small_store import (
@@ -207,6 +208,24 @@ def test_an_entry_that_disagrees_with_the_log_is_left_and_counted(tmp_path: Path
 
     assert store.entries() == [(777, 100, 5)]
     assert counts.different == 1
+
+
+def test_a_tombstone_leaves_the_tags_code_that_stands_in_its_entry(tmp_path: Path) -> None:
+    """Nobody knows the tags of what was lost; the entry before happens to have the same code."""
+    log, index = SmallLog(), 512 // QUEUE_ENTRY_SIZE  # its tagsCode lies in the next sector
+    for _ in range(index):
+        log.put(body=b"", props={"TAGS": "a"})
+    store = SmallStore(tmp_path, log, small_config(mapped_file_size_consume_queue=20 * 60))
+    store.dispatch()
+    offset = log.put(body=bytes(20), prepared_transaction_offset=TOMBSTONE_MARK)
+    queue = store.queues.get("topic", 0)
+    assert queue is not None
+    queue.put(index, offset, log.max_offset - offset, string_hash("a"))
+    entries = store.entries()
+
+    store.dispatch()
+
+    assert store.entries() == entries
 
 
 def test_missing_entries_inside_a_queue_are_made_again(tmp_path: Path) -> None:

@@ -442,7 +442,10 @@ class ConsumeQueue:
         self, start: int, stop: int, reached: Callable[[QueueEntry], bool | None]
     ) -> tuple[int, bool | None]:
         """The first entry from ``start`` that has an answer, and the answer."""
-        for index, entry in self.entries(start, stop):
+        entry = self._read(start) if start < stop else None
+        if entry is not None and (answer := reached(entry)) is not None:
+            return start, answer
+        for index, entry in self.entries(start + 1, stop):
             answer = reached(entry)
             if answer is not None:
                 return index, answer

@@ -25,7 +25,7 @@ from mqstore.storage.codec import record as records
 from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import is_lmq
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import Put
+from mqstore.storage.derived.consume_queue import ConsumeQueue, Put
 from mqstore.storage.derived.consume_queues import ConsumeQueues, queue_key
 from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record, resume_after
@@ -432,7 +432,10 @@ class Dispatcher:
             self._refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
             return
         before = queue.max_index
-        put = queue.put(queue_offset, found.physical_offset, found.size, self._tags_code(found))
+        tags_code = _tags_beside(queue, queue_offset, found)
+        if tags_code is None:
+            tags_code = self._tags_code(found)
+        put = queue.put(queue_offset, found.physical_offset, found.size, tags_code)
         if put is Put.REFUSED:
             self._refuse(found, f"queue offset {queue_offset} cannot follow {before}")
             return
@@ -517,3 +520,12 @@ class Dispatcher:
         self.counts.refused += 1
         if self.counts.refused <= _LOGGED_MAX:
             _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)
+
+
+def _tags_beside(queue: ConsumeQueue, queue_offset: int, found: Record) -> int | None:
+    """The tagsCode that stands beside a tombstone: what was lost had it, for all that is known."""
+    if not found.is_tombstone:
+        return None
+    entry = queue.entry(queue_offset)
+    is_its = entry is not None and entry[:2] == (found.physical_offset, found.size)
+    return entry.tags_code if entry is not None and is_its else None
