@@ -38,7 +38,9 @@ cdef extern from "_kernel.h":
     void mq_crc_prepare() noexcept nogil
     uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
     uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
-    uint32_t mq_parity(uint32_t parity, const uint8_t *p, size_t n, size_t at) noexcept nogil
+    void mq_extend_cover(
+        uint32_t *crc, uint32_t *parity, const uint8_t *p, size_t n, size_t at
+    ) noexcept nogil
     int64_t mq_changed_word(uint32_t crc, uint32_t parity, size_t n) noexcept nogil
     int mq_hash(const uint8_t *p, size_t n, uint32_t *hash) noexcept nogil
     uint64_t mq_digest(const uint8_t *p, size_t n, uint64_t seed, uint64_t secret) noexcept nogil

@@ -50,8 +50,7 @@ cdef void write_cover(uint8_t *entry, uint64_t offset, const Cover *cover) noexc
 
 cdef inline void extend_cover(Cover *cover, const uint8_t *block, uint32_t due) noexcept nogil:
     cdef uint32_t length = due - cover.length
-    cover.crc = mq_crc32c(cover.crc, block + cover.length, length, 1)
-    cover.parity = mq_parity(cover.parity, block + cover.length, length, cover.length)
+    mq_extend_cover(&cover.crc, &cover.parity, block + cover.length, length, cover.length)
     cover.length = due
 
 
