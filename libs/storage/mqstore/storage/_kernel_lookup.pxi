@@ -121,7 +121,7 @@ cdef struct Entries:
     int64_t limit
     Text topic
     int32_t queue_id
-    int64_t index
+    uint64_t index  # the last one may be the greatest there is
     int64_t taken
     int64_t max_bytes
     bint is_full  # nothing more may be taken
@@ -355,7 +355,7 @@ cdef class LogWindow:
             return False
         if not same(r.topic, e.topic) or <int32_t> get32(place.at + 12) != e.queue_id:
             return False
-        if <int64_t> get64(place.at + 20) != e.index:
+        if get64(place.at + 20) != e.index:
             return False
         state[0] = self.whole(segment, place, r)
         if state[0] == CHANGED:
@@ -379,7 +379,7 @@ cdef class LogWindow:
             <int64_t> atomic_load64(self.dispatched_word.at),
             <int64_t> atomic_load64(self.max_word.at),
         )
-        e.topic, e.queue_id, e.index = text_of(topic), <int32_t> queue_id, index
+        e.topic, e.queue_id, e.index = text_of(topic), <int32_t> queue_id, <uint64_t> index
         e.taken, e.max_bytes = taken, max_bytes
         return 0
 
@@ -440,7 +440,7 @@ cdef class LogWindow:
             PyBuffer_Release(&queue)
         if not self.is_current():
             return [], 0, taken, False
-        return found, e.index - index, e.taken, e.is_full
+        return found, <int64_t> (e.index - <uint64_t> index), e.taken, e.is_full
 
     def keyed(
         self, type kind not None, files, str topic not None, str key not None, int64_t from_ms,
