@@ -13,9 +13,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqstore.service import logs, problems
@@ -35,6 +37,8 @@ from mqstore.storage.errors import StorageError
 log = logs.get(__name__)
 
 QUERY_PARAMETERS_MAX: Final = 100
+PATHS_KEPT: Final = 1024
+"""Of how many paths it is kept which hot route they are of."""
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
 PROBLEM: Final = "mqstore.problem"
@@ -42,8 +46,13 @@ PROBLEM: Final = "mqstore.problem"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+ANSWER: Final = "mqstore.answer"
+"""Key of a request's scope: an ``Answer``, where a server takes answers in one piece."""
+Answer = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
+"""Sends status, headers and body; False when the client has to take earlier ones first."""
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What a hot route answers."""
 
     body: bytes
@@ -158,6 +167,8 @@ class Front:
     ) -> None:
         self._app = app
         self._hot = tuple(hot_routes)
+        self.hot_route = lru_cache(maxsize=PATHS_KEPT)(self._find_hot_route)
+        """The hot route of a method and a path (percent-decoded), with the path's parameters."""
         self._auth = auth
         self.limits = limits
         self._metrics = metrics
@@ -217,19 +228,26 @@ class Front:
         self.limits.interrupt()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
-        for route in self._hot:
-            if scope["method"] == route.method:
-                match = route.pattern.fullmatch(scope["path"])
-                if match is not None:
-                    scope["mqstore.route"] = route.template
-                    self._auth.check(scope["headers"], route.role)
-                    request = HotRequest(scope, receive, match.groupdict(), self.limits)
-                    await exchange.send_reply(await route.handler(request))
-                    return route.template
+        hot = self.hot_route(scope["method"], scope["path"])
+        if hot is not None:
+            route, params = hot
+            scope["mqstore.route"] = route.template
+            self._auth.check(scope["headers"], route.role)
+            request = HotRequest(scope, receive, params, self.limits)
+            await exchange.send_reply(await route.handler(request))
+            return route.template
         if scope["method"] in BODY_METHODS:
             receive = await self._buffered(scope, receive)
         await self._app(scope, receive, exchange.send)
         return "unmatched"
+
+    def _find_hot_route(self, method: str, path: str) -> tuple[HotRoute, dict[str, str]] | None:
+        for route in self._hot:
+            if method == route.method:
+                match = route.pattern.fullmatch(path)
+                if match is not None:
+                    return route, match.groupdict()
+        return None
 
     async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
         body = await self.limits.read(scope, receive, CONTROL_BODY_SIZE_MAX)
@@ -272,6 +290,7 @@ class _Exchange:
         self.started = False
 
     async def send(self, message: Message) -> None:
+        """What FastAPI answers."""
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
@@ -288,13 +307,21 @@ class _Exchange:
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
+        body = reply.body
+        self._limits.hold_answer(self._scope, len(body))
+        self.started = True
+        self.status = reply.status
         headers = [
             (b"content-type", reply.content_type),
-            (b"content-length", b"%d" % len(reply.body)),
+            (b"content-length", b"%d" % len(body)),
             *reply.headers,
+            (b"x-request-id", self.request_id.encode()),
         ]
-        await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": reply.body})
+        answer: Answer | None = self._scope.get(ANSWER)
+        if answer is None or not answer(reply.status, headers, body):
+            start = {"type": "http.response.start", "status": reply.status, "headers": headers}
+            await self._send(start)
+            await self._send({"type": "http.response.body", "body": body})
 
     async def send_problem(self, problem: Problem) -> None:
         if self.started:

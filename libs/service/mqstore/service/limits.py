@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from starlette.types import Receive
 
 from mqstore.service import problems
-from mqstore.service.problems import Problem, ProblemType
+from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 
 CONTROL_BODY_SIZE_MAX: Final = 64 << 10
@@ -58,10 +58,9 @@ class Budget:
 
     def take(self, client: str, amount: int = 1) -> None:
         """Raises Problem: 503 when there is no more, 429 when the client has its share."""
-        kind, detail = self._shortage(client, amount)
-        if kind is not None:
+        if self._is_short(client, amount):
             # In no variable: traceback and error would be a cycle that keeps whole answers alive.
-            raise self._counted(kind, detail)
+            raise self._refused(client, amount)
         self.add(client, amount)
 
     def add(self, client: str, amount: int) -> None:
@@ -79,24 +78,29 @@ class Budget:
 
     def refusal(self, client: str, amount: int = 1) -> Problem | None:
         """What is answered to a client that wants so much more, counted; None: it may have it."""
-        kind, detail = self._shortage(client, amount)
-        return None if kind is None else self._counted(kind, detail)
+        return self._refused(client, amount) if self._is_short(client, amount) else None
 
-    def _counted(self, kind: ProblemType, detail: str) -> Problem:
-        self.refused[kind.name] += 1
-        return Problem(kind, detail)
+    def require_room(self, client: str) -> None:
+        """Raises Problem as ``take``, where more than there is was added."""
+        if self._is_short(client, 0):
+            raise self._refused(client, 0)
 
-    def _shortage(self, client: str, amount: int) -> tuple[ProblemType | None, str]:
+    def _is_short(self, client: str, amount: int) -> bool:
+        mine = self._by_client.get(client, 0)
+        return self.taken + amount > self.maximum or mine + amount > self._per_client
+
+    def _refused(self, client: str, amount: int) -> Problem:
         if self.taken + amount > self.maximum:
+            kind = problems.OVERLOADED
             detail = f"all of {self.maximum} {self.what} are taken; try again later"
-            return problems.OVERLOADED, detail
-        if self._by_client.get(client, 0) + amount > self._per_client:
+        else:
+            kind = problems.CLIENT_OVER_SHARE
             detail = (
                 f"your address has its share of {self._per_client} {self.what}; "
                 "wait for answers before you send more"
             )
-            return problems.CLIENT_OVER_SHARE, detail
-        return None, ""
+        self.refused[kind.name] += 1
+        return Problem(kind, detail)
 
 
 class Connection(Protocol):
@@ -163,13 +167,18 @@ class Limits:
         """Begin with one request. Raises Problem (429, 503)."""
         if not scope["path"].startswith(UNLIMITED_PATHS):
             client = client_of(scope)
-            self.memory.take(client, 0)
+            self.memory.require_room(client)
             self.requests.take(client)
             scope[_ADMITTED] = 1
 
     def hold(self, scope: Scope, size: int) -> None:
         """So much more of the request's body has come. Raises Problem (429, 503)."""
         self.memory.take(client_of(scope), size)
+        scope[_HELD] = scope.get(_HELD, 0) + size
+
+    def keep(self, scope: Scope, size: int) -> None:
+        """So much of the request's body is there, and stays until it is answered."""
+        self.memory.add(client_of(scope), size)
         scope[_HELD] = scope.get(_HELD, 0) + size
 
     def hold_answer(self, scope: Scope, size: int) -> None:

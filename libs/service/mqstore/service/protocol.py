@@ -1,13 +1,17 @@
-"""uvicorn's HTTP protocol with bounds on what one connection may make it hold."""
+"""uvicorn's HTTP protocol with bounds on what one connection may make it hold, and with a shorter
+way for plain requests of hot routes: past uvicorn's parser and tasks, to the same application."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from mqstore.service import problems
+from mqstore.service import direct, plain, problems
+from mqstore.service.http import Front
 from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Limits, Scope
 from mqstore.service.problems import Problem
 
@@ -15,7 +19,20 @@ _ENCODING_OVERHEAD: Final = 8
 """Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
 _LINGER_S: Final = 2.0
 """How long a refused client may go on sending: closed at once, it might never read the answer."""
+_COLLECT_MAX_S: Final = 1.0
+"""How long the direct way waits for the rest of a body; then it is a slow one, and uvicorn's."""
 _UNLIMITED: Final = tuple(path.encode() for path in UNLIMITED_PATHS)
+
+
+@dataclass(slots=True)
+class _Collected:
+    """A plain request whose body is on its way."""
+
+    request: plain.PlainRequest
+    parts: list[bytes]
+    missing: int
+    held: int
+    patience: asyncio.TimerHandle
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -29,7 +46,9 @@ class BoundedProtocol(HttpToolsProtocol):
     max_message_size: ClassVar[int]
     """Bytes on the wire from the request line to the end of the body."""
     head_timeout_s: ClassVar[float]
+    collect_s: ClassVar[float]
     send_timeout_s: ClassVar[float]
+    front: ClassVar[Front]
     limits: ClassVar[Limits]
     open: ClassVar[Connections]
     needs_certificate: ClassVar[bool]
@@ -43,6 +62,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """What is answered to all but health and metrics."""
         self._refused = False
         self._in_head = True
+        self._in_message = False
+        """The parser has some of a request, and not its end."""
+        self._collected: _Collected | None = None
+        self._plain_scope: dict[str, Any] = {}
+        self._message_event = asyncio.Event()
+        self._used_at = 0.0
+        """When the direct way last answered; it leaves the keep-alive timer alone."""
         self._received = 0
         self._unsent = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -57,11 +83,21 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refusal = self._refusal or Problem(
                 problems.UNAUTHENTICATED, "this service needs a client certificate; present one"
             )
+        self._plain_scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": self.root_path,
+        }
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch_head()
         self._sent()
+        self._forget_collected()
         self.open.leave(self, self._address, self._overflow)
         for cycle, _ in self.pipeline:  # those that will never begin
             self.limits.release(cast(Scope, cycle.scope))
@@ -70,9 +106,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def drop(self) -> None:
         self.transport.abort()
 
+    def shutdown(self) -> None:
+        self._leave_to_parser()
+        super().shutdown()
+
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        if self._collected is not None:
+            self._collect(self._collected, data)
+        elif not self._begin_direct(data):
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         self._received += len(data)
         super().data_received(data)
         if self._refused or self.transport.is_closing():
@@ -100,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
+        self._in_head = self._in_message = True
         self._received = 0
 
     def on_headers_complete(self) -> None:
@@ -129,6 +175,7 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._in_message = False
         if not self._refused:
             super().on_message_complete()
 
@@ -139,6 +186,105 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Problem(problems.BAD_PARAMETER, "the request is no valid HTTP/1.1"))
+
+    # the direct way
+
+    def _begin_direct(self, data: bytes) -> bool:
+        """Whether a plain request begins here, which then goes the direct way."""
+        if self._in_message or self._refusal is not None or not self._is_idle():
+            return False
+        request = plain.read(data)
+        if request is None or self.front.hot_route(request.method, request.path) is None:
+            return False
+        missing = request.end - len(data)
+        if not missing:
+            self._answer(request, data[request.body_at :])
+            return True
+        if missing < 0 or request.end - request.body_at > self.limits.max_request:
+            return False
+        self._unwatch_head()
+        patience = self.loop.call_later(self.collect_s, self._leave_to_parser)
+        self._collected = _Collected(request, [], request.end, 0, patience)
+        self._collect(self._collected, data)
+        return True
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _collect(self, collected: _Collected, data: bytes) -> None:
+        collected.parts.append(data)
+        collected.missing -= len(data)
+        try:
+            self.limits.memory.take(self._address, len(data))
+        except Problem:
+            self._leave_to_parser()
+            return
+        collected.held += len(data)
+        if collected.missing < 0:
+            self._leave_to_parser()
+        elif collected.missing == 0:
+            self._forget_collected()
+            collected.parts[0] = collected.parts[0][collected.request.body_at :]
+            self._answer(collected.request, b"".join(collected.parts))
+
+    def _leave_to_parser(self) -> None:
+        """A body that is too slow, or more than can be held: uvicorn's way has the answers."""
+        collected = self._collected
+        if collected is not None:
+            self._forget_collected()
+            self._parse(b"".join(collected.parts))
+
+    def _forget_collected(self) -> None:
+        if self._collected is not None:
+            self._collected.patience.cancel()
+            self.limits.memory.give_back(self._address, self._collected.held)
+            self._collected = None
+
+    def _answer(self, request: plain.PlainRequest, body: bytes) -> None:
+        self._unwatch_head()
+        scope = {
+            **self._plain_scope,
+            "method": request.method,
+            "path": request.path,
+            "query_string": request.query,
+            "headers": request.headers,
+        }
+        self.cycle = direct.DirectCycle(
+            scope,
+            body,
+            self.transport,
+            self.flow,
+            self.server_state.default_headers,
+            self._message_event,
+            self._answered_directly,
+        )
+        context = contextvars.copy_context()
+        coroutine = self.cycle.run_asgi(self.app)
+        waits_for = direct.begin(coroutine, context)
+        if waits_for is not None:
+            self.limits.keep(scope, len(body))
+            task = self.loop.create_task(direct.go_on(coroutine, waits_for), context=context)
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+
+    def _answered_directly(self) -> None:
+        if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
+            self.on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            self._used_at = self.loop.time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        left = self._used_at + self.timeout_keep_alive - self.loop.time()
+        if self._collected is not None or not self._is_idle():
+            left = self.timeout_keep_alive
+        if left > 0:
+            handler = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(left, handler)
+        else:
+            super().timeout_keep_alive_handler()
+
+    # bounds
 
     def _watch_head(self) -> None:
         if self._head_timer is None:
@@ -189,9 +335,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(
-    limits: Limits, *, max_header_size: int, send_timeout_s: float, needs_certificate: bool = False
+    front: Front, *, max_header_size: int, send_timeout_s: float, needs_certificate: bool = False
 ) -> type[BoundedProtocol]:
-    """The protocol class for these limits: uvicorn wants a class."""
+    """The protocol class for this application and its limits: uvicorn wants a class."""
+    limits = front.limits
 
     class Configured(BoundedProtocol):
         pass
@@ -199,7 +346,9 @@ def bounded_protocol(
     Configured.max_header_size = max_header_size
     Configured.max_message_size = max_header_size + _ENCODING_OVERHEAD * limits.max_request
     Configured.head_timeout_s = limits.timeout_s
+    Configured.collect_s = min(limits.timeout_s, _COLLECT_MAX_S)
     Configured.send_timeout_s = send_timeout_s
+    Configured.front = front
     Configured.limits = limits
     Configured.needs_certificate = needs_certificate
     Configured.open = Connections(limits.connections)

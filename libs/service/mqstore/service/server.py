@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
 
 def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server:
     protocol = bounded_protocol(
-        front.limits,
+        front,
         max_header_size=settings.max_header_size,
         send_timeout_s=settings.send_timeout_s,
         needs_certificate=tls is not None and tls.needs_client_certificate,

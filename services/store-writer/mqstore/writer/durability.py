@@ -21,29 +21,45 @@ class DurabilityWaiter:
         self._place = place
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[asyncio.Future[None], int] = {}
+        self._waiting: dict[asyncio.Future[None], tuple[int, float]] = {}
+        """Up to where, and until when, the first to come first."""
+        self._deadline: asyncio.TimerHandle | None = None
+        """One for all who wait: a timer for each would cost more than all else here."""
         self._asked = False
 
     async def wait(self, end: int) -> None:
         """Return when every byte below ``end`` is there. Raises FlushTimeout, StoreFailed."""
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiting[waiter] = end
+        self._waiting[waiter] = end, self._loop.time() + self._timeout_s
         if not self._asked:
             self._ask()
+        if self._deadline is None:
+            self._deadline = self._loop.call_later(self._timeout_s, self._expire)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await waiter
-        except TimeoutError:
-            raise FlushTimeout(
-                f"not known to be {self._place} after {self._timeout_s:g} s; "
-                "the messages are stored"
-            ) from None
+            await waiter
         finally:
             self._waiting.pop(waiter, None)
 
+    def _expire(self) -> None:
+        """Those whose time is over wait no longer; look again when the next one's is."""
+        now = self._loop.time()
+        self._deadline = None
+        for waiter, (_, deadline) in list(self._waiting.items()):
+            if deadline > now:
+                self._deadline = self._loop.call_at(deadline, self._expire)
+                return
+            _settle(
+                waiter,
+                FlushTimeout(
+                    f"not known to be {self._place} after {self._timeout_s:g} s; "
+                    "the messages are stored"
+                ),
+            )
+            del self._waiting[waiter]
+
     def _ask(self) -> None:
         self._asked = True
-        request = self._service.request(max(self._waiting.values()))
+        request = self._service.request(max(end for end, _ in self._waiting.values()))
         request.add_done_callback(self._wake)
 
     def _wake(self, request: OffsetRequest) -> None:
@@ -52,7 +68,7 @@ class DurabilityWaiter:
 
     def _finish(self, reached: int, error: StoreFailed | None) -> None:
         self._asked = False
-        for waiter, end in list(self._waiting.items()):
+        for waiter, (end, _) in list(self._waiting.items()):
             if error is not None:
                 _settle(waiter, error)
             elif end <= reached:
@@ -64,7 +80,7 @@ class DurabilityWaiter:
             self._ask()
 
 
-def _settle(waiter: asyncio.Future[None], error: StoreFailed | None) -> None:
+def _settle(waiter: asyncio.Future[None], error: FlushTimeout | StoreFailed | None) -> None:
     if waiter.done():
         return
     if error is None:

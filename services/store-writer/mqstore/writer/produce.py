@@ -11,7 +11,6 @@ import itertools
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -50,8 +49,7 @@ _decoder = msgspec.json.Decoder(ProduceRequest)
 Asked = TypeVar("Asked")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, gc=False):
     """Where a request came from and where it goes: what all its messages share."""
 
     topic: str
@@ -132,6 +130,8 @@ def check_count(count: int, max_count: int) -> None:
 
 def asked_queue(messages: Sequence[NewMessage]) -> int | None:
     """The one queue that a request asks for. Raises Problem when it asks for several."""
+    if len(messages) == 1:
+        return messages[0].queue_id
     asked = {message.queue_id for message in messages if message.queue_id is not None}
     if len(asked) > 1:
         raise Problem(
@@ -200,7 +200,9 @@ def crc32c_of(header: bytes) -> int:
     )
 
 
+@lru_cache(maxsize=4096)
 def client_host(address: str, port: int) -> Host:
+    """Of a connection, whose requests all ask for it."""
     return Host(_packed(address), port)
 
 
@@ -263,7 +265,6 @@ def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
     return found.get(PROPERTY_UNIQ_KEY, "")
 
 
-@lru_cache(maxsize=4096)
 def _packed(address: str) -> bytes:
     parsed = ipaddress.ip_address(address.partition("%")[0])
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel
@@ -51,6 +50,8 @@ from mqstore.writer.write_routes import WriteRoutes
 
 JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
+_CREATED: Final = int(HTTPStatus.CREATED)
+_SYNC_FLUSH: Final = FlushDiskType.SYNC
 _DURABILITIES = {"sync": True, "async": False}
 
 
@@ -69,8 +70,7 @@ def add(api: Api, service: WriterService) -> None:
     ScrubRoutes(service).add(api)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True, gc=False):
     """What one request asks for."""
 
     messages: list[Message]
@@ -112,21 +112,10 @@ class Producer:
         service.require_puts()
         store = service.store
         name = request.params["topic"]
-        await self._writable_topic(name)
-        media_type = request.media_type
+        topic = self._topics.get(name) or await self._look_up(name)
         body = await request.body()
-        if checksum := request.header(b"x-mqstore-crc32c"):
-            produce.check_crc32c(body, produce.crc32c_of(checksum), "the request's body")
-        topic = await self._writable_topic(name)  # it may have been deleted meanwhile
-        if media_type == JSON_TYPE:
-            batch = self._from_json(request, topic, body)
-        elif media_type == BATCH_TYPE:
-            batch = self._from_batch(request, topic, body)
-        else:
-            raise Problem(
-                problems.UNSUPPORTED_MEDIA_TYPE,
-                f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
-            )
+        topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
+        batch = self._batch(request, topic, body)
         started = time.perf_counter()
         put = batch.append_to(store, topic.name)
         self._count(topic.name, put, batch, time.perf_counter() - started)
@@ -138,18 +127,10 @@ class Producer:
             placed = self._placed(put, batch.keys)
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
         reply = ProduceReply(self._placed(put, batch.keys))
-        return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
-
-    async def _writable_topic(self, name: str) -> TopicConfig:
-        """Raises TopicNameError, TopicUnknown, Problem."""
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = await self._look_up(name)
-        if not topic.is_writable or topic.write_queues < 1:
-            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
-        return topic
+        return Reply(self._encoder.encode(reply), _CREATED)
 
     async def _look_up(self, name: str) -> TopicConfig:
+        """One that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
         store = self._service.store
         topic_names.check_send_topic(name, store.format)
         try:
@@ -159,8 +140,24 @@ class Producer:
                 raise
             queues = store.config.default_topic_queue_nums
             topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
+        if not topic.is_writable or topic.write_queues < 1:
+            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
         self._topics[name] = topic
         return topic
+
+    def _batch(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
+        """What the body asks for. Raises Problem, StorageError."""
+        if checksum := request.header(b"x-mqstore-crc32c"):
+            produce.check_crc32c(body, produce.crc32c_of(checksum), "the request's body")
+        media_type = request.media_type
+        if media_type == JSON_TYPE:
+            return self._from_json(request, topic, body)
+        if media_type == BATCH_TYPE:
+            return self._from_batch(request, topic, body)
+        raise Problem(
+            problems.UNSUPPORTED_MEDIA_TYPE,
+            f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
+        )
 
     def _from_json(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
@@ -203,7 +200,7 @@ class Producer:
 
     def _is_sync(self, durability: str | None) -> bool:
         if durability is None:
-            return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
+            return self._service.store.config.flush_disk_type is _SYNC_FLUSH
         if durability not in _DURABILITIES:
             raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
         return _DURABILITIES[durability]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from mqstore.storage.codec.hosts import PORT_MAX, Host
@@ -27,7 +28,12 @@ _PREFIX_BITS: Final = 48
 
 def encode(host: Host, physical_offset: int) -> str:
     """The offset message id of the record at ``physical_offset`` of the store at ``host``."""
-    return (host.packed + physical_offset.to_bytes(8)).hex().upper()
+    return _host_part(host) + f"{physical_offset:016X}"
+
+
+@lru_cache(maxsize=1024)
+def _host_part(host: Host) -> str:
+    return host.packed.hex().upper()
 
 
 def decode(text: str) -> tuple[Host, int]:
