@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+from mqstore.storage._kernel import LogEnd
 from mqstore.storage.codec import batch, properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -23,6 +25,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer import examples, produce
 from mqstore.writer.models import NewMessage
+from tests.unit.storage.stores import open_store
 
 HOST = Host(b"\x7f\0\0\1", 10911)
 ORIGIN = produce.Origin("orders", 1, HOST, HOST, 1_700_000_000_000)
@@ -236,6 +239,33 @@ def test_batch_may_not_forge_what_the_store_acts_on(name: str) -> None:
 def test_hostile_batch_is_refused_or_taken_never_a_defect(data: bytes) -> None:
     with contextlib.suppress(StorageError, Problem):
         produce.build_batch(data, ORIGIN, FORMAT, 10)
+
+
+@pytest.fixture(scope="module")
+def log_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LogEnd]:
+    with open_store(tmp_path_factory.mktemp("store")) as store:
+        yield store.log.end
+
+
+NAMES = sorted(produce.CLIENT_PROPERTIES | {"DELAY", "TRAN_MSG", "REAL_TOPIC", "mine", "\xfc", ""})
+property_lists = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(["1", "", "\0", "ä"])))
+
+
+@given(property_lists, st.integers(1, 3))
+def test_what_the_kernel_reads_of_a_batch_is_what_python_takes(
+    log_end: LogEnd, found: list[tuple[str, str]], max_count: int
+) -> None:
+    encoded = "\x02".join(f"{name}\x01{value}" for name, value in found).encode()
+    read = produce.read_batch(_batch(encoded), ORIGIN, log_end, FORMAT, max_count)
+    if read is not None:
+        messages, keys = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, max_count)
+        assert (len(read), read.keys) == (len(messages), keys)
+
+
+def test_a_batch_as_clients_send_it_is_read_by_the_kernel(log_end: LogEnd) -> None:
+    sent = _batch(b"UNIQ_KEY\x01k\x02WAIT\x01true\x02TAGS\x01t\x02mine\x01b")
+    assert produce.read_batch(sent, ORIGIN, log_end, FORMAT, 2) is not None
+    assert produce.read_batch(sent, ORIGIN, log_end, FORMAT, 1) is None
 
 
 @pytest.mark.parametrize(

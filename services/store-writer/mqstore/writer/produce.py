@@ -11,7 +11,7 @@ import itertools
 import re
 import time
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import Host
@@ -180,6 +181,19 @@ def build_batch(
     messages = decode_batch(body, template, store_format=store_format)
     check_count(len(messages), max_count)
     return messages, [_check_encoded(each.properties, store_format) for each in messages]
+
+
+def read_batch(
+    body: bytes, origin: Origin, end: LogEnd, store_format: StoreFormat, max_count: int
+) -> EncodedBatch | None:
+    """What ``build_batch`` takes without an error, and is plain; None where it has to look."""
+    batch = end.read_batch(origin.message(b"", b"", 0), body, _batch_rules(store_format))
+    return batch if batch is not None and len(batch) <= max_count else None
+
+
+@cache
+def _batch_rules(store_format: StoreFormat) -> NameRules:
+    return topic_names.property_rules(CLIENT_PROPERTIES, store_format)
 
 
 def check_crc32c(body: bytes, told: int, what: str) -> None:

@@ -16,6 +16,7 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
+from mqstore.storage._kernel import EncodedBatch
 from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
@@ -87,6 +88,23 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
         return store.append_once(topic, self.messages, self.given, delayed=self.delayed)
 
 
+class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
+    """A batch that the kernel puts as it came."""
+
+    batch: EncodedBatch
+    keys: list[str]
+    sync: bool
+    decoded: Callable[[], _Batch]
+    """The same, for when it has to be looked at more closely."""
+    delayed: bool = False
+
+    def append_to(self, store: MessageStore, topic: str) -> Put:
+        placements = store.append_encoded_once(self.batch)
+        if placements is not None:
+            return placements, NO_REPEATS
+        return self.decoded().append_to(store, topic)
+
+
 class Producer:
     """``POST /v1/topics/{topic}/messages``: one append under one lock for each request."""
 
@@ -145,7 +163,9 @@ class Producer:
         self._topics[name] = topic
         return topic
 
-    def _batch(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
+    def _batch(
+        self, request: HotRequest, topic: TopicConfig, body: bytes
+    ) -> _Batch | _EncodedBatch:
         """What the body asks for. Raises Problem, StorageError."""
         if checksum := request.header(b"x-mqstore-crc32c"):
             produce.check_crc32c(body, produce.crc32c_of(checksum), "the request's body")
@@ -177,16 +197,22 @@ class Producer:
             any(each.delay_level for each in asked.messages),
         )
 
-    def _from_batch(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
-        service = self._service
+    def _from_batch(
+        self, request: HotRequest, topic: TopicConfig, body: bytes
+    ) -> _Batch | _EncodedBatch:
         query = request.query()
         refuse_unknown(query, ("queueId", "durability"))
         origin = self._origin(request, topic, _queue_id(query.get("queueId")))
-        messages, keys = produce.build_batch(
-            body, origin, service.store.format, service.settings.max_batch_count
-        )
-        given = [key or None for key in keys] if any(keys) else None
-        return _Batch(messages, keys, self._is_sync(query.get("durability")), given)
+        sync = self._is_sync(query.get("durability"))
+        store, max_count = self._service.store, self._service.settings.max_batch_count
+
+        def decoded() -> _Batch:
+            messages, keys = produce.build_batch(body, origin, store.format, max_count)
+            given = [key or None for key in keys] if any(keys) else None
+            return _Batch(messages, keys, sync, given)
+
+        batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
+        return decoded() if batch is None else _EncodedBatch(batch, batch.keys, sync, decoded)
 
     def _origin(self, request: HotRequest, topic: TopicConfig, asked: int | None) -> produce.Origin:
         address, port = request.client_address
@@ -205,7 +231,7 @@ class Producer:
             raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
         return _DURABILITIES[durability]
 
-    def _count(self, topic: str, put: Put, batch: _Batch, seconds: float) -> None:
+    def _count(self, topic: str, put: Put, batch: _Batch | _EncodedBatch, seconds: float) -> None:
         stored, repeats = put
         if repeats:
             stored = [each for number, each in enumerate(stored) if number not in repeats]

@@ -7,9 +7,10 @@ disk). Source: TopicValidator and MessageConst of RocketMQ 4.9.7 and 5.4.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from mqstore.storage._kernel import NameRules
 from mqstore.storage.errors import (
     GroupNameError,
     PropertyError,
@@ -247,6 +248,12 @@ def check_user_property(name: str, value: str, store_format: StoreFormat) -> Non
         raise PropertyError(f"property {name} is reserved by RocketMQ, use another name")
     check_property_text(f"property name {name!r}", name)
     check_property_text(f"value of property {name}", value)
+
+
+def property_rules(free: Iterable[str], store_format: StoreFormat) -> NameRules:
+    """``check_user_property`` of all names but ``free`` ones, for the kernel."""
+    refused = (RESERVED_PROPERTIES[store_format] | _STORE_ONLY_PROPERTIES).difference(free)
+    return NameRules([name.encode() for name in free], [name.encode() for name in refused])
 
 
 def check_key(key: str) -> None:
