@@ -17,6 +17,7 @@ from tests.bench import (
     bench_append,
     bench_network,
     bench_open,
+    bench_pulls,
     bench_reads,
     bench_rebuild,
     bench_sync,
@@ -35,6 +36,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "open": bench_open.benches,
     "visible": bench_visible.benches,
     "network": bench_network.benches,
+    "pulls": bench_pulls.benches,
 }
 BUILD: Final = Path(__file__).parents[2] / "build"
 

@@ -18,7 +18,8 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
 from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
-from tests.bench.stores import SEGMENT_DEFAULT, fresh_directory, open_store
+from tests.bench.rocketmq import SEGMENT_DEFAULT
+from tests.bench.stores import fresh_directory, open_store
 from tests.bench.workload import QUEUES, encoded_properties, make_body, make_message
 
 WARM: Final = 10_000

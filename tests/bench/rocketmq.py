@@ -25,6 +25,8 @@ VERSION = "4.9.7"
 NAME = f"RocketMQ {VERSION}"
 SOURCES = Path(__file__).parent / "peer"
 ANSWER_TIMEOUT_S = 600
+SEGMENT_DEFAULT = 1 << 30
+"""RocketMQ's mappedFileSizeCommitLog."""
 HEAP = ["-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"]
 
 
@@ -84,14 +86,16 @@ class Peer:
         return {name: float(value) for name, value in (pair.split("=") for pair in answer[1:])}
 
     @contextlib.contextmanager
-    def broker(self, directory: Path, flush: str) -> Iterator[tuple[int, int]]:
+    def broker(
+        self, directory: Path, flush: str, *, segment: int = SEGMENT_DEFAULT
+    ) -> Iterator[tuple[int, int]]:
         """A whole broker over a directory, in a JVM of its own; its port and its process id.
 
         Raises PeerError.
         """
         port = free_port()
         process = subprocess.Popen(
-            self._java("peer.Broker", str(directory), str(port), flush),
+            self._java("peer.Broker", str(directory), str(port), flush, str(segment)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -14,10 +14,16 @@ from typing import Final
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
-from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body, make_message
+from tests.bench.rocketmq import SEGMENT_DEFAULT
+from tests.bench.workload import (
+    BODY_SIZE,
+    QUEUES,
+    TOPIC,
+    encoded_properties,
+    make_body,
+    make_message,
+)
 
-SEGMENT_DEFAULT: Final = 1 << 30
-"""RocketMQ's mappedFileSizeCommitLog."""
 FILL_BATCH: Final = 64
 
 
@@ -54,6 +60,7 @@ def filled_store(directory: Path, segment: int, size: int) -> Iterator[Filled]:
     with fresh_directory(directory) as room:
         ours, peers = room / "ours", room / "peers"
         with open_store(ours, segment=segment) as store:
+            store.create_topic(TOPIC, queues=QUEUES)
             offsets = _fill(store, size)
             log_bytes = store.log.max_offset
         # Index and segments are mostly holes, or zeros that were reserved.
@@ -67,7 +74,7 @@ def _fill(store: MessageStore, size: int) -> list[int]:
     offsets: list[int] = []
     while store.log.max_offset < size:
         queue_id = len(offsets) // FILL_BATCH % QUEUES
-        encoded = encoded_properties(len(offsets), FILL_BATCH)
+        encoded = encoded_properties(len(offsets), FILL_BATCH, with_rare=True)
         batch = [make_message(queue_id, body, each) for each in encoded]
         offsets += [placement.physical_offset for placement in store.put_batch(batch)]
     return offsets

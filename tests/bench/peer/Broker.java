@@ -11,7 +11,8 @@ import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * A whole broker with RocketMQ's defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH`.
+ * A whole broker with RocketMQ's defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH
+ * SEGMENT`, the last one being mappedFileSizeCommitLog.
  *
  * <p>It has no name server: it registers nowhere, and whoever sends knows its address. "ready" on
  * stdout says that it answers; it ends with its standard input.
@@ -26,7 +27,7 @@ public final class Broker {
         BrokerPathConfigHelper.setBrokerConfigPath(Path.of(args[0], "broker.conf").toString());
         BrokerController broker =
             new BrokerController(config(), server(Integer.parseInt(args[1])), new NettyClientConfig(),
-                store(args[0], FlushDiskType.valueOf(args[2])));
+                store(args[0], FlushDiskType.valueOf(args[2]), Integer.parseInt(args[3])));
         if (!broker.initialize()) {
             throw new IllegalStateException("the broker does not start: initialize() is false");
         }
@@ -53,11 +54,13 @@ public final class Broker {
         return config;
     }
 
-    private static MessageStoreConfig store(String directory, FlushDiskType flush) {
+    private static MessageStoreConfig store(String directory, FlushDiskType flush,
+        int segment) {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(directory);
         config.setStorePathCommitLog(Path.of(directory, "commitlog").toString());
         config.setFlushDiskType(flush);
+        config.setMappedFileSizeCommitLog(segment);
         config.setHaListenPort(0);
         config.setFileReservedTime(24 * 365 * 50); // nothing expires meanwhile
         config.setCleanFileForciblyEnable(false);

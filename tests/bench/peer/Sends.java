@@ -58,7 +58,7 @@ final class Sends {
         }
     }
 
-    private static MQClientAPIImpl connect() {
+    static MQClientAPIImpl connect() {
         MQClientAPIImpl client = new MQClientAPIImpl(new NettyClientConfig(),
             new ClientRemotingProcessor(null), null, new ClientConfig());
         client.start();
