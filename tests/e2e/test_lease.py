@@ -44,9 +44,8 @@ def lease() -> Iterator[str]:
     client.CoordinationV1Api().delete_namespaced_lease(name, NAMESPACE)
 
 
-def candidate(shard: Shard, lease: str, status: str = "ready") -> AbstractContextManager[Process]:
-    settings = {"lease_name": lease, "lease_namespace": NAMESPACE, "advertise_url": "http://x:1"}
-    return shard.coordinator(status, **settings)
+def candidate(shard: Shard, lease: str) -> AbstractContextManager[Process]:
+    return shard.coordinator(lease_name=lease, lease_namespace=NAMESPACE)
 
 
 def held(lease: str) -> Lease:
@@ -71,8 +70,8 @@ def test_a_lease_is_written_only_as_it_was_read(lease: str) -> None:
 
 
 def test_a_leader_that_stood_still_wakes_up_and_cannot_decide(shard: Shard, lease: str) -> None:
-    with candidate(shard, lease) as old, candidate(shard, lease, "not-ready") as new:
-        transaction = begin(old, "a")
+    with candidate(shard, lease) as old, candidate(shard, lease) as new:
+        transaction = begin(new, "a")
         assert shard.client.fence(FENCE).epoch == held(lease).epoch
         old.process.send_signal(signal.SIGSTOP)
         answers: list[httpx.Response] = []
@@ -89,8 +88,8 @@ def test_a_leader_that_stood_still_wakes_up_and_cannot_decide(shard: Shard, leas
 
 
 def test_a_leader_that_ends_gives_the_lease_back(shard: Shard, lease: str) -> None:
-    with candidate(shard, lease) as old, candidate(shard, lease, "not-ready") as new:
-        transaction = begin(old, "a")
+    with candidate(shard, lease) as old, candidate(shard, lease) as new:
+        transaction = begin(new, "a")
         first = held(lease).holder
         old.process.terminate()
         assert old.process.wait() == 0

@@ -191,7 +191,9 @@ def service(
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         process = subprocess.Popen(
             [sys.executable, *arguments],
-            env=environment(store=store, listen_fd=listener.fileno(), **settings),
+            env=environment(
+                **{"store": store, "listen_fd": listener.fileno(), "advertise_url": url, **settings}
+            ),
             pass_fds=(listener.fileno(),),
             stderr=subprocess.PIPE,
             text=True,

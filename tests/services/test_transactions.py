@@ -68,18 +68,6 @@ def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard)
     assert shard.bodies() == ["a"]
 
 
-def test_a_second_coordinator_waits_and_leads_when_the_first_is_killed(shard: Shard) -> None:
-    with shard.coordinator() as one, shard.coordinator(status="not-ready") as two:
-        transaction = begin(one, "a")
-        refused = end(two, transaction, "commit")
-        assert refused.status_code == 503
-        assert "another coordinator leads" in refused.json()["detail"]
-        one.kill()
-        while end(two, transaction, "commit").status_code != 200:
-            assert two.process.poll() is None
-    assert shard.bodies() == ["a"]
-
-
 def test_what_is_no_transaction_is_named(shard: Shard) -> None:
     with shard.coordinator() as one:
         for transaction in ("0-nobody", "7-other", "nothing"):

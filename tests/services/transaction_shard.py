@@ -42,12 +42,13 @@ class Shard:
 
 
 @contextlib.contextmanager
-def shard_at(root: Path) -> Iterator[Shard]:
+def shard_at(root: Path, shard: int = 0) -> Iterator[Shard]:
     """A new store with its services, and topic orders."""
     store = root / "store"
+    root.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
-        writes = stack.enter_context(writer(store))
-        reads = stack.enter_context(query(store))
+        writes = stack.enter_context(writer(store, shard=shard))
+        reads = stack.enter_context(query(store, shard=shard))
         client = stack.enter_context(Client(writes.url, reads.url))
         client.create_topic("orders")
         yield Shard(root, client, {"writer_url": writes.url, "query_url": reads.url})

@@ -117,8 +117,11 @@ class Settings(BaseSettings):
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     writer_url: str = "http://127.0.0.1:8081"
-    """Where the coordinator finds its store-writer."""
+    """Where the coordinator finds store-writer; with several shards one after the other, from
+    `shard` on, with commas between."""
     query_url: str = "http://127.0.0.1:8082"
+    upstream_ca: Path | None = None
+    """A PEM file: who signed the certificates of services that the coordinator calls."""
     leader_lock: Path = Path("data/coordinator.lock")
     """One coordinator of a machine leads: whoever holds this file's lock."""
     lease_name: Annotated[str | None, Field(pattern="^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")] = None

@@ -31,18 +31,26 @@ class HttpLog:
     def __init__(
         self,
         client: Client,
+        shard: int,
         store_host: str,
         reserved_ms: int,
         next_epoch: Callable[[int], int],
     ) -> None:
         """``next_epoch``: as ``Leadership.next_epoch``."""
         self._client = client
+        self._shard = shard
         self._next_epoch = next_epoch
         self._host = store_host
         self._reserved_ms = reserved_ms
         self._epoch = -1
 
     def take_over(self) -> Standing:
+        store = _call(self._client.store)
+        if store.shard != self._shard:
+            raise LogUnavailable(
+                f"the store of shard {store.shard} is where shard {self._shard} should be; "
+                "set writerUrl and queryUrl in the order of the shards"
+            )
         self._epoch = _call(self._raised)
         _call(self._client.flush)
         store = _call(self._client.store)

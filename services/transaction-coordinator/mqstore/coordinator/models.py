@@ -52,6 +52,10 @@ class TransactionSpec(_Request):
     check_immunity_seconds: Annotated[
         int | None, Field(ge=0, le=86_400, description="Before the first check; default 6.")
     ] = None
+    shard: Annotated[
+        int | None,
+        Field(ge=0, description="Default: by the first `uniqKey`, else in turn where it can be."),
+    ] = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -107,11 +111,13 @@ class TransactionView(_Answer):
     """A transaction and its whole story."""
 
     transaction_id: str
+    shard: int
     state: State
     producer_group: str
     messages: int
     born_timestamp: int
     checks_sent: int
+    last_check_at: Annotated[int | None, Field(description="Of those that this leader sent.")]
     decided_at: int | None
     why: str
     halves: list[HalfCopy]
@@ -120,6 +126,29 @@ class TransactionView(_Answer):
 class TransactionList(_Answer):
     transactions: list[TransactionView]
     next: Annotated[str | None, Field(description="The cursor to go on with.")]
+    complete: Annotated[bool, Field(description="Whether every shard could be asked.")]
+    missing: Annotated[list[int], Field(description="Shards that could not.")]
+
+
+class Taken(_Answer):
+    """Transactions that wait for their producer's answer."""
+
+    transactions: list[TransactionView]
+
+
+class ShardView(_Answer):
+    shard: int
+    ready: bool
+    detail: Annotated[str | None, Field(description="Why it is not ready.")]
+    pending: int
+
+
+class LeaderView(_Answer):
+    """Who leads, as this coordinator knows it."""
+
+    url: Annotated[str | None, Field(description="Where the leader is reached; null: none known.")]
+    leading: Annotated[bool, Field(description="Whether it is the one that was asked.")]
+    shards: Annotated[list[ShardView], Field(description="Empty unless it leads.")]
 
 
 BEGUN_EXAMPLE: Final[dict[str, Any]] = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import binascii
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Body, Query, Request
+from fastapi import Body, Depends, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import Response
 
@@ -19,22 +20,27 @@ from mqstore.coordinator import errors
 from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide
+from mqstore.coordinator.forwarding import Relayed
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import (
     Begun,
     CheckTaking,
-    HalfCopy,
+    LeaderView,
     NewMessage,
     Reason,
     Resolution,
+    ShardView,
     State,
+    Taken,
     TransactionList,
     TransactionSpec,
     TransactionView,
 )
 from mqstore.coordinator.records import NewRecord
 from mqstore.coordinator.service import CoordinatorService
+from mqstore.coordinator.shards import Shard
 from mqstore.coordinator.transactions import Transaction
+from mqstore.coordinator.views import Listing, cursor_of, state_of, view
 from mqstore.coordinator.worker import Busy
 from mqstore.service import problems
 from mqstore.service.app import Api
@@ -53,12 +59,6 @@ from mqstore.storage.layout import (
 LIST_MAX: Final = 1_000
 CHECK_POLL_S: Final = 0.25
 _BASE: Final = "/v1/transactions"
-_STATES: Final = {
-    None: State.PENDING,
-    Verdict.COMMIT: State.COMMITTED,
-    Verdict.ROLLBACK: State.ROLLED_BACK,
-    Verdict.SET_ASIDE: State.SET_ASIDE,
-}
 T = TypeVar("T")
 TransactionId = Annotated[
     str,
@@ -69,15 +69,6 @@ TransactionId = Annotated[
         openapi_examples={"one": {"value": "0-AC1100021F9018B4AAC2A1B2C3D40000"}},
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    state: State | None
-    group: str | None
-    older_than_ms: int
-    after: str
-    limit: int
 
 
 class Routes:
@@ -101,6 +92,8 @@ class Routes:
             problems.MESSAGE_INVALID,
         )
         produce, admin = Role.PRODUCE, Role.ADMIN
+        forwarder = self._service.forwarder
+        api.app.add_exception_handler(Relayed, _relayed)
         for method, path, endpoint, summary, role, kinds in (
             ("POST", _BASE, self.begin, "Begin a transaction", produce, begun),
             ("POST", one + ":commit", self.commit, "Commit a transaction", produce, decided),
@@ -109,8 +102,10 @@ class Routes:
             ("GET", _BASE, self.transactions, "Transactions, oldest first", Role.CONSUME, ()),
             ("GET", one, self.transaction, "One transaction's story", Role.CONSUME, unknown),
             ("POST", "/v1/checks", self.checks, "Take checks of a group", produce, ()),
+            ("GET", "/v1/leader", self.leader, "Who leads", Role.CONSUME, ()),
         ):
             with_body = problems.WITH_BODY if method == "POST" else ()
+            elsewhere = [] if endpoint == self.leader else [Depends(forwarder.here_or_there)]
             api.app.add_api_route(
                 path,
                 endpoint,
@@ -126,40 +121,41 @@ class Routes:
                     *problems.GUARDED,
                 ),
                 tags=["checks" if path == "/v1/checks" else "transactions"],
-                dependencies=[api.requires(role)],
+                dependencies=[api.requires(role), *elsewhere],
                 name=endpoint.__name__,
             )
 
     async def begin(self, spec: TransactionSpec, request: Request, response: Response) -> Begun:
         """Stores a half message for each message; nobody sees them before the commit. Begun again
         under the same `uniqKey`s, it is the same transaction: ask again when no answer came."""
-        asked = await self._asked(spec, _client_of(request))
-        found = await self._answer(self._service.worker.begin, asked)
-        return Begun(transaction_id=self._id(found), state=_state(found))
+        shard = self._service.shards.choose(spec.shard, spec.messages[0].uniq_key)
+        if shard is None:
+            raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
+        asked = await self._asked(shard, spec, _client_of(request))
+        found: Transaction = await _answer(shard.worker.begin, asked)
+        return Begun(transaction_id=f"{shard.ordinal}-{found.key}", state=state_of(found))
 
     async def commit(
         self, id_: TransactionId, why: Annotated[Reason | None, Body()] = None
     ) -> TransactionView:
         """The messages become visible, all of them, and can be read when this is answered.
         Repeating it is fine."""
-        return await self._decide(id_, Verdict.COMMIT, why)
+        return await self._decide(id_, Verdict.COMMIT, _reason(why))
 
     async def rollback(
         self, id_: TransactionId, why: Annotated[Reason | None, Body()] = None
     ) -> TransactionView:
         """The messages are never seen. Repeating it is fine."""
-        return await self._decide(id_, Verdict.ROLLBACK, why)
+        return await self._decide(id_, Verdict.ROLLBACK, _reason(why))
 
     async def resolve(self, id_: TransactionId, resolution: Resolution) -> TransactionView:
         """A person's decision, with its reason, which is kept; also of one that was set aside."""
         verdict = Verdict(resolution.decision)
-        asked = Decide(self._key(id_), verdict, resolution.reason, by_hand=True)
-        decided = await self._answer(self._service.worker.decide, asked)
-        return self._view(decided.transaction)
+        return await self._decide(id_, verdict, resolution.reason, by_hand=True)
 
     async def transaction(self, id_: TransactionId) -> TransactionView:
-        key = self._key(id_)
-        return self._view(await self._answer(self._service.worker.ask, lambda c: c.find(key)))
+        shard, key = self._find(id_)
+        return await _answer(shard.worker.ask, lambda c: view(shard.ordinal, c.find(key)))
 
     async def transactions(
         self,
@@ -171,51 +167,87 @@ class Routes:
         limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
         cursor: Annotated[str, Query(max_length=600)] = "",
     ) -> TransactionList:
-        """Decided ones as far as they are remembered: the newest 50,000."""
-        asked = _Listing(state, group, older_than * 1000, cursor, limit + 1)
-        found = await self._answer(self._service.worker.ask, lambda c: list(_listed(c, asked)))
-        views = [self._view(each) for each in found[:limit]]
+        """Over all shards. Decided ones as far as remembered: the newest 50,000 of each."""
+        asked = Listing(state, group, older_than * 1000, cursor, limit + 1)
+        every = list(self._service.shards)
+        answers = await asyncio.gather(
+            *(_answer(each.worker.ask, partial(asked.of, each.ordinal)) for each in every),
+            return_exceptions=True,
+        )
+        found: list[TransactionView] = []
+        missing: list[int] = []
+        for shard, answer in zip(every, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                found += answer
+            elif isinstance(answer, Problem) and len(missing) + 1 < len(every):
+                missing.append(shard.ordinal)
+            else:
+                raise answer
+        found = sorted(found, key=cursor_of)[: limit + 1]
+        shown = found[:limit]
         return TransactionList(
-            transactions=views, next=_cursor(found[limit - 1]) if len(found) > limit else None
+            transactions=shown,
+            next=cursor_of(shown[-1]) if len(found) > limit else None,
+            complete=not missing,
+            missing=missing,
         )
 
-    async def checks(self, asked: CheckTaking) -> TransactionList:
+    async def checks(self, asked: CheckTaking) -> Taken:
         """Transactions of a group whose producer went silent. Decide each, or leave it, which means
         unknown: it comes again later. A check counts when it is answered here."""
-        service = self._service
-
-        def take(coordinator: Coordinator) -> list[Transaction]:
-            keys = [each.key for each in coordinator.due([asked.producer_group])][: asked.max]
-            coordinator.sending(keys)
-            return [coordinator.find(key) for key in coordinator.sent(keys)]
-
         loop = asyncio.get_running_loop()
         until = loop.time() + asked.wait
-        found = await self._answer(service.worker.ask, take)
-        while not found and loop.time() < until and not service.interrupted.is_set():
+        found = await self._taken(asked)
+        while not found and loop.time() < until and not self._service.interrupted.is_set():
             await asyncio.sleep(CHECK_POLL_S)
-            found = await self._answer(service.worker.ask, take)
-        return TransactionList(transactions=[self._view(each) for each in found], next=None)
+            found = await self._taken(asked)
+        return Taken(transactions=found)
+
+    async def leader(self) -> LeaderView:
+        """Answered by the coordinator that is asked; all else a standby passes on to the leader."""
+        service = self._service
+        shards = [
+            ShardView(
+                shard=shard.ordinal,
+                ready=shard.worker.trouble is None,
+                detail=shard.worker.trouble,
+                pending=shard.pending,
+            )
+            for shard in service.shards
+        ]
+        leads = service.forwarder.leads
+        url = service.leadership.leader_url()
+        return LeaderView(url=url, leading=leads, shards=shards if leads else [])
+
+    async def _taken(self, asked: CheckTaking) -> list[TransactionView]:
+        """Checks of those shards that can be asked. Raises Problem when none can."""
+        found: list[TransactionView] = []
+        able = [shard for shard in self._service.shards if shard.worker.trouble is None]
+        for shard in able or list(self._service.shards)[:1]:
+            left = asked.max - len(found)
+            if left:
+                take = partial(_take, shard.ordinal, asked.producer_group, left)
+                found += await _answer(shard.worker.ask, take)
+        return found
 
     async def _decide(
-        self, transaction_id: str, verdict: Verdict, why: Reason | None
+        self, transaction_id: str, verdict: Verdict, why: str, *, by_hand: bool = False
     ) -> TransactionView:
-        reason = (why.reason if why is not None else "") or "producer"
-        asked = Decide(self._key(transaction_id), verdict, reason)
-        decided = await self._answer(self._service.worker.decide, asked)
-        return self._view(decided.transaction)
+        shard, key = self._find(transaction_id)
+        decided = await _answer(shard.worker.decide, Decide(key, verdict, why, by_hand))
+        return view(shard.ordinal, decided.transaction)
 
-    async def _answer(self, ask: Any, asked: Any) -> Any:
-        """Ask the worker. Raises Problem."""
+    def _find(self, transaction_id: str) -> tuple[Shard, str]:
+        """Raises Problem."""
         try:
-            return await self._service.result(ask(asked))
-        except errors.CoordinatorError as error:
-            raise _problem(error) from error
+            return self._service.shards.find(transaction_id)
+        except errors.TransactionUnknown as error:
+            raise problem_of(error) from None
 
-    async def _asked(self, spec: TransactionSpec, born_host: str) -> Begin:
+    async def _asked(self, shard: Shard, spec: TransactionSpec, born_host: str) -> Begin:
         """Raises Problem, TopicNameError, PropertyError."""
         topic_names.check_group(spec.producer_group)
-        topic = await self._topic(spec.topic)
+        topic = await _topic(shard, spec.topic)
         self._turn += 1
         now_ms = time.time_ns() // 1_000_000
         messages = []
@@ -236,20 +268,6 @@ class Routes:
             spec.producer_group, messages, may_repeat=spec.messages[0].uniq_key is not None
         )
 
-    async def _topic(self, name: str) -> Any:
-        topic_names.check_send_topic(name, StoreFormat.V5_X)
-        try:
-            topic = await asyncio.to_thread(self._service.client.topic, name)
-        except ProblemError as error:
-            if error.type == "topic-unknown":
-                raise Problem(problems.TOPIC_UNKNOWN, error.detail) from error
-            raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
-        except ClientError as error:
-            raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
-        if not topic.perm & 2 or topic.write_queues < 1:
-            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
-        return topic
-
     def _properties(self, message: NewMessage, immunity_s: int | None) -> dict[str, str]:
         table = dict(message.properties)
         for name, value in table.items():
@@ -267,70 +285,45 @@ class Routes:
             table[PROPERTY_CHECK_IMMUNITY] = str(immunity_s)
         return table
 
-    def _id(self, transaction: Transaction) -> str:
-        return f"{self._service.settings.shard}-{transaction.key}"
 
-    def _key(self, transaction_id: str) -> str:
-        """Raises Problem (404) for another shard's."""
-        shard, _, key = transaction_id.partition("-")
-        if shard != str(self._service.settings.shard) or not key:
-            raise Problem(
-                problems.TRANSACTION_UNKNOWN,
-                f"{transaction_id!r} is no transaction of shard {self._service.settings.shard}",
-            )
-        return key
-
-    def _view(self, found: Transaction) -> TransactionView:
-        decision = found.decision
-        return TransactionView(
-            transaction_id=self._id(found),
-            state=_state(found),
-            producer_group=found.group,
-            messages=len(found.parts),
-            born_timestamp=found.born_ms,
-            checks_sent=found.check_times,
-            decided_at=None if decision is None else decision.at_ms,
-            why="" if decision is None else decision.why,
-            halves=[
-                HalfCopy(
-                    uniq_key=copy.uniq_key,
-                    topic=copy.topic,
-                    queue_id=copy.queue_id,
-                    queue_offset=copy.queue_offset,
-                    physical_offset=copy.physical_offset,
-                    store_timestamp=copy.store_timestamp_ms,
-                    check_times=copy.check_times,
-                    op_offset=found.resolved.get(copy.queue_offset),
-                )
-                for copy in found.copies
-            ],
-        )
+async def _answer(ask: Callable[[Any], Future[T]], asked: Any) -> T:
+    """Ask a worker, and wait. Raises Problem."""
+    try:
+        return await asyncio.wrap_future(ask(asked))
+    except errors.CoordinatorError as error:
+        raise problem_of(error) from error
 
 
-def _state(found: Transaction) -> State:
-    return _STATES[None if found.decision is None else found.decision.verdict]
+def _take(shard: int, group: str, count: int, coordinator: Coordinator) -> list[TransactionView]:
+    """Checks that count as sent: whoever asked for them gets them now."""
+    keys = [each.key for each in coordinator.due([group])][:count]
+    coordinator.sending(keys)
+    return [view(shard, coordinator.find(key)) for key in coordinator.sent(keys)]
 
 
-def _listed(coordinator: Coordinator, asked: _Listing) -> Iterator[Transaction]:
-    """In the order of their first half messages, behind the cursor."""
-    state = coordinator.state
-    wanted = {State.PENDING, State.SET_ASIDE} if asked.state is None else {asked.state}
-    every = [*state.pending.values(), *state.set_aside.values(), *state.history.values()]
-    before_ms = time.time_ns() // 1_000_000 - asked.older_than_ms
-    fitting = [
-        each
-        for each in every
-        if _state(each) in wanted
-        and asked.group in (None, each.group)
-        and each.born_ms <= before_ms
-        and _cursor(each) > asked.after
-    ]
-    fitting.sort(key=_cursor)
-    yield from fitting[: asked.limit]
+async def _relayed(_: Request, answer: Any) -> Response:
+    response: Response = answer.response
+    return response
 
 
-def _cursor(found: Transaction) -> str:
-    return f"{found.first.queue_offset:020d}.{found.key}"
+def _reason(why: Reason | None) -> str:
+    return (why.reason if why is not None else "") or "producer"
+
+
+async def _topic(shard: Shard, name: str) -> Any:
+    """Raises Problem."""
+    topic_names.check_send_topic(name, StoreFormat.V5_X)
+    try:
+        topic = await asyncio.to_thread(shard.client.topic, name)
+    except ProblemError as error:
+        if error.type == "topic-unknown":
+            raise Problem(problems.TOPIC_UNKNOWN, error.detail) from error
+        raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
+    except ClientError as error:
+        raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
+    if not topic.perm & 2 or topic.write_queues < 1:
+        raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+    return topic
 
 
 def _client_of(request: Request) -> str:
@@ -349,7 +342,7 @@ def _body(message: NewMessage) -> bytes:
         raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None
 
 
-def _problem(error: errors.CoordinatorError) -> Problem:
+def problem_of(error: errors.CoordinatorError) -> Problem:
     """What a producer is told."""
     if isinstance(error, errors.Contradicted):
         extra = {"decision": error.decision, "decidedAt": error.decided_at_ms, "why": error.why}

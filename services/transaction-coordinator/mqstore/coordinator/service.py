@@ -1,32 +1,30 @@
 """The transaction coordinator's process.
 
-Threads: the event loop parses and waits; one thread leads (``worker``), it alone talks to
-store-writer and query.
+Threads: the event loop parses and waits; for each shard one thread leads (``worker``), it alone
+talks to the shard's store-writer and query; with a Lease another one stands for election.
 """
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
+import ssl
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 from prometheus_client import Gauge
 
-from mqstore.client import Client
-from mqstore.coordinator.coordinator import Coordinator
-from mqstore.coordinator.elections import leadership_of
-from mqstore.coordinator.http_log import HttpLog
-from mqstore.coordinator.schedule import Rules
-from mqstore.coordinator.worker import Worker
+from mqstore.client import trusting
+from mqstore.coordinator.elections import leadership_of, own_url
+from mqstore.coordinator.forwarding import Forwarder
+from mqstore.coordinator.shards import shards_of
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
+from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.system.threads import production_seams
 
-HOUR_MS: Final = 3_600_000
 DESCRIPTION: Final = """\
 Two-phase messages: begin stores a half message that nobody sees, commit makes it visible exactly \
 once, rollback never. A producer that went silent is asked what it decided.
@@ -38,8 +36,6 @@ TAGS: Final = {
     "checks": "Producers ask here which of their transactions wait for an answer.",
 }
 
-T = TypeVar("T")
-
 
 class CoordinatorService:
     """As ``mqstore.service.server.Service``."""
@@ -50,22 +46,12 @@ class CoordinatorService:
         self.settings = settings
         self.health = Health()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        seams = production_seams()
-        self.keys = UniqueKeys(seams)
-        token = next(iter(settings.tokens().get("system", ())), None)
-        self.client = Client(settings.writer_url, settings.query_url, token=token)
-        reserved_ms = settings.store_config.file_reserved_time * HOUR_MS
+        self.keys = UniqueKeys(production_seams())
+        tls = _upstream_tls(settings)
         self.leadership = leadership_of(settings)
-        next_epoch = self.leadership.next_epoch
-        log = HttpLog(self.client, settings.store_host, reserved_ms, next_epoch)
-        rules = Rules(
-            settings.transaction_time_out,
-            settings.transaction_check_interval,
-            settings.transaction_check_max,
-        )
-        self.coordinator = Coordinator(log, seams.clock, self.keys, rules)
-        self.worker = Worker(self.coordinator, self.leadership)
-        self.health.not_ready_reason = lambda: self.worker.trouble
+        self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
+        self.shards = shards_of(settings, self.leadership, self.keys, tls)
+        self.health.not_ready_reason = self._not_ready
         self.interrupted = asyncio.Event()
         self.api = Api(
             settings,
@@ -87,19 +73,29 @@ class CoordinatorService:
 
     async def start(self) -> None:
         self.leadership.start()
-        self.worker.start()
+        self.shards.start()
+        self.forwarder.start()
 
     def interrupt(self) -> None:
         self.interrupted.set()
 
     async def stop(self) -> None:
-        await asyncio.to_thread(self.worker.stop)
-        self.client.close()
+        await asyncio.to_thread(self.shards.stop)
         await asyncio.to_thread(self.leadership.stop)
+        await self.forwarder.stop()
 
-    async def result(self, asked: Future[T]) -> T:
-        """Wait for the worker. Raises CoordinatorError."""
-        return await asyncio.wrap_future(asked)
+    def _not_ready(self) -> str | None:
+        return self.shards.trouble if self.forwarder.leads else self.forwarder.trouble
 
     def _pending(self) -> float:
-        return len(self.coordinator.state.pending) if self.coordinator.is_loaded else 0
+        return sum(shard.pending for shard in self.shards)
+
+
+def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What https addresses of other services are checked by. Raises Refused."""
+    if settings.upstream_ca is None:
+        return None
+    try:
+        return trusting(settings.upstream_ca, settings.tls_cert, settings.tls_key)
+    except OSError as error:
+        raise Refused(f"upstreamCa, tlsCert or tlsKey cannot be used: {error}") from None

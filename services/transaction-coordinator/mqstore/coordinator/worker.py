@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -54,10 +55,15 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """What waits is refused. Returns when the thread has ended."""
+    def interrupt(self) -> None:
+        """What waits is refused, and the thread ends."""
         self._ending = True
-        self._jobs.put(None)
+        with suppress(queue.Full):  # then it is awake
+            self._jobs.put_nowait(None)
+
+    def stop(self) -> None:
+        """Returns when the thread has ended."""
+        self.interrupt()
         self._thread.join()
 
     def begin(self, asked: Begin) -> Future[Transaction]:

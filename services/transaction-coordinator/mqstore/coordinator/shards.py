@@ -1,0 +1,121 @@
+"""The shards whose half queues this process watches, each with a coordinator and its thread.
+
+A transaction lives on one shard, and its id says which. What concerns one shard stops no other.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from mqstore.client import Client
+from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.errors import TransactionUnknown
+from mqstore.coordinator.http_log import HttpLog
+from mqstore.coordinator.leadership import Leadership
+from mqstore.coordinator.schedule import Rules
+from mqstore.coordinator.worker import Worker
+from mqstore.service.refusal import Refused
+from mqstore.service.settings import Settings
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.system.threads import production_seams
+
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One store-writer, and what coordinates its transactions."""
+
+    ordinal: int
+    client: Client
+    coordinator: Coordinator
+    worker: Worker
+
+    @property
+    def pending(self) -> int:
+        coordinator = self.coordinator
+        return len(coordinator.state.pending) if coordinator.is_loaded else 0
+
+
+class Shards:
+    """All of them. May be read from any thread."""
+
+    def __init__(self, shards: list[Shard]) -> None:
+        self._shards = {shard.ordinal: shard for shard in shards}
+        self._turn = 0
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(self._shards.values())
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be begun or decided on any of them, or None."""
+        troubles = [shard.worker.trouble for shard in self]
+        return None if None in troubles else troubles[0]
+
+    def start(self) -> None:
+        for shard in self:
+            shard.worker.start()
+
+    def stop(self) -> None:
+        """Returns when every thread has ended."""
+        for shard in self:
+            shard.worker.interrupt()
+        for shard in self:
+            shard.worker.stop()
+            shard.client.close()
+
+    def find(self, transaction_id: str) -> tuple[Shard, str]:
+        """The shard that an id names, and the transaction's key. Raises TransactionUnknown."""
+        ordinal, _, key = transaction_id.partition("-")
+        shard = self._shards.get(int(ordinal)) if ordinal.isascii() and ordinal.isdigit() else None
+        if shard is None or not key:
+            known = ", ".join(map(str, self._shards))
+            raise TransactionUnknown(f"{transaction_id!r} is no transaction of shards {known}")
+        return shard, key
+
+    def choose(self, ordinal: int | None, uniq_key: str | None) -> Shard | None:
+        """Where to begin a transaction: where it is asked for (None: there is no such shard); under
+        a key that may be sent again always in the same place; else in turn where it can be."""
+        if ordinal is not None:
+            return self._shards.get(ordinal)
+        every = list(self)
+        if uniq_key is not None:
+            return every[crc32(uniq_key.encode()) % len(every)]
+        able = [shard for shard in every if shard.worker.trouble is None] or every
+        self._turn += 1
+        return able[self._turn % len(able)]
+
+
+def shards_of(
+    settings: Settings, leadership: Leadership, keys: UniqueKeys, tls: ssl.SSLContext | None
+) -> Shards:
+    """As the settings name them. Raises Refused."""
+    writers, queries = _urls(settings.writer_url), _urls(settings.query_url)
+    if len(writers) != len(queries):
+        raise Refused(
+            f"writerUrl names {len(writers)} shards and queryUrl {len(queries)}; name each in both"
+        )
+    token = next(iter(settings.tokens().get("system", ())), None)
+    rules = Rules(
+        settings.transaction_time_out,
+        settings.transaction_check_interval,
+        settings.transaction_check_max,
+    )
+    shards = []
+    pairs = zip(writers, queries, strict=True)
+    for ordinal, (writer_url, query_url) in enumerate(pairs, settings.shard):
+        client = Client(writer_url, query_url, token=token, tls=tls)
+        host, reserved_ms = settings.store_host, settings.store_config.file_reserved_time * HOUR_MS
+        log = HttpLog(client, ordinal, host, reserved_ms, leadership.next_epoch)
+        coordinator = Coordinator(log, production_seams().clock, keys, rules)
+        shards.append(Shard(ordinal, client, coordinator, Worker(coordinator, leadership)))
+    return Shards(shards)
+
+
+def _urls(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
