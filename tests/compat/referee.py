@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,6 +100,14 @@ class Referee:
         """Rounds of RocketMQ's cleaner, as somebody asked for them; the log's bounds then."""
         command = {"cmd": "clean", "dir": str(directory), "config": config, "rounds": rounds}
         return self._served(command)[0]
+
+    def times(
+        self, directory: Path, config: Mapping[str, Any], topic: str, times_ms: Iterable[int]
+    ) -> list[int]:
+        """Where in a topic's queue 0 a consumer that seeks each of the times begins."""
+        asked = [{"topic": topic, "q": 0, "ms": time_ms} for time_ms in times_ms]
+        command = {"cmd": "times", "dir": str(directory), "config": config, "asked": asked}
+        return [line["offset"] for line in self._served(command)]
 
     def evaluate(self, asked: list[Line]) -> list[list[str]]:
         """What filter expressions say of each of their ``properties``: ``true``, ``false``,

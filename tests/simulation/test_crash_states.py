@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
 from tests.compat.compare import Dump
 from tests.compat.referee import Referee
@@ -31,7 +30,7 @@ from tests.simulation.crash_states import (
 )
 from tests.simulation.explore import PART_STATES, explore
 from tests.simulation.invariants import Checker
-from tests.simulation.world import ROOT, World, open_store, seams_on
+from tests.simulation.world import ROOT, World, open_store, rocketmq_settings, seams_on
 
 QUICK_POINTS = 60
 SHARDS = 4
@@ -173,18 +172,8 @@ def test_rocketmq_reads_what_we_recovered(referee: Referee, tmp_path: Path) -> N
         checker.check(floor)
         directory = tmp_path / f"state-{seed}"
         disk.save(ROOT, directory)
-        theirs = referee.dump(directory, _rocketmq_settings(world.config), queries=False)
+        theirs = referee.dump(directory, rocketmq_settings(world.config), queries=False)
         _compare(checker, Dump.of(theirs))
-
-
-def _rocketmq_settings(config: StoreConfig) -> dict[str, int]:
-    return {
-        "mappedFileSizeCommitLog": config.mapped_file_size_commit_log,
-        "mappedFileSizeConsumeQueue": config.queue_file_size,
-        "maxHashSlotNum": config.max_hash_slot_num,
-        "maxIndexNum": config.max_index_num,
-        "maxMessageSize": config.max_message_size,
-    }
 
 
 def _compare(checker: Checker, theirs: Dump) -> None:

@@ -248,3 +248,14 @@ def seams_on(disk: SimulatedDisk, seed: int) -> Seams:
     """What a process on another disk is given."""
     rng = random.Random(seed)
     return Seams(disk, disk.clock, SimulatedScheduler(rng, disk.clock), rng)
+
+
+def rocketmq_settings(config: StoreConfig) -> dict[str, int]:
+    """What a broker must be told of a store's sizes."""
+    return {
+        "mappedFileSizeCommitLog": config.mapped_file_size_commit_log,
+        "mappedFileSizeConsumeQueue": config.queue_file_size,
+        "maxHashSlotNum": config.max_hash_slot_num,
+        "maxIndexNum": config.max_index_num,
+        "maxMessageSize": config.max_message_size,
+    }

@@ -591,7 +591,7 @@ def is_ext_address(tags_code: int) -> bool:
 
 def store_time(entry: QueueEntry, log: LogView) -> int | None:
     """STORETIMESTAMP of the record that an entry names, ms; None where it cannot be read, or is 0
-    as in a tombstone of whose neighbours nothing was known."""
+    as in tombstones of earlier versions."""
     if not log.min_offset <= entry.physical_offset < log.max_offset:
         return None
     view = log.select(entry.physical_offset, _STORE_TIME_AT_V6 + _LONG.size)

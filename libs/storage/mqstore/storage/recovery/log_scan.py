@@ -29,7 +29,13 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.own.block_files import damage_in
 from mqstore.storage.recovery.repairs import RepairPlanner
-from mqstore.storage.recovery.report import LISTED_MAX, DamagedBlock, DamagedRange, Repair
+from mqstore.storage.recovery.report import (
+    LISTED_MAX,
+    DamagedBlock,
+    DamagedRange,
+    PlaceTombstone,
+    Repair,
+)
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
 from mqstore.storage.system.sparse import find_whole
@@ -147,6 +153,7 @@ class LogScan:
                 break
         self._report(total, total)
         self._queues.close()
+        self._date_first_repairs()
         return self._result
 
     def _report(self, done: int, total: int) -> None:
@@ -298,6 +305,35 @@ class LogScan:
             store_timestamp_ms=self._result.last_store_timestamp_ms,
         )
         return resume
+
+    def _date_first_repairs(self) -> None:
+        """Give tombstones that come before any whole record the time of the first one behind them:
+        no search by time is misled, as time goes on from there."""
+        result = self._result
+        undated = [
+            (number, each)
+            for number, each in enumerate(result.repairs)
+            if isinstance(each, PlaceTombstone) and not each.store_timestamp_ms
+        ]
+        if not undated:
+            return
+        behind = undated[-1][1].offset + undated[-1][1].length
+        found = next(self._whole_records(behind), None)
+        time_ms = 0 if found is None else self._store_time(found[0])
+        for number, each in undated:
+            result.repairs[number] = each.model_copy(update={"store_timestamp_ms": time_ms})
+
+    def _store_time(self, offset: int) -> int:
+        """STORETIMESTAMP of a whole record, ms."""
+        for segment in self._view.segments.usable:
+            if segment.base <= offset < segment.end:
+                with self._view.mapped(segment) as view:
+                    position, end = offset - segment.base, len(view)
+                    found = check_run(
+                        view, position, end, segment.base, verify_body=False, max_records=1
+                    )
+                    return found[3]
+        return 0
 
     def _note_damage(self, offset: int, length: int, defect: Defect) -> None:
         result = self._result

@@ -136,7 +136,6 @@ def _tombstone(piece: Piece, found: _Identity, why: str, store_timestamp_ms: int
             "queue_id": header.queue_id,
             "queue_offset": header.queue_offset,
             "sys_flag": header.sys_flag,
-            "store_timestamp_ms": store_timestamp_ms or header.store_timestamp_ms,
             "keeps_header": True,
         }
     elif place is not None:

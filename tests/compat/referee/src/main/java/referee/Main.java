@@ -120,6 +120,9 @@ public final class Main {
             case "clean":
                 Clean.run(dir, config, command.get("rounds").getAsInt(), out);
                 break;
+            case "times":
+                Times.run(dir, config, command.getAsJsonArray("asked"), out);
+                break;
             case "evaluate":
                 Filters.evaluate(command.getAsJsonArray("asked"), out);
                 break;
