@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from mqstore.storage.seams import BackgroundService, ServiceHandle, Signal
@@ -90,6 +91,11 @@ class SimulatedScheduler:
 
     def signal(self) -> Signal:
         return SimulatedSignal(self)
+
+    @contextmanager
+    def beside(self, work: Callable[[], None]) -> Iterator[None]:
+        work()
+        yield
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]

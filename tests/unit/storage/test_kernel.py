@@ -550,3 +550,12 @@ def test_a_cycle_of_a_view_and_what_holds_its_bytes_can_be_collected(
     cycle += [hold(view), cycle]
     del view, cycle
     gc.collect()
+
+
+@given(st.integers(0, 70), st.integers(0, 69))
+def test_one_byte_that_is_not_zero_is_seen(length: int, at: int) -> None:
+    data = bytearray(length)
+    assert _kernel.is_zero(data)
+    if at < length:
+        data[at] = 1
+        assert not _kernel.is_zero(data)

@@ -45,8 +45,13 @@ static inline void prefetch(const uint8_t *p, int64_t size) {
     for (int i = 0; i < 2; i++) __builtin_prefetch(p + 64 * i);
     for (int i = 0; i < 4; i++) __builtin_prefetch(tail + 64 * i);
 }
+static inline void prefetch_line(const uint8_t *p) { __builtin_prefetch(p, 1); }
 static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+
+static inline int mq_is_zero(const uint8_t *p, size_t n) {
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
 
 /* CRC-32 and CRC-32C -------------------------------------------------------------------
    Bits are reflected: bit 31 of a state is x^0. mq_power(n) is x^n mod P in that form.

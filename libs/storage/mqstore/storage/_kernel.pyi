@@ -325,6 +325,9 @@ def put_ordinary_batch(
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
     """The 8 bytes of a blank record that stands for ``size`` bytes."""
 
+def is_zero(data: bytes | bytearray | memoryview) -> bool:
+    """Whether all bytes are zeros. Releases the GIL."""
+
 def crc32(data: bytes | bytearray | memoryview, value: int = 0) -> int:
     """The CRC-32 of the GIL-free loops; equals zlib.crc32."""
 
@@ -659,6 +662,10 @@ def count_untagged(entries: memoryview, position: int, count: int, codes: array[
     """How many of ``count`` queue entries from ``entries[position:]`` on come before the first
     whose tags code is one of ``codes`` (signed 64-bit), or the address of a ConsumeQueueExt unit,
     which has the code. Releases the GIL."""
+
+def split_entries_out_of_order(entries: memoryview, length: int, sector: int) -> list[int]:
+    """Of the first ``length`` bytes of a queue file, numbers of those entries in which a sector
+    begins, unless they and the one before name records, the later one behind the earlier one."""
 
 # Unique keys that were put lately ------------------------------------------------------------
 

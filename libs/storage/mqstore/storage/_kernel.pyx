@@ -33,6 +33,8 @@ cdef extern from "_kernel.h":
     void put32(uint8_t *p, uint32_t v) noexcept nogil
     void put64(uint8_t *p, uint64_t v) noexcept nogil
     void prefetch(const uint8_t *p, int64_t size) noexcept nogil
+    void prefetch_line(const uint8_t *p) noexcept nogil
+    int mq_is_zero(const uint8_t *p, size_t n) noexcept nogil
     void acquire_fence() noexcept nogil
     void release_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
@@ -110,6 +112,7 @@ cdef enum:
     RELEASE_GIL_FROM = 65536  # bytes; below, giving the GIL away costs more than it gains
     FIND_CHUNK = 256
     STARTS_CHUNK = 1024
+    READ_AHEAD = 8  # records that dispatch reads before it writes what the first of them needs
     SPARE_QUEUES = 16
 
 cdef tuple STOPS = tuple(Stop)
@@ -233,6 +236,14 @@ def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
 
 def crc32c_by_table(const uint8_t[::1] data not None, uint32_t value=0):
     return mq_crc32c(value, &data[0], data.shape[0], 0) if data.shape[0] else value
+
+
+def is_zero(const uint8_t[::1] data not None):
+    cdef int zero = 1
+    if data.shape[0]:
+        with nogil:
+            zero = mq_is_zero(&data[0], data.shape[0])
+    return zero == 1
 
 
 def utf16_hash(bytes units not None):

@@ -1,9 +1,10 @@
-# Passing over queue entries whose tags cannot be those wanted ------------------------------------
+# Looking through queue entries in bulk -----------------------------------------------------------
 
 cdef enum:
     TAGS_CODE_AT = 12
 
 cdef int64_t EXT_ADDRESS = layout.EXT_ADDRESS_MAX
+cdef int32_t PRE_BLANK = layout.PRE_BLANK_SIZE
 
 
 cdef int64_t untagged(
@@ -35,3 +36,28 @@ def count_untagged(
     with nogil:
         passed = untagged(&entries[position], count, &codes[0], codes.shape[0])
     return passed
+
+
+cdef inline bint follows(const uint8_t *entry) noexcept nogil:
+    """Whether an entry and the one before name records, the later one behind the earlier one."""
+    cdef const uint8_t *before = entry - QUEUE_ENTRY
+    cdef int32_t size = <int32_t> get32(before + 8)
+    if size <= 0 or size == PRE_BLANK or <int32_t> get32(entry + 8) <= 0:
+        return False
+    return <int64_t> get64(entry) > <int64_t> get64(before)
+
+
+def split_entries_out_of_order(const uint8_t[::1] entries not None, int64_t length, int64_t sector):
+    cdef int64_t at
+    cdef const uint8_t *entry
+    cdef list found = []
+    check_range(0, length, entries.shape[0])
+    if sector < 2 * QUEUE_ENTRY:
+        raise ValueError(f"a sector of {sector} bytes does not hold two entries")
+    for at in range(sector, length, sector):
+        if at // QUEUE_ENTRY * QUEUE_ENTRY + QUEUE_ENTRY > entries.shape[0]:
+            break
+        entry = &entries[at // QUEUE_ENTRY * QUEUE_ENTRY]
+        if not follows(entry):
+            found.append(at // QUEUE_ENTRY)
+    return found

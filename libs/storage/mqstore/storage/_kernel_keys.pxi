@@ -140,52 +140,76 @@ cdef class KeyTable:
         str made_here not None,
         int64_t max_records,
     ):
-        cdef KeyWalk walk
+        cdef KeyWalk at
         cdef Text prefix = utf8_of(made_here)
         cdef int defect = DEFECT_NONE
         check_range(position, end, view.shape[0])
-        walk.position, walk.records, walk.store_time = position, 0, 0
-        while walk.position < end and walk.records < max_records and defect == DEFECT_NONE:
-            self.reserve(1)
+        at.position, at.records, at.store_time = position, 0, 0
+        while at.position < end and at.records < max_records and defect == DEFECT_NONE:
+            self.reserve(READ_AHEAD)
             with nogil:
-                defect = self.walk(&walk, &view[0], end, base, prefix, max_records)
-        return (DEFECTS[defect], walk.position, walk.records, walk.store_time)
+                defect = self.walk(&at, &view[0], end, base, prefix, max_records)
+        return (DEFECTS[defect], at.position, at.records, at.store_time)
 
     cdef bint has_room(self) noexcept nogil:
-        return 4 * (self.count + 1) <= 3 * <int64_t> (self.mask + 1)
+        return 4 * (self.count + READ_AHEAD) <= 3 * <int64_t> (self.mask + 1)
 
     cdef int walk(
         self, KeyWalk *w, const uint8_t *log, int64_t end, int64_t base, Text made_here,
         int64_t max_records,
     ) noexcept nogil:
         """Until a defect, or the table is to be made larger."""
-        cdef Layout r
-        cdef KeyFacts facts
-        cdef int defect
-        while w.records < max_records and w.position < end and self.has_room():
-            defect = inspect(log + w.position, end - w.position, base + w.position, False, &r)
-            if defect != DEFECT_NONE:
-                return defect
-            w.store_time = <int64_t> get64(log + w.position + r.store_time_at)
-            if get64(log + w.position + r.body_at - 12) != TOMBSTONE and puts_key(&r, &facts):
-                if not begins_with(facts.key, made_here):
-                    self.note(
-                        digest_of(topic_digest(facts.topic), facts.key), base + w.position
-                    )
-            w.records += 1
-            w.position += r.size
-        return DEFECT_NONE
+        cdef KeySlot found[READ_AHEAD]
+        cdef int i, count, defect = DEFECT_NONE
+        while defect == DEFECT_NONE and w.records < max_records and w.position < end:
+            if not self.has_room():
+                break
+            count = 0
+            while defect == DEFECT_NONE and w.records < max_records and w.position < end:
+                if count == READ_AHEAD:
+                    break
+                defect = read_key(w, log, end, base, made_here, &found[count])
+                if defect == DEFECT_NONE and found[count].digest != 0:
+                    prefetch_line(<const uint8_t *> &self.slots[found[count].digest & self.mask])
+                    count += 1
+            for i in range(count):
+                self.note(found[i].digest, found[i].offset)
+        return defect
 
     cdef void note(self, uint64_t digest, int64_t offset) noexcept nogil:
         """Unless it is known: of several records the first is what was put."""
-        if self.slot_of(digest).digest == 0:
-            self.put(digest, offset)
+        cdef KeySlot *slot = self.slot_of(digest)
+        if slot.digest == 0:
+            slot.digest, slot.offset = digest, offset
+            self.count += 1
 
 
 cdef struct KeyWalk:
     int64_t position
     int64_t records
     int64_t store_time
+
+
+cdef int read_key(
+    KeyWalk *w, const uint8_t *log, int64_t end, int64_t base, Text made_here, KeySlot *found
+) noexcept nogil:
+    """The digest of what a client put, 0 where it put none, and on to the next record."""
+    cdef const uint8_t *p = log + w.position
+    cdef Layout r
+    cdef KeyFacts facts
+    cdef int defect = inspect(p, end - w.position, base + w.position, False, &r)
+    if defect != DEFECT_NONE:
+        return defect
+    if w.position + READ_AHEAD * <int64_t> r.size < end:
+        prefetch(p + READ_AHEAD * <int64_t> r.size, r.size)
+    found.digest, found.offset = 0, base + w.position
+    if get64(p + r.body_at - 12) != TOMBSTONE and puts_key(&r, &facts):
+        if not begins_with(facts.key, made_here):
+            found.digest = digest_of(topic_digest(facts.topic), facts.key)
+    w.store_time = <int64_t> get64(p + r.store_time_at)
+    w.records += 1
+    w.position += r.size
+    return DEFECT_NONE
 
 
 cdef inline bint begins_with(Text text, Text prefix) noexcept nogil:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +29,8 @@ from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
+from mqstore.storage.once.tail import read_tail
+from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.opening import Opened
 from mqstore.storage.options import Progress, StoreOptions
 from mqstore.storage.own.quarantine import Quarantine
@@ -58,6 +61,8 @@ class Parts:
     quarantine: Quarantine
     block_cover: BlockCover | None
     """None where nothing may be written."""
+    keys: KeyWindow | None
+    """Unique keys that were put lately; None where that is switched off, or nothing may be put."""
 
 
 class Assembly:
@@ -102,7 +107,9 @@ class Assembly:
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
         newest = _newest_store_time(found, files, queues, index, checkpoint)
         commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint, cover)
-        dispatcher = self._dispatch(found, commit_log, queues, index)
+        keys = self._key_window(found)
+        with self._reading_keys(keys, found, commit_log, queues):
+            dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         offsets.load_missing(self._opened.deleted.next_offsets())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
@@ -120,6 +127,7 @@ class Assembly:
             allocation,
             self._quarantine,
             cover,
+            keys,
         )
 
     # the log ------------------------------------------------------------------------------
@@ -332,6 +340,24 @@ class Assembly:
         queues.correct_min(found.min_offset)
         state.set_dispatched(dispatcher.position)
         return dispatcher
+
+    def _key_window(self, found: RecoveryPlan) -> KeyWindow | None:
+        config = self._opened.config
+        takes_puts = self._options.services and found.read_only is None
+        return KeyWindow(config) if takes_puts and config.unique_key_window_count else None
+
+    def _reading_keys(
+        self,
+        keys: KeyWindow | None,
+        found: RecoveryPlan,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+    ) -> AbstractContextManager[None]:
+        """Around the dispatch: reading the log's tail takes as long, and each one core."""
+        if keys is None:
+            return nullcontext()
+        read = read_tail(commit_log, queues, self._opened.config, found.dispatch_from)
+        return self._seams.scheduler.beside(lambda: read(keys))
 
     # telling ------------------------------------------------------------------------------
 

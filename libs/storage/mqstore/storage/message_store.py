@@ -36,7 +36,6 @@ from mqstore.storage.log.flush import FlushService
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
-from mqstore.storage.once.tail import read_tail
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import manifest, store_lock
@@ -181,9 +180,9 @@ class MessageStore:
         self._begin()
 
     def _once_puts(self) -> OncePuts | None:
-        if not self.config.unique_key_window_count or self.read_only_reason is not None:
+        window = self._parts.keys
+        if window is None:
             return None
-        window = read_tail(self.log, self.queues, self.config, self._options.on_progress)
         return OncePuts(window, self.log, self.queues, self.dispatcher, self.append_request)
 
     # putting ------------------------------------------------------------------------------

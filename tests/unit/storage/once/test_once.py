@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,8 +108,10 @@ def test_a_delayed_message_is_known_by_its_own_topic(tmp_path: Path) -> None:
         assert _put(store, "a", DELAY="18").placements == first.placements
 
 
-@pytest.mark.parametrize("killed", [True, False])
-def test_the_window_survives_a_restart(tmp_path: Path, killed: bool) -> None:
+@pytest.mark.parametrize(
+    ("killed", "queues_gone"), [(True, False), (False, False), (True, True), (False, True)]
+)
+def test_the_window_survives_a_restart(tmp_path: Path, killed: bool, queues_gone: bool) -> None:
     keys = [f"k{number}" for number in range(700)]
     store = open_store(tmp_path)
     first = [_put(store, key).placements[0] for key in keys]
@@ -117,10 +120,25 @@ def test_the_window_survives_a_restart(tmp_path: Path, killed: bool) -> None:
         abandon(store)
     else:
         store.close()
+    if queues_gone:
+        shutil.rmtree(store.paths.consume_queue)
     with open_store(tmp_path) as store:
         put = _put(store, *keys)
         assert put.placements == first
         assert len(put.repeats) == len(keys)
+
+
+def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"unique_key_window": 1})
+    with open_store(tmp_path, config) as store:
+        for number in range(700):
+            _put(store, f"k{number}")
+        _put(store, "newest")
+    shutil.rmtree(store.paths.consume_queue)
+    with open_store(tmp_path, config) as store:
+        assert store.once is not None
+        assert 0 < store.once.window.count < 700
+        assert _put(store, "newest").repeats
 
 
 def test_generated_keys_are_not_read_again(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from mqstore.storage._kernel import QueueWindow
+from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
 from mqstore.storage.codec.topic_names import raw_name
 from mqstore.storage.derived.queue_holes import is_torn, sector_split, without_size
 from mqstore.storage.layout import (
@@ -394,8 +394,9 @@ class ConsumeQueue:
     def _torn_fillers(self) -> Iterator[int]:
         """Entries in two sectors of which one was lost when a filler was stored."""
         for mapped in self.files.files:
-            for sector in range(SECTOR_SIZE, self._used(mapped), SECTOR_SIZE):
-                index = (mapped.base_offset + sector) // QUEUE_ENTRY_SIZE
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for at in split_entries_out_of_order(mapped.view, self._used(mapped), SECTOR_SIZE):
+                index = first + at
                 entry, before = self._read(index), self._last_before(index)
                 if entry is None or before is None:
                     continue

@@ -9,30 +9,50 @@ from mqstore.storage._kernel import Defect, find_record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.once.window import KeyWindow
-from mqstore.storage.options import Progress
 
 TAIL_MAX: Final = 1 << 30
 """Bytes of log that are read at most."""
 
 
 def read_tail(
-    log: CommitLog,
-    queues: ConsumeQueues,
-    config: StoreConfig,
-    on_progress: Callable[[Progress], None] | None,
-) -> KeyWindow:
-    """What clients put within uniqueKeyWindow of the newest record."""
-    window = KeyWindow(config)
+    log: CommitLog, queues: ConsumeQueues, config: StoreConfig, dispatched: int
+) -> Callable[[KeyWindow], None]:
+    """What notes what clients put within uniqueKeyWindow of the newest record.
+
+    The queues hold everything below ``dispatched``, a record's begin. They are looked at now, and
+    not when the log is read: they may change meanwhile.
+    """
     end = log.max_offset
-    since_ms = log.last_store_timestamp_ms - config.unique_key_window
-    start = position = _start(log, queues, since_ms, end - TAIL_MAX)
-    while position < end:
-        if on_progress is not None:
-            on_progress(Progress("unique keys", position - start, end - start))
-        position = _read_segment(window, log, position)
-    return window
+    since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
+    start = _start(log, queues, since_ms, lowest)
+    if start == end:  # or the queues are made again
+        start = max(dispatched, _segment_before(log, since_ms, lowest))
+
+    def read(window: KeyWindow) -> None:
+        position = start
+        while position < end:
+            position = _read_segment(window, log, position)
+
+    return read
+
+
+def _segment_before(log: CommitLog, since_ms: int, lowest: int) -> int:
+    """The begin of the last segment whose first record is that old, or stands that low."""
+    for file in reversed(log.files.files):
+        first = file.base_offset
+        if first <= lowest or _is_older(log, first, since_ms):
+            return first
+    return log.min_offset
+
+
+def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
+    try:
+        return log.record_at(offset).store_timestamp_ms <= since_ms
+    except StorageError:  # the end of the log, or damage: nothing is known of its time
+        return False
 
 
 def _start(log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int) -> int:

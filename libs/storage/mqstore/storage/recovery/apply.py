@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
@@ -35,7 +36,7 @@ from mqstore.storage.recovery.report import (
 from mqstore.storage.recovery.tombstones import compose, version_of
 from mqstore.storage.recovery.view import find_segments
 from mqstore.storage.seams import FileSystem, MappedBytes
-from mqstore.storage.system.sparse import data_chunks, is_zero
+from mqstore.storage.system.sparse import data_chunks
 
 if TYPE_CHECKING:
     from mqstore.storage.derived.consume_queues import ConsumeQueues

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mqstore.storage._kernel import find_record
+from mqstore.storage._kernel import find_record, is_zero
 
 CHUNK: Final = 1 << 20
 SMALL_CHUNK: Final = 32 << 10
 """For queue files: a store may have thousands, of a few entries each."""
-_ZEROS: Final = bytes(CHUNK)
 
 NextData = Callable[[int], int | None]
 
@@ -25,11 +24,6 @@ NextData = Callable[[int], int | None]
 def read_everything(position: int) -> int:
     """The ``NextData`` of bytes about which nothing is known."""
     return position
-
-
-def is_zero(chunk: memoryview) -> bool:
-    """For chunks of at most 1 MiB. (Comparing a memoryview itself goes byte by byte.)"""
-    return bytes(chunk) == _ZEROS[: len(chunk)]
 
 
 def data_chunks(
