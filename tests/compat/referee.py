@@ -128,6 +128,11 @@ class Referee:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
         return self._served({"cmd": "bloom", "asked": asked})
 
+    def transact(self, directory: Path, request: Mapping[str, Any]) -> list[Line]:
+        """A whole broker opens the store, a TransactionMQProducer sends, is checked and answers, as
+        Transactions.java says: what was ``sent``, and each ``check``."""
+        return self._once("transact", str(directory), json.dumps(request))
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()

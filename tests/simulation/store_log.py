@@ -77,6 +77,12 @@ class StoreLog:
         complete = found.complete or found.cursor is not None
         return Keyed([stored(each) for each in found.records], complete)
 
+    def sync(self) -> None:
+        try:
+            self.store.flush.flush_all()
+        except (OSError, StorageError) as error:
+            raise LogUnavailable(str(error)) from error
+
     def flushed_offset(self) -> int:
         return self.store.log.flushed_offset
 

@@ -105,6 +105,10 @@ class BrittleLog:
         self._boundary()
         return self._inner.by_key(topic, key)
 
+    def sync(self) -> None:
+        self._boundary()
+        self._inner.sync()
+
     def flushed_offset(self) -> int:
         return self._inner.flushed_offset()
 

@@ -91,6 +91,14 @@ class Coordinator:
             self._progress_at = now + PROGRESS_INTERVAL_S
         return min(self._progress_at, self._schedule.next_at)
 
+    def leave(self) -> None:
+        """Save how far all is over: a broker that opens the store next goes on from there, and asks
+        about no older copy. Raises LogUnavailable."""
+        if self.is_loaded:
+            self._to_save = (self.state.progress(), 0)
+            self._ledger.log.sync()
+            self._save_progress()
+
     def begin(self, asked: Sequence[Begin]) -> list[Transaction | CoordinatorError]:
         """Store the half messages of several transactions in one append.
 

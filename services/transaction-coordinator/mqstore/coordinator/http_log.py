@@ -91,6 +91,9 @@ class HttpLog:
         complete = found.complete or found.next is not None
         return Keyed([_stored(each) for each in found.messages], complete)
 
+    def sync(self) -> None:
+        _call(self._client.flush)
+
     def flushed_offset(self) -> int:
         return _call(self._client.store).flushed_offset
 

@@ -48,6 +48,9 @@ class Log(Protocol):
     def by_key(self, topic: str, key: str) -> Keyed:
         """Records of a topic with that unique key, or among whose keys it is; the newest 64."""
 
+    def sync(self) -> None:
+        """Put on disk all that was appended."""
+
     def flushed_offset(self) -> int:
         """Physical offset below which everything is on disk."""
 

@@ -90,6 +90,9 @@ class Worker:
     def _run(self) -> None:
         while not self._ending:
             self._serve(self._next(self._step()))
+        with suppress(CoordinatorError):
+            self._keep_term()
+            self._coordinator.leave()
         while not self._jobs.empty():
             job = self._jobs.get_nowait()
             if job is not None:

@@ -27,6 +27,7 @@ import java.nio.file.Path;
  * recode (served only)           a config file's text, read and written by its manager
  * subscribe (served only)        consumerFilter.json after registrations
  * bloom (served only)            where a subscription's bits are
+ * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -70,6 +71,8 @@ public final class Main {
         for (int i = 2; i < args.length; i++) {
             if (args[i].equals("--queries")) {
                 command.addProperty("queries", true);
+            } else if (args[0].equals("transact")) {
+                command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
             } else {
@@ -132,6 +135,9 @@ public final class Main {
                 break;
             case "subscribe":
                 Tables.subscribe(command.getAsJsonArray("asked"), out);
+                break;
+            case "transact":
+                Transactions.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "bloom":
                 Filters.bloom(command.getAsJsonArray("asked"), out);

@@ -1,0 +1,91 @@
+package referee;
+
+import com.google.gson.JsonObject;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.nio.file.Path;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerPathConfigHelper;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+
+/**
+ * A whole broker over a directory, and the name server through which clients find it; both live as
+ * long as the JVM.
+ */
+final class Broker {
+    final BrokerController real;
+    final String nameServer;
+
+    private Broker(BrokerController real, String nameServer) {
+        this.real = real;
+        this.nameServer = nameServer;
+    }
+
+    static Broker start(Path dir, JsonObject config) throws Exception {
+        // As BrokerStartup does; who says no version is taken for one of 2013.
+        System.setProperty("rocketmq.remoting.version",
+            Integer.toString(MQVersion.CURRENT_VERSION));
+        System.setProperty("tls.server.mode", "disabled"); // else each server makes itself a key
+        int namesPort = freePort();
+        String nameServer = "127.0.0.1:" + namesPort;
+        NamesrvController names = new NamesrvController(new NamesrvConfig(), server(namesPort));
+        names.initialize();
+        names.start();
+        Settings settings = new Settings(dir, config);
+        settings.broker.setNamesrvAddr(nameServer);
+        settings.broker.setBrokerIP1("127.0.0.1");
+        BrokerPathConfigHelper.setBrokerConfigPath(dir.resolve("config/broker.properties").toString());
+        BrokerController real =
+            new BrokerController(settings.broker, server(freePort()),
+            new NettyClientConfig(), settings.store);
+        if (!real.initialize()) {
+            throw new IOException("RocketMQ refuses this store: initialize() is false for " + dir);
+        }
+        real.start();
+        while (names.getRouteInfoManager().getAllTopicList().getTopicList().isEmpty()) {
+            Thread.sleep(10);
+            real.registerBrokerAll(true, false, true); // 5.x by itself only after ten seconds
+        }
+        return new Broker(real, nameServer);
+    }
+
+    /**
+     * What BrokerController.shutdown does to the files; the rest of it waits ten seconds for threads
+     * of the network, which the end of this JVM ends too.
+     */
+    void close() {
+        real.getTransactionalMessageService().close();
+        Thread.currentThread().interrupt(); // as Store.close
+        try {
+            real.getMessageStore().shutdown();
+        } finally {
+            Thread.interrupted();
+        }
+        real.getConsumerOffsetManager().persist();
+    }
+
+    private static NettyServerConfig server(int port) {
+        NettyServerConfig config = new NettyServerConfig();
+        config.setListenPort(port);
+        return config;
+    }
+
+    /** The one two below is free too: a broker takes it for its fast lane. */
+    private static int freePort() throws IOException {
+        while (true) {
+            try (ServerSocket found = new ServerSocket(0)) {
+                int port = found.getLocalPort();
+                try {
+                    new ServerSocket(port - 2).close();
+                    return port;
+                } catch (IOException taken) {
+                    continue;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+package referee;
+
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.topic.TopicValidator;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.MessageStore;
+
+/**
+ * A producer with transactions against a whole broker. The request:
+ * {"config":{…},"group":…,"topic":…,"sends":[{"body":…,"keys":…,"say":SAY}],"answers":{BODY:SAY},
+ * "checks":int,"visible":int,"resolved":int,"halfOffset":int,"halt":bool}, SAY being commit,
+ * rollback or unknown (also what is said when "answers" has no such body).
+ *
+ * <p>It ends once so many checks came, so many messages of the topic are there, the op records name
+ * so many half messages and the check service has passed so many.
+ */
+final class Transactions {
+    private static final long PATIENCE_MS = 60_000;
+    private static final String CHECK_GROUP = "CID_RMQ_SYS_TRANS";
+
+    private final Broker broker;
+    private final JsonObject request;
+    private final BlockingQueue<JsonObject> checks = new LinkedBlockingQueue<>();
+
+    private Transactions(Broker broker, JsonObject request) {
+        this.broker = broker;
+        this.request = request;
+    }
+
+    static void run(Path dir, JsonObject request, Output out) throws Exception {
+        Broker broker = Broker.start(dir, request.getAsJsonObject("config"));
+        Transactions run = new Transactions(broker, request);
+        TransactionMQProducer producer = run.producer();
+        producer.start();
+        MQClientInstance client = MQClientManager.getInstance().getOrCreateMQClientInstance(producer);
+        client.updateTopicRouteInfoFromNameServer(request.get("topic").getAsString());
+        client.sendHeartbeatToAllBrokerWithLock(); // who is to be checked must be known
+        for (JsonElement each : request.getAsJsonArray("sends")) {
+            out.line(run.send(producer, each.getAsJsonObject()));
+        }
+        for (int left = run.number("checks"); left > 0; left--) {
+            JsonObject check = run.checks.poll(PATIENCE_MS, TimeUnit.MILLISECONDS);
+            if (check == null) {
+                throw new IllegalStateException(left + " more checks were expected");
+            }
+            out.line(check);
+        }
+        run.await();
+        for (JsonObject check = run.checks.poll(); check != null; check = run.checks.poll()) {
+            out.line(check);
+        }
+        if (!request.has("halt") || !request.get("halt").getAsBoolean()) {
+            broker.close();
+        }
+    }
+
+    private TransactionMQProducer producer() {
+        TransactionMQProducer producer =
+            new TransactionMQProducer(request.get("group").getAsString());
+        producer.setNamesrvAddr(broker.nameServer);
+        producer.setInstanceName(broker.nameServer);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object say) {
+                return state((String) say);
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                String body = new String(message.getBody(), StandardCharsets.UTF_8);
+                JsonObject answers = request.getAsJsonObject("answers");
+                checks.add(check(message, body));
+                return state(answers.has(body) ? answers.get(body).getAsString() : "unknown");
+            }
+        });
+        return producer;
+    }
+
+    private static JsonObject check(MessageExt message, String body) {
+        JsonObject line = new JsonObject();
+        line.addProperty("t", "check");
+        line.addProperty("body", body);
+        line.addProperty("transactionId", message.getTransactionId());
+        line.addProperty("times",
+            message.getProperty(MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES));
+        return line;
+    }
+
+    private JsonObject send(TransactionMQProducer producer, JsonObject one) throws Exception {
+        Message message = new Message(request.get("topic").getAsString(), "paid",
+            one.get("keys").getAsString(),
+            one.get("body").getAsString().getBytes(StandardCharsets.UTF_8));
+        SendResult result =
+            producer.sendMessageInTransaction(message, one.get("say").getAsString());
+        JsonObject line = new JsonObject();
+        line.addProperty("t", "sent");
+        line.addProperty("status", result.getSendStatus().toString());
+        line.addProperty("body", one.get("body").getAsString());
+        line.addProperty("uniqKey", result.getMsgId());
+        line.addProperty("queueId", result.getMessageQueue().getQueueId());
+        line.addProperty("halfOffset", result.getQueueOffset());
+        return line;
+    }
+
+    private static LocalTransactionState state(String say) {
+        switch (say) {
+            case "commit":
+                return LocalTransactionState.COMMIT_MESSAGE;
+            case "rollback":
+                return LocalTransactionState.ROLLBACK_MESSAGE;
+            default:
+                return LocalTransactionState.UNKNOW;
+        }
+    }
+
+    private int number(String name) {
+        return request.has(name) ? request.get(name).getAsInt() : 0;
+    }
+
+    /** A producer tells its decisions one way: until what is expected is there. */
+    private void await() throws Exception {
+        long deadline = System.currentTimeMillis() + PATIENCE_MS;
+        while (visible() < number("visible") || resolved() < number("resolved")
+            || passed() < number("halfOffset")) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("there are " + visible() + " messages, " + resolved()
+                    + " half messages are resolved, " + passed() + " are passed");
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    private long visible() throws Exception {
+        String topic = request.get("topic").getAsString();
+        long count = 0;
+        for (int queue = 0; queue < 16; queue++) {
+            count += Math.max(0, broker.real.getMessageStore().getMaxOffsetInQueue(topic, queue));
+        }
+        return count;
+    }
+
+    private long passed() {
+        return Math.max(0, broker.real.getConsumerOffsetManager()
+            .queryOffset(CHECK_GROUP, TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, 0));
+    }
+
+    /** 4.9 writes an op record for each half message, 5.x one for all of some seconds. */
+    private long resolved() throws Exception {
+        MessageStore store = broker.real.getMessageStore();
+        String topic = TopicValidator.RMQ_SYS_TRANS_OP_HALF_TOPIC;
+        long end = store.getMaxOffsetInQueue(topic, 0);
+        long count = 0;
+        for (long offset = 0; offset < end; offset++) {
+            count += named(store, topic, offset);
+        }
+        return count;
+    }
+
+    private static long named(MessageStore store, String topic, long offset) {
+        GetMessageResult found = store.getMessage(CHECK_GROUP, topic, 0, offset, 1, null);
+        try {
+            return found.getMessageBufferList().stream()
+                .map(each -> MessageDecoder.decode(each.duplicate()))
+                .map(each -> new String(each.getBody(), StandardCharsets.US_ASCII))
+                .mapToLong(body -> body.chars().filter(c -> c == ',').count()
+                    + (body.endsWith(",") || body.isEmpty() ? 0 : 1))
+                .sum();
+        } finally {
+            found.release();
+        }
+    }
+}

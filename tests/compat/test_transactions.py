@@ -1,0 +1,199 @@
+"""Transactions of a TransactionMQProducer go on here, and ours at a broker that checks them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.coordinator.halves import Verdict
+from mqstore.coordinator.schedule import Rules
+from tests.compat.examples import copy_of, example_directory
+from tests.compat.our_transactions import GROUP, TOPIC, OurSide, opened
+from tests.compat.referee import Referee
+from tests.compat.scripts import Script
+
+pytestmark = pytest.mark.referee
+
+SIZES = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 2000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+    "flushConsumerOffsetInterval": 10,
+}
+BROKER = {
+    **SIZES,
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 300,
+    "transactionCheckMax": 1000,
+}
+SAID = {"a": "commit", "b": "rollback", "c": "unknown", "d": "unknown", "e": "commit"}
+LATE_OPS = {"transactionOpBatchInterval": 600_000, "transactionOpMsgMaxSize": 1 << 20}
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+def store() -> Iterator[Path]:
+    with example_directory(Script(SIZES, [])) as directory:
+        yield directory / "store"
+
+
+def config(referee: Referee, **settings: Any) -> dict[str, Any]:
+    """5.x writes op records every three seconds by default."""
+    soon = {"transactionOpBatchInterval": 50} if referee.format == "5.x" else {}
+    return {**BROKER, **soon, **settings}
+
+
+def transact(
+    referee: Referee,
+    store: Path,
+    *,
+    say: Mapping[str, str] | None = None,
+    answers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **until: int | bool,
+) -> tuple[dict[str, Line], list[Line]]:
+    """A broker on the store, and a producer: what was sent by body, and the checks that came."""
+    request = {
+        "config": config(referee, **(settings or {})),
+        "group": GROUP,
+        "topic": TOPIC,
+        "sends": [{"body": b, "keys": f"k-{b}", "say": how} for b, how in (say or {}).items()],
+        "answers": dict(answers or {}),
+        **until,
+    }
+    lines = referee.transact(store, request)
+    sent = {line["body"]: line for line in lines if line["t"] == "sent"}
+    assert all(line["status"] == "SEND_OK" for line in sent.values())
+    return sent, [line for line in lines if line["t"] == "check"]
+
+
+def most(checks: list[Line], body: str) -> int:
+    """The highest count that a check of this message said."""
+    return max(int(line["times"]) for line in checks if line["body"] == body)
+
+
+def finish(side: OurSide, keys: Mapping[str, str]) -> None:
+    side.decide(keys["c"], Verdict.COMMIT)
+    side.decide(keys["d"], Verdict.ROLLBACK)
+
+
+@pytest.mark.parametrize("end", ["closed", pytest.param("halted", marks=pytest.mark.slow)])
+def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end: str) -> None:
+    sent, checks = transact(
+        referee, store, say=SAID, checks=4, visible=2, resolved=3, halt=end == "halted"
+    )
+    keys = {body: line["uniqKey"] for body, line in sent.items()}
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.visible() == {"a": 1, "e": 1}
+        assert [ours.verdict(keys[body]) for body in SAID] == [
+            *(Verdict.COMMIT, Verdict.ROLLBACK, None, None, Verdict.COMMIT),
+        ]
+        for body in ("a", "b", "e"):
+            half = ours.coordinator.find(keys[body]).first
+            assert half.queue_offset == sent[body]["halfOffset"]
+        counted = ours.check_times()
+        assert counted.keys() == {keys["c"], keys["d"]}
+        for body in ("c", "d"):
+            found = ours.coordinator.find(keys[body])
+            assert counted[keys[body]] >= most(checks, body) > 0
+            (half,) = found.halves
+            assert (half.group, half.topic, half.queue_id) == (
+                *(GROUP, TOPIC, sent[body]["queueId"]),
+            )
+        finish(ours, keys)
+        assert ours.visible() == {"a": 1, "c": 1, "e": 1}
+    # And back: the broker goes on with a new one, and asks about no other.
+    _, checks = transact(
+        referee, store, say={"f": "unknown"}, answers={"f": "commit"}, checks=1, visible=4
+    )
+    assert {line["body"] for line in checks} == {"f"}
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.visible() == dict.fromkeys("acef", 1)
+        assert not ours.coordinator.state.pending
+
+
+@pytest.mark.slow
+def test_a_commit_of_a_broker_that_died_before_its_op_record_is_not_repeated(
+    referee: Referee, store: Path
+) -> None:
+    """5.x collects what its op records name; 4.9 writes each at once, if not in one put."""
+    late = LATE_OPS if referee.format == "5.x" else {}
+    says = {"a": "commit", "b": "unknown"}
+    sent, _ = transact(referee, store, say=says, settings=late, visible=1, halt=True)
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.verdict(sent["a"]["uniqKey"]) is Verdict.COMMIT
+        assert ours.check_times().keys() == {sent["b"]["uniqKey"]}
+        assert ours.visible() == {"a": 1}
+
+
+@pytest.mark.parametrize("end", [pytest.param("closed", marks=pytest.mark.slow), "killed"])
+def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: str) -> None:
+    with opened(store, SIZES, referee.format) as ours:
+        pair = ours.begin("a", "b")
+        for body, verdict in (("c", Verdict.COMMIT), ("d", Verdict.ROLLBACK)):
+            ours.decide(ours.begin(body), verdict)
+        ours.decide(pair, Verdict.COMMIT)
+        pending = {body: ours.begin(body) for body in "efg"}
+        for _ in range(2):
+            assert set(ours.check()) == set(pending.values())
+        assert ours.check_times() == dict.fromkeys(pending.values(), 2)
+        ours.save_progress()
+        saved = store / "config" / "consumerOffset.json"
+        while not saved.exists() or "CID_RMQ_SYS_TRANS" not in saved.read_text():
+            time.sleep(0.001)
+        killed = copy_of(store)
+    if end == "killed":
+        store = killed
+    _, checks = transact(
+        *(referee, store),
+        answers={"e": "commit", "f": "rollback"},
+        checks=4,
+        visible=4,
+        resolved=6,
+    )
+    assert {line["body"] for line in checks} == set("efg")
+    for body, key in pending.items():
+        mine = [line for line in checks if line["body"] == body]
+        times = [int(line["times"]) for line in mine]
+        assert min(times) > 2, "counted on, by a broker also when no producer is there"
+        assert len(set(times)) == len(times), "of older copies nobody is asked"
+        assert {line["transactionId"] for line in mine} == {key}
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.visible() == dict.fromkeys("abce", 1)
+        assert ours.verdict(pending["e"]) is Verdict.COMMIT
+        assert ours.verdict(pending["f"]) is Verdict.ROLLBACK
+        assert ours.check_times()[pending["g"]] >= most(checks, "g")
+
+
+@pytest.mark.slow
+def test_what_a_broker_checked_too_often_is_set_aside_here(referee: Referee, store: Path) -> None:
+    few = {"transactionCheckMax": 2, "transactionCheckInterval": 100}
+    says = {"a": "unknown"}
+    sent, checks = transact(referee, store, say=says, settings=few, checks=2, halfOffset=3)
+    key = sent["a"]["uniqKey"]
+    assert most(checks, "a") == 2
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.verdict(key) is Verdict.SET_ASIDE
+        assert list(ours.coordinator.state.set_aside) == [key]
+        ours.decide(key, Verdict.COMMIT, by_hand=True)
+        assert ours.visible() == {"a": 1}
+
+
+@pytest.mark.slow
+def test_what_we_set_aside_is_not_asked_about_by_a_broker(referee: Referee, store: Path) -> None:
+    rules = Rules(transaction_timeout_ms=0, check_interval_ms=0, check_max=1)
+    with opened(store, SIZES, referee.format, rules) as ours:
+        key = ours.begin("a")
+        assert ours.check() == [key]
+        assert ours.check() == []
+        assert ours.verdict(key) is Verdict.SET_ASIDE
+    _, checks = transact(
+        *(referee, store), say={"b": "unknown"}, answers={"b": "commit"}, checks=1, visible=1
+    )
+    assert {line["body"] for line in checks} == {"b"}
