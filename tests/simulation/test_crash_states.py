@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.simulation.crash_states import (
     Replay,
     crashed,
 )
+from tests.simulation.driver import WIDE
 from tests.simulation.explore import PART_STATES, explore
 from tests.simulation.invariants import Checker
 from tests.simulation.world import ROOT, World, open_store, rocketmq_settings, seams_on
@@ -36,6 +38,8 @@ QUICK_POINTS = 60
 SHARDS = 4
 """Of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
+WIDE_SEEDS = range(6, 70, 8)
+"""Of worlds whose queue files have several sectors."""
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -155,9 +159,17 @@ def test_a_state_that_breaks_in_a_services_step_is_told_too() -> None:
 
 @pytest.mark.slow
 @pytest.mark.referee
-def test_rocketmq_reads_what_we_recovered(referee: Referee, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(REFEREE_STATES), pytest.param(WIDE_SEEDS, marks=pytest.mark.nightly)],
+    ids=["all", "wide"],
+)
+def test_rocketmq_reads_what_we_recovered(
+    referee: Referee, tmp_path: Path, seeds: Sequence[int]
+) -> None:
     """A sample of states; what the crash tore, and nothing else, is a tombstone there."""
-    for seed in range(REFEREE_STATES):
+    for seed in seeds:
+        assert seeds is not WIDE_SEEDS or World(seed).config is WIDE
         rng = random.Random(seed)
         world = World(seed, StoreFormat(referee.format))
         world.live(rng.randint(20, 300))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from mqstore.storage.own.write_pause import UNREADABLE, WritePause
 from mqstore.storage.system.threads import production_seams
+from tests.simulation import Loss, SimulatedMachine
 
 
 @pytest.fixture
@@ -43,3 +45,21 @@ def test_file_that_cannot_be_read_counts_as_a_pause(path: Path) -> None:
     assert damaged.current.reason == UNREADABLE
     damaged.end()
     assert _again(path).current is None
+
+
+@pytest.mark.parametrize("change", ["begin", "end"])
+def test_what_a_failing_sync_left_open_is_settled_by_letting_writes_go_on(change: str) -> None:
+    machine = SimulatedMachine(1)
+    path = Path("/ours/write-pause.json")
+    machine.disk.make_directories(path.parent)
+    pause = WritePause(path, machine.seams)
+    if change == "end":
+        pause.begin("moving")
+    machine.disk.fail_next("sync_directory", errno.EIO)
+    with pytest.raises(OSError, match="error"):
+        pause.begin("moving") if change == "begin" else pause.end()
+
+    pause.end()
+
+    for disk in (machine.disk.kill(), *(machine.disk.power_cut(1, loss) for loss in Loss)):
+        assert WritePause(path, machine.restart(disk).seams).current is None

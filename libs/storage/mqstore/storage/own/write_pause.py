@@ -52,10 +52,9 @@ class WritePause:
         return pause
 
     def end(self) -> None:
-        """Let writes go on; nothing happens when they do. Raises OSError."""
-        if self.current is not None:
-            remove_file(self._seams.files, self._path)
-            self.current = None
+        """Let writes go on, also for one that the disk refused half way. Raises OSError."""
+        remove_file(self._seams.files, self._path)
+        self.current = None
 
     def _load(self) -> Pause | None:
         try:

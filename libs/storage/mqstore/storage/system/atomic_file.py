@@ -16,8 +16,10 @@ def replace_file(files: FileSystem, path: Path, data: bytes) -> None:
 
 
 def remove_file(files: FileSystem, path: Path) -> None:
-    """Unlink durably; nothing happens when it is not there."""
-    if files.stat(path) is None:
+    """Unlink durably. One that is not there may have been unlinked by somebody whose sync failed,
+    so that is synced all the same. Raises OSError."""
+    if files.stat(path) is not None:
+        files.unlink(path)
+    elif files.stat(path.parent) is None:
         return
-    files.unlink(path)
     files.sync_directory(path.parent)
