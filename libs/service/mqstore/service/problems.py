@@ -101,6 +101,12 @@ TRANSACTION_GONE = _register(
     "The half message cannot be read any more",
     "It is damaged or expired; roll the transaction back.",
 )
+PRODUCER_UNKNOWN = _register(
+    "producer-unknown", 404, "No such producer", "It is not registered (any more)."
+)
+CALLBACK_REFUSED = _register(
+    "callback-refused", 403, "This address may not be called", "`detail` names the rule."
+)
 MESSAGE_UNKNOWN = _register(
     "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
 )

@@ -136,6 +136,16 @@ class Settings(BaseSettings):
     transaction_check_max: Annotated[int, Field(ge=1, le=1_000)] = 15
     """Checks sent before a transaction is set aside."""
 
+    callback_hosts: str = ""
+    """Where registered producers may be called: names (`*.example.org` too) and address blocks,
+    with commas between. Addresses that are not public must be in a block. Empty: nowhere."""
+    callback_ports: str = "443"
+    callback_http: bool = False
+    """Also without TLS."""
+    callback_ca: Path | None = None
+    """A PEM file: who else may have signed producers' certificates."""
+    callback_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+
     # query
     query_port: Annotated[int, Field(ge=0, le=65535)] = 8082
     query_threads: Annotated[int, Field(ge=1, le=256)] = 8

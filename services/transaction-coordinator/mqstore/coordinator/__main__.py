@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mqstore.coordinator.producer_routes import ProducerRoutes
 from mqstore.coordinator.routes import Routes
 from mqstore.coordinator.service import CoordinatorService
+from mqstore.coordinator.targets import Allowed
 from mqstore.service.server import main
 from mqstore.service.settings import Settings
 
@@ -12,6 +14,7 @@ def build(settings: Settings) -> CoordinatorService:
     """The service with its interface; on the event loop that will run it."""
     service = CoordinatorService(settings)
     Routes(service).add(service.api)
+    ProducerRoutes(service, Allowed.of(settings)).add(service.api)
     return service
 
 

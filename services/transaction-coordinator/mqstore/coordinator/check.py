@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from mqstore.coordinator import halves
@@ -15,7 +16,7 @@ from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.ledger import Group, Ledger
 from mqstore.coordinator.records import Placement
 from mqstore.coordinator.schedule import Rules
-from mqstore.coordinator.transactions import Transaction
+from mqstore.coordinator.transactions import Check, Transaction
 
 RETRY_S: Final = 1.0
 CARRIED_AT_ONCE: Final = 100
@@ -36,7 +37,14 @@ class Checks:
             if transaction is not None:
                 self._ledger.schedule.again(transaction)
 
-    def sent(self, keys: Iterable[str]) -> list[str]:
+    def unsent(self, keys: Iterable[str]) -> None:
+        """See ``Coordinator.unsent``."""
+        for key in keys:
+            transaction = self._ledger.state.pending.get(key)
+            if transaction is not None:
+                self._ledger.schedule.later(transaction, 0)
+
+    def sent(self, keys: Iterable[str], by: str, answer: str | None) -> list[str]:
         """See ``Coordinator.sent``."""
         groups: list[tuple[str, Group]] = []
         for key in keys:
@@ -45,7 +53,8 @@ class Checks:
                 continue
             with suppress(TransactionGone):
                 times = transaction.check_times + 1
-                groups.append((key, self._copy_group(transaction, times, self._checked)))
+                note = partial(self._checked, by, answer)
+                groups.append((key, self._copy_group(transaction, times, note)))
         self._ledger.append([group for _, group in groups])
         return [key for key, _ in groups]
 
@@ -103,6 +112,6 @@ class Checks:
 
         return Group(records, note)
 
-    def _checked(self, transaction: Transaction, at_ms: int) -> None:
-        transaction.last_check_ms = at_ms
+    def _checked(self, by: str, answer: str | None, transaction: Transaction, at_ms: int) -> None:
+        transaction.checks.append(Check(at_ms, by, answer))
         self._ledger.schedule.again(transaction)

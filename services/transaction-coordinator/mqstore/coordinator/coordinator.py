@@ -128,10 +128,15 @@ class Coordinator:
         nothing is counted, and it is tried again after the usual time."""
         self._checks.sending(keys)
 
-    def sent(self, keys: Iterable[str]) -> list[str]:
+    def sent(self, keys: Iterable[str], by: str = "", answer: str | None = None) -> list[str]:
         """Checks that were sent: each half message is written once more with its count, as a broker
-        does. Returns those that were pending. Raises LogUnavailable, LogRefused."""
-        return self._checks.sent(keys)
+        does. Returns those that were pending. ``by`` is who was asked, ``answer`` what came back.
+        Raises LogUnavailable, LogRefused."""
+        return self._checks.sent(keys, by, answer)
+
+    def unsent(self, keys: Iterable[str]) -> None:
+        """Nobody could be asked about these after all: they are due again."""
+        self._checks.unsent(keys)
 
     def _save_progress(self) -> None:
         """Save what was computed at an earlier turn, once all it rests on is on disk: else a power

@@ -107,6 +107,14 @@ class HalfCopy(_Answer):
     op_offset: Annotated[int | None, Field(description="Of the op record that resolves it.")]
 
 
+class CheckView(_Answer):
+    """A check that was sent: to a registered producer, or to whoever asked for checks (`poll`)."""
+
+    at: int
+    by: str
+    answer: Annotated[str | None, Field(description="What came at once: a decision, or none.")]
+
+
 class TransactionView(_Answer):
     """A transaction and its whole story."""
 
@@ -117,7 +125,7 @@ class TransactionView(_Answer):
     messages: int
     born_timestamp: int
     checks_sent: int
-    last_check_at: Annotated[int | None, Field(description="Of those that this leader sent.")]
+    checks: Annotated[list[CheckView], Field(description="Sent by this leader, newest last.")]
     decided_at: int | None
     why: str
     halves: list[HalfCopy]
@@ -134,6 +142,39 @@ class Taken(_Answer):
     """Transactions that wait for their producer's answer."""
 
     transactions: list[TransactionView]
+
+
+class Callback(_Request):
+    """Where a producer of a group is asked what it decided."""
+
+    url: Annotated[str, Field(min_length=1, max_length=1_000)]
+    secret: Annotated[str, Field(min_length=32, max_length=256, description="Signs the questions.")]
+    lease_seconds: Annotated[
+        int, Field(ge=10, le=3_600, description="Register again before they are over.")
+    ] = 90
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "url": "https://billing.example.org/checks",
+                "secret": "the output of openssl rand -hex 32",
+            }
+        }
+    )
+
+
+class ProducerView(_Answer):
+    producer_group: str
+    name: str
+    url: str
+    address: Annotated[str, Field(description="What is called, whatever the host resolves to.")]
+    expires_in: Annotated[float, Field(description="Seconds.")]
+    failures: Annotated[int, Field(description="Since it last answered.")]
+    detail: Annotated[str | None, Field(description="Why the last call failed.")]
+
+
+class ProducerList(_Answer):
+    producers: list[ProducerView]
 
 
 class ShardView(_Answer):

@@ -298,7 +298,7 @@ def _take(shard: int, group: str, count: int, coordinator: Coordinator) -> list[
     """Checks that count as sent: whoever asked for them gets them now."""
     keys = [each.key for each in coordinator.due([group])][:count]
     coordinator.sending(keys)
-    return [view(shard, coordinator.find(key)) for key in coordinator.sent(keys)]
+    return [view(shard, coordinator.find(key)) for key in coordinator.sent(keys, "poll")]
 
 
 async def _relayed(_: Request, answer: Any) -> Response:

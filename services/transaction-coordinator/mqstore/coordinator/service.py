@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from functools import cached_property
 from typing import Final
 
 from prometheus_client import Gauge
 
 from mqstore.client import trusting
+from mqstore.coordinator.asking import Asker
+from mqstore.coordinator.callbacks import Caller
 from mqstore.coordinator.elections import leadership_of, own_url
 from mqstore.coordinator.forwarding import Forwarder
+from mqstore.coordinator.producers import Producers
 from mqstore.coordinator.shards import shards_of
 from mqstore.service.app import Api
 from mqstore.service.health import Health
@@ -51,6 +55,8 @@ class CoordinatorService:
         self.leadership = leadership_of(settings)
         self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
         self.shards = shards_of(settings, self.leadership, self.keys, tls)
+        self.producers = Producers(time.monotonic)
+        self.asker = Asker(self.shards, self.producers, Caller(settings))
         self.health.not_ready_reason = self._not_ready
         self.interrupted = asyncio.Event()
         self.api = Api(
@@ -75,11 +81,13 @@ class CoordinatorService:
         self.leadership.start()
         self.shards.start()
         self.forwarder.start()
+        self.asker.start()
 
     def interrupt(self) -> None:
         self.interrupted.set()
 
     async def stop(self) -> None:
+        await self.asker.stop()
         await asyncio.to_thread(self.shards.stop)
         await asyncio.to_thread(self.leadership.stop)
         await self.forwarder.stop()

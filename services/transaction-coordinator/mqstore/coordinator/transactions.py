@@ -18,11 +18,22 @@ from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 HISTORY_MAX: Final = 50_000
 """Decided transactions kept in memory; older ones are found in the log by their key."""
 
+CHECKS_KEPT: Final = 32
 _WORDS: Final = {
     Verdict.COMMIT: "committed",
     Verdict.ROLLBACK: "rolled back",
     Verdict.SET_ASIDE: "set aside",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check that was sent, and what was answered to it at once."""
+
+    at_ms: int
+    by: str
+    """Who was asked."""
+    answer: str | None
 
 
 @dataclass(slots=True)
@@ -55,7 +66,8 @@ class Transaction:
     decision: Decision | None = None
     due_at: float = math.inf
     """Monotonic time of the next check."""
-    last_check_ms: int | None = None
+    checks: deque[Check] = field(default_factory=lambda: deque(maxlen=CHECKS_KEPT))
+    """That this process sent; of those before, the copies of the halves tell how many."""
 
     def add(self, half: Half) -> None:
         part = self.parts.get(half.uniq_key)

@@ -9,7 +9,7 @@ from typing import Final
 
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.models import HalfCopy, State, TransactionView
+from mqstore.coordinator.models import CheckView, HalfCopy, State, TransactionView
 from mqstore.coordinator.transactions import Transaction
 
 _STATES: Final = {
@@ -80,7 +80,9 @@ def view(shard: int, found: Transaction) -> TransactionView:
         messages=len(found.parts),
         born_timestamp=found.born_ms,
         checks_sent=found.check_times,
-        last_check_at=found.last_check_ms,
+        checks=[
+            CheckView(at=check.at_ms, by=check.by, answer=check.answer) for check in found.checks
+        ],
         decided_at=None if decision is None else decision.at_ms,
         why="" if decision is None else decision.why,
         halves=[

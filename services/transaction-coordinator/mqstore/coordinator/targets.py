@@ -1,0 +1,156 @@
+"""Which addresses the service may be made to call, and that it calls no other.
+
+A callback's host is looked up once, when it is registered; every address found must be allowed, and
+the one that is kept is what is called, whatever the name resolves to later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+import httpx
+
+from mqstore.coordinator.errors import CoordinatorError
+from mqstore.service.refusal import Refused
+from mqstore.service.settings import Settings
+
+Address = IPv4Address | IPv6Address
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""Addresses of a host, for a port. Raises OSError."""
+LOOKUP_TIMEOUT_S: Final = 5.0
+URL_LENGTH_MAX: Final = 1_000
+_PORTS: Final = {"http": 80, "https": 443}
+_NAT64: Final = ip_network("64:ff9b::/96")
+
+
+class TargetRefused(CoordinatorError):
+    """The operator did not allow calls to this address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A callback's URL, and the address that it is called at."""
+
+    url: httpx.URL
+    address: str
+
+    @property
+    def pinned(self) -> httpx.URL:
+        """With the address in the host's place."""
+        return self.url.copy_with(host=self.address)
+
+    @property
+    def host(self) -> str:
+        """What the server's certificate must say."""
+        return self.url.raw_host.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Hosts by name, and blocks of addresses; ports for both."""
+
+    names: frozenset[str]
+    blocks: tuple[IPv4Network | IPv6Network, ...]
+    ports: frozenset[int]
+    http: bool
+
+    @classmethod
+    def of(cls, settings: Settings) -> Allowed:
+        """Raises Refused for what is neither a name nor a block."""
+        names, blocks = set(), []
+        for each in _parts(settings.callback_hosts):
+            try:
+                blocks.append(ip_network(each))
+            except ValueError:
+                names.add(_name(each))
+        try:
+            ports = frozenset(int(each) for each in _parts(settings.callback_ports))
+        except ValueError:
+            raise Refused("callbackPorts takes numbers, with commas between") from None
+        return cls(frozenset(names), tuple(blocks), ports, settings.callback_http)
+
+    async def target(self, text: str, lookup: Lookup | None = None) -> Target:
+        """The one address that the URL may be called at. Raises TargetRefused."""
+        url = self._checked(text)
+        host, port = url.raw_host.decode(), _port(url)
+        try:
+            async with asyncio.timeout(LOOKUP_TIMEOUT_S):
+                found = await (lookup or _look_up)(host, port)
+        except (OSError, TimeoutError) as error:
+            raise TargetRefused(f"the host {host} cannot be found: {error}") from None
+        addresses = [_plain(ip_address(each)) for each in found]
+        for each in addresses:
+            if not self._may_call(each):
+                raise TargetRefused(f"{host} is at {each}, which callbackHosts does not allow")
+        if not addresses:
+            raise TargetRefused(f"the host {host} has no address")
+        return Target(url, str(addresses[0]))
+
+    def _checked(self, text: str) -> httpx.URL:
+        """Raises TargetRefused."""
+        try:
+            url = httpx.URL(text)
+            host = _name(url.raw_host.decode())
+            port = _port(url)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise TargetRefused(f"{text[:100]!r} is no URL: {error}") from None
+        if url.scheme != "https" and not (self.http and url.scheme == "http"):
+            raise TargetRefused("a callback's URL begins with https://; callbackHttp allows http")
+        if url.userinfo or url.fragment or len(text) > URL_LENGTH_MAX:
+            raise TargetRefused("leave user, password and fragment out of a callback's URL")
+        if port not in self.ports:
+            raise TargetRefused(f"port {port} is not among callbackPorts")
+        if not self._knows(host):
+            raise TargetRefused(f"the host {host} is not among callbackHosts")
+        return url
+
+    def _knows(self, host: str) -> bool:
+        try:
+            return self._in_blocks(_plain(ip_address(host)))
+        except ValueError:
+            _, dot, rest = host.partition(".")
+            return host in self.names or (bool(dot) and f"*.{rest}" in self.names)
+
+    def _may_call(self, address: Address) -> bool:
+        return self._in_blocks(address) or _is_public(address)
+
+    def _in_blocks(self, address: Address) -> bool:
+        return any(address in block for block in self.blocks)
+
+
+def _is_public(address: Address) -> bool:
+    """Whether it is one of the internet's, and not a way around to another."""
+    if isinstance(address, IPv6Address) and (
+        address.sixtofour is not None or address.teredo is not None or address in _NAT64
+    ):
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _plain(address: Address) -> Address:
+    """An IPv4 address, where it is one in IPv6's form."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+async def _look_up(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def _port(url: httpx.URL) -> int:
+    return _PORTS.get(url.scheme, 0) if url.port is None else url.port
+
+
+def _name(text: str) -> str:
+    return text.lower().removesuffix(".")
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

@@ -1,0 +1,146 @@
+"""Producers that are called back: a real coordinator, real producers, one of them down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.client.callbacks import SIGNATURE_HEADER, check_signature
+from tests.services.service_processes import Process
+from tests.services.transaction_shard import Shard, begin, end, shard_at
+
+SECRET = "s" * 32
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
+    with shard_at(tmp_path_factory.mktemp("shard")) as found:
+        yield found
+
+
+class Billing:
+    """A producer with a memory of what it decided."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.called = threading.Semaphore(0)
+        billing = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                signed = self.headers[SIGNATURE_HEADER]
+                at_s = int(signed.partition(",")[0].removeprefix("t="))
+                check_signature(SECRET, body, signed, at_s)
+                key = json.loads(body)["transactionId"]
+                billing.asked.append(key)
+                answer = {"decision": billing.decisions.get(key, "unknown"), "reason": "the books"}
+                encoded = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(encoded)))
+                self.end_headers()
+                self.wfile.write(encoded)
+                billing.called.release()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Billing]:
+        self.thread.start()
+        try:
+            yield self
+        finally:
+            self.server.shutdown()
+            self.thread.join()
+            self.server.server_close()
+
+
+def allowing(*ports: int) -> dict[str, Any]:
+    return {
+        "callback_hosts": "127.0.0.0/8",
+        "callback_http": "true",
+        "callback_ports": ",".join(map(str, ports)),
+        "transaction_time_out": 0,
+        "transaction_check_interval": 1_000,
+    }
+
+
+def register(process: Process, name: str, port: int, host: str = "127.0.0.1") -> httpx.Response:
+    body = {"url": f"http://{host}:{port}/checks", "secret": SECRET}
+    return httpx.put(f"{process.url}/v1/producers/billing/{name}", json=body, timeout=60)
+
+
+def story(process: Process, transaction: str) -> dict[str, Any]:
+    url = f"{process.url}/v1/transactions/{transaction}"
+    found: dict[str, Any] = httpx.get(url, timeout=60).json()
+    return found
+
+
+def test_a_producer_that_is_down_is_passed_over_and_the_answer_counts(
+    shard: Shard, tmp_path: Path
+) -> None:
+    billing, down = Billing(), Billing()
+    down.server.server_close()
+    settings = allowing(billing.port, down.port)
+    with billing.running(), shard.coordinator(**settings) as process:
+        assert register(process, "a-down", down.port).status_code == 200
+        kept, dropped = begin(process, "kept"), begin(process, "dropped")
+        billing.decisions = {kept: "commit", dropped: "rollback"}
+        assert register(process, "b-up", billing.port).json()["address"] == "127.0.0.1"
+        while (found := story(process, kept))["state"] == "pending":
+            assert process.process.poll() is None
+        assert (found["state"], found["why"], found["checksSent"]) == ("committed", "the books", 1)
+        assert [(each["by"], each["answer"]) for each in found["checks"]] == [("b-up", "commit")]
+        while story(process, dropped)["state"] != "rolled-back":
+            assert process.process.poll() is None
+        shown = httpx.get(f"{process.url}/v1/producers", timeout=60).json()["producers"]
+        told = {each["name"]: (each["failures"] > 0, each["detail"]) for each in shown}
+        assert told["b-up"] == (False, None)
+        assert told["a-down"][0]
+        assert SECRET not in json.dumps(shown)
+    assert shard.bodies().count("kept") == 1
+    assert "dropped" not in shard.bodies()
+
+
+def test_one_that_does_not_know_is_asked_again_and_what_was_not_sent_is_not_counted(
+    shard: Shard,
+) -> None:
+    billing = Billing()
+    with billing.running(), shard.coordinator(**allowing(1, billing.port)) as process:
+        register(process, "down", 1)
+        transaction = begin(process, "later")
+        url = f"{process.url}/v1/producers"
+        while not httpx.get(url, timeout=60).json()["producers"][0]["failures"]:
+            assert process.process.poll() is None
+        assert story(process, transaction)["checksSent"] == 0
+        register(process, "up", billing.port)
+        assert billing.called.acquire(timeout=60)
+        assert billing.called.acquire(timeout=60)
+        assert story(process, transaction)["checksSent"] >= 1
+        assert set(billing.asked) == {transaction}
+        gone = [httpx.delete(f"{url}/billing/up", timeout=60).status_code for _ in range(2)]
+        assert gone == [204, 404]
+        assert end(process, transaction, "commit").status_code == 200
+
+
+def test_what_the_operator_did_not_allow_is_refused_also_through_a_standby(shard: Shard) -> None:
+    with shard.coordinator(**allowing(80)), shard.coordinator(**allowing(80)) as standby:
+        assert register(standby, "one", 80).status_code == 200
+        for host, port in (("127.0.0.1", 81), ("localhost", 80), ("169.254.169.254", 80)):
+            refused = register(standby, "one", port, host)
+            assert refused.status_code == 403
+            assert refused.json()["type"].endswith(":callback-refused")
