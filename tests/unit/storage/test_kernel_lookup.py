@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect, LogWindow, Segment, StoredRecord, Word
+from mqstore.storage._kernel import Defect, LogWindow, Segment, StoredRecord, Word, in_memory
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Message
@@ -43,6 +43,33 @@ def run_of(*bodies: bytes, queue_id: int = 0) -> tuple[bytearray, list[int], mem
         packed += struct.pack(">qiq", at, size, 0)
         at += size
     return log, starts, memoryview(packed)
+
+
+# what is in memory ------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(INT64, st.integers(-(2**31), 2**31 - 1)), max_size=6),
+    st.integers(-1, 130),
+    st.integers(-1, 8),
+    st.integers(0, 2_000),
+    st.booleans(),
+)
+def test_entries_may_say_anything_when_it_is_asked_what_is_in_memory(
+    said: list[tuple[int, int]], position: int, count: int, max_bytes: int, is_covered: bool
+) -> None:
+    log, _, entries = run_of(b"x" * 300, b"y")
+    window = window_over(log, covered=len(log) if is_covered else None)
+    odd = b"".join(struct.pack(">qiq", at, size, 0) for at, size in said)
+    there = memoryview(bytes(entries) + odd)
+    if not 0 <= position <= len(there):
+        with pytest.raises(ValueError, match="range"):
+            in_memory(window, there, position, count, max_bytes)
+        return
+    found = in_memory(window, there, position, count, max_bytes)
+    assert 0 <= found <= max(0, min(count, (len(there) - position) // 20))
+    if position == 0 and count >= 2 and max_bytes >= len(log):
+        assert found >= 2
 
 
 # entries ----------------------------------------------------------------------------------

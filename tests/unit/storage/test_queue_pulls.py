@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from array import array
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.derived.consume_queue import ENTRY
 from mqstore.storage.errors import FilterError, QueueUnknown
 from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import Pull, PullStatus
+from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.pull_filter import PullFilter, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.page_cache import evict, is_in_memory
 from tests.unit.storage.stores import CONFIG, open_store
 
 COUNT = 400
@@ -50,6 +53,68 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StoreRead
             _put(store, tag, b"x" * (number % 50))
     with StoreReader.open(root, production_seams()) as reader:
         yield reader, tags
+
+
+@given(st.integers(0, COUNT), st.integers(1, 60), st.integers(200, 100_000))
+def test_what_is_in_memory_is_answered_as_everywhere(
+    tagged: tuple[StoreReader, list[str]], start: int, count: int, max_bytes: int
+) -> None:
+    pulls = tagged[0].pulls
+    pulled = pulls.pull("T", 0, start, count=count, max_bytes=max_bytes)
+    found = pulls.in_memory(Pull, "T", 0, start, count=count, max_bytes=max_bytes)
+    slices = pulls.in_memory(Slices, "T", 0, start, count=count, max_bytes=max_bytes)
+    is_whole = len(pulled) == min(count, COUNT - start)
+    assert (found is not None) == (slices is not None)
+    assert is_whole or found is None
+    if found is not None and slices is not None:
+        assert found == pulled
+        assert b"".join(slices.parts) == b"".join(each.raw for each in pulled.records)
+        assert (slices.status, slices.next_offset) == (pulled.status, pulled.next_offset)
+
+
+@given(st.sampled_from(["a", "BB || rare", "nobody", None]), st.integers(0, COUNT + 2))
+def test_slices_are_what_a_pull_finds(
+    tagged: tuple[StoreReader, list[str]], expression: str | None, start: int
+) -> None:
+    pulls, wanted = tagged[0].pulls, parse_tags(expression or "")
+    asked = {"count": 40, "max_bytes": 100_000, "wanted": wanted}
+    pulled = pulls.pull("T", 0, start, **asked)  # type: ignore[arg-type] # each has its own type
+    slices = pulls.slices("T", 0, start, **asked)  # type: ignore[arg-type] # each has its own type
+    assert b"".join(slices.parts) == b"".join(each.raw for each in pulled.records)
+    assert (slices.status, slices.next_offset, len(slices)) == (
+        pulled.status,
+        pulled.next_offset,
+        len(pulled),
+    )
+
+
+def _filled(root: Path) -> None:
+    with open_store(root) as store:
+        store.create_topic("T", queues=1)
+        for number in range(COUNT):
+            _put(store, "a", b"x" * (number % 50))
+
+
+def test_what_the_disk_has_to_be_waited_for_is_left_to_others(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    gc.collect()  # nobody has it mapped any more
+    with StoreReader.open(tmp_path, production_seams()) as reader:
+        segments = sorted(StorePaths(tmp_path).commit_log.iterdir())
+        assert reader.pulls.in_memory(Slices, "T", 0, 5, count=8, max_bytes=10_000) is None, "new"
+        reader.lookups.queue_range("T", 0)
+        evict(segments[0])
+        if is_in_memory(segments[0]):
+            pytest.skip("the file system of the tests keeps everything in memory")
+        assert reader.pulls.in_memory(Slices, "T", 0, 5, count=8, max_bytes=10_000) is None
+        reader.pulls.slices("T", 0, 5, count=8, max_bytes=10_000)
+        found = reader.pulls.in_memory(Slices, "T", 0, 5, count=8, max_bytes=10_000)
+        assert found is not None
+        assert len(found) == 8
+        at_end = reader.pulls.in_memory(Slices, "T", 0, COUNT, count=8, max_bytes=10_000)
+        assert at_end is not None
+        assert at_end.status is PullStatus.OFFSET_OVERFLOW_ONE
+        beyond = reader.pulls.in_memory(Slices, "T", 0, COUNT + 1, count=8, max_bytes=10_000)
+        assert beyond is None
 
 
 class _Unhinting:

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 /* big-endian fields ------------------------------------------------------------------- */
 
@@ -46,6 +48,20 @@ static inline void prefetch(const uint8_t *p, int64_t size) {
     for (int i = 0; i < 4; i++) __builtin_prefetch(tail + 64 * i);
 }
 static inline void prefetch_line(const uint8_t *p) { __builtin_prefetch(p, 1); }
+/* Whether all pages of a mapped file's bytes are in the page cache: reading them waits for no disk */
+static int mq_in_memory(const uint8_t *p, size_t n) {
+    unsigned char pages[256];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)p & ~(page - 1), end = (uintptr_t)p + n;
+    while (at < end) {
+        size_t left = (end - at + page - 1) / page;
+        size_t count = left < sizeof pages ? left : sizeof pages;
+        if (mincore((void *)at, count * page, pages)) return 0;
+        for (size_t i = 0; i < count; i++) if (!(pages[i] & 1)) return 0;
+        at += count * page;
+    }
+    return 1;
+}
 static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
 

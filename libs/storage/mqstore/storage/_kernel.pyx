@@ -35,6 +35,7 @@ cdef extern from "_kernel.h":
     void prefetch(const uint8_t *p, int64_t size) noexcept nogil
     void prefetch_line(const uint8_t *p) noexcept nogil
     int mq_is_zero(const uint8_t *p, size_t n) noexcept nogil
+    bint mq_in_memory(const uint8_t *p, size_t n) noexcept nogil
     void acquire_fence() noexcept nogil
     void release_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
@@ -374,3 +375,4 @@ def futex_wake(view not None, int64_t offset):
 include "_kernel_batch.pxi"
 include "_kernel_put.pxi"
 include "_kernel_lookup.pxi"
+include "_kernel_memory.pxi"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final, TypeVar
 
 from mqstore.storage import key_cursor
+from mqstore.storage._kernel import in_memory
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
@@ -304,6 +305,20 @@ class Lookups:
         return self._plain(Slices, queue, offset, count, max_bytes) or self._reads.settled(
             self._pull, Slices, queue, offset, count, max_bytes
         )
+
+    def in_memory(
+        self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int
+    ) -> A | None:
+        """As ``records`` or ``slices``, by the answer's kind, where it is all in memory and plain.
+
+        None where the disk may have to be waited for, or where there is more to be said. That the
+        queue's last entries are in memory the caller has to know.
+        """
+        count = min(count, queue.max_index - offset)
+        place = queue.block(offset) if count > 0 else None
+        if place is None or in_memory(self._window, *place, count, max_bytes) < count:
+            return None
+        return self._plain(kind, queue, offset, count, max_bytes)
 
     def _plain(
         self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int

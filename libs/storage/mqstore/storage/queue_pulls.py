@@ -5,12 +5,13 @@ Called from the query service. Every method may be called from any thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import Pull, PullStatus
+from mqstore.storage.lookup_answers import Pull, Pulled, PullStatus, Slices
 from mqstore.storage.lookup_views import QueueView
-from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, Lookups
+from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
 from mqstore.storage.pull_filter import PullFilter
 
 _RUN_MAX: Final = 256
@@ -19,6 +20,8 @@ _RUN_MAX: Final = 256
 
 class Queues(Protocol):
     def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+    def known(self, topic: str, queue_id: int) -> QueueView | None:
+        """One that was looked at before."""
 
 
 class QueuePulls:
@@ -44,24 +47,74 @@ class QueuePulls:
         the minimum to go on with; without any entry ever written, NO_MESSAGE_IN_QUEUE. With a
         filter, ENTRIES_PER_CALL_MAX entries are looked at before it is NO_MATCHED_MESSAGE.
         """
+        read = self._lookups.records
+        return self._answer(Pull, read, topic, queue_id, offset, count, max_bytes, wanted)
+
+    def slices(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int | None,
+        *,
+        count: int,
+        max_bytes: int,
+        wanted: PullFilter | None = None,
+    ) -> Slices:
+        """As ``pull``, as the records stand in the log."""
+        read = self._lookups.slices
+        return self._answer(Slices, read, topic, queue_id, offset, count, max_bytes, wanted)
+
+    def in_memory(
+        self,
+        kind: type[A],
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        count: int,
+        max_bytes: int,
+    ) -> A | None:
+        """An answer to a pull without a filter that waits for no disk, or None.
+
+        Messages, or that the queue ends at the offset. For queues that were pulled from moments
+        ago: the pages at their ends are taken to be in memory.
+        """
+        queue = self._queues.known(topic, queue_id)
+        if queue is None:
+            return None
+        if offset == (high := queue.max_index) > 0:
+            return kind(PullStatus.OFFSET_OVERFLOW_ONE, [], [], high, queue.min_index, high)
+        return self._lookups.in_memory(kind, queue, offset, count, max_bytes)
+
+    def _answer(
+        self,
+        kind: type[A],
+        read: Callable[[str, int, int, int, int], A],
+        topic: str,
+        queue_id: int,
+        offset: int | None,
+        count: int,
+        max_bytes: int,
+        wanted: PullFilter | None,
+    ) -> A:
         bounds = self._lookups.queue_range(topic, queue_id)
         low, high = bounds.min_offset, bounds.max_offset
         if high == 0:
-            return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
+            return kind(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
         if offset is not None and offset < low:
-            return Pull(PullStatus.OFFSET_TOO_SMALL, [], [], low, low, high)
+            return kind(PullStatus.OFFSET_TOO_SMALL, [], [], low, low, high)
         start = low if offset is None else offset
         if wanted is None or start >= high:
-            return self._lookups.records(topic, queue_id, start, count, max_bytes)
-        answer = Pull(PullStatus.NO_MATCHED_MESSAGE, [], [], start, low, high)
+            return read(topic, queue_id, start, count, max_bytes)
+        answer = kind(PullStatus.NO_MATCHED_MESSAGE, [], [], start, low, high)
         self._fill(answer, topic, queue_id, count, max_bytes, wanted)
-        if answer.records:
+        if len(answer):
             answer.status = PullStatus.FOUND
         return answer
 
     def _fill(
         self,
-        answer: Pull,
+        answer: Pulled,
         topic: str,
         queue_id: int,
         count: int,
@@ -70,7 +123,7 @@ class QueuePulls:
     ) -> None:
         stop = min(answer.next_offset + ENTRIES_PER_CALL_MAX, answer.max_offset)
         run, size = 1, 0
-        while size < max_bytes and (left := count - len(answer.records)) > len(answer.unreadable):
+        while size < max_bytes and (left := count - len(answer)) > len(answer.unreadable):
             passed = self._passed_over(topic, queue_id, answer.next_offset, stop, wanted)
             answer.next_offset += passed
             if answer.next_offset >= stop:
@@ -83,7 +136,8 @@ class QueuePulls:
                 return  # what comes next is not whole yet
             matching = [each for each in found.records if wanted.matches(each)]
             size += sum(each.size for each in matching)
-            answer.records += matching
+            for each in matching:
+                answer.add(each)
             answer.unreadable += found.unreadable
             answer.next_offset = found.next_offset
 

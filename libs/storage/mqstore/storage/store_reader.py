@@ -219,6 +219,10 @@ class ReaderQueues:
                 found = self._open(topic, queue_id)
         return found
 
+    def known(self, topic: str, queue_id: int) -> ReaderQueue | None:
+        """One that was looked at before, in this epoch."""
+        return self._known.get((topic, queue_id)) if self._seen == self._state.epoch else None
+
     def topics(self) -> list[str]:
         """Names of topics that have a queue, as the directories are now, sorted."""
         names = self._seams.files.list(self._paths.consume_queue)

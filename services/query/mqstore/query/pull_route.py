@@ -7,7 +7,7 @@ until something matches or its time is over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,10 +25,14 @@ from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.filter.expression import compile_expression
-from mqstore.storage.lookup_answers import Pull, PullStatus
+from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 
 COUNT_DEFAULT: Final = 32
+LOOP_BYTES_MAX: Final = 256 << 10
+"""Of records that are answered on the event loop: about a tenth of a millisecond."""
+FRESH_S: Final = 2.0
+FRESH_MAX: Final = 10_000
 WAIT_MAX_S: Final = 30
 RECORDS_TYPE: Final = b"application/x-rocketmq-records"
 PARAMETERS: Final = ("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate")
@@ -55,10 +59,28 @@ class _Asked:
     """How messages are shown; None for records as they stand."""
 
 
+@dataclass(slots=True)
+class _Answer:
+    """What was found, as it is sent."""
+
+    is_at_end: bool
+    next_offset: int
+    count: int
+    size: int = 0
+    """Bytes of the records."""
+    body: bytes = b""
+    content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
 class PullRoute:
+    """Its handlers run on the event loop: what is not in memory is looked up in the pool."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
+        self._fresh_until: dict[tuple[str, int], float] = {}
+        """Queues whose ends are surely in memory, since they were read a moment ago."""
 
     def add(self, api: Api) -> None:
         path = "/v1/topics/{topic}/queues/{queue}/messages"
@@ -68,29 +90,57 @@ class PullRoute:
         asked = self._asked(request)
         service = self._service
         _ = service.reader
-        found, reply = await service.run(self._look(asked))
-        if asked.wait_s and _is_at_end(found):
-            found, reply = await self._awaited(asked, found, reply)
-        size = sum(each.size for each in found.records)
-        service.traffic.count(asked.topic, "", len(found.records), size)
-        return reply
+        answer = self._in_memory(asked)
+        if answer is None:
+            answer = await service.run(lambda: self._look(asked))
+            self._looked_at(asked)
+        if asked.wait_s and answer.is_at_end:
+            answer = await self._awaited(asked, answer)
+        service.traffic.count(asked.topic, "", answer.count, answer.size)
+        headers = (service.writer.header(), *answer.headers)
+        return Reply(answer.body, content_type=answer.content_type, headers=headers)
 
-    async def _awaited(self, asked: _Asked, found: Pull, reply: Reply) -> tuple[Pull, Reply]:
+    async def _awaited(self, asked: _Asked, answer: _Answer) -> _Answer:
         """The first answer with messages, or the last one when the time is over."""
         service = self._service
         if len(service.arrivals) >= service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many long polls are open")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + asked.wait_s
-        while _is_at_end(found) and not service.arrivals.interrupted:
-            asked.offset = found.next_offset
-            place = (asked.topic, asked.queue_id, found.next_offset)
+        while answer.is_at_end and not service.arrivals.interrupted:
+            asked.offset = answer.next_offset
+            place = (asked.topic, asked.queue_id, answer.next_offset)
             with service.arrivals.watch(place) as arrival:
                 done, _ = await asyncio.wait({arrival}, timeout=deadline - loop.time())
             if not done:
                 break
-            found, reply = await service.run_in_turn(self._look(asked))
-        return found, reply
+            answer = await service.run_in_turn(lambda: self._look(asked))
+            self._looked_at(asked)
+        return answer
+
+    def _in_memory(self, asked: _Asked) -> _Answer | None:
+        """What can be answered here and now, on the event loop; None for the pool."""
+        if asked.offset is None or asked.wanted is not None:
+            return None
+        if asked.form is not None and asked.form.inflate is not None:
+            return None
+        place = (asked.topic, asked.queue_id)
+        if time.monotonic() > self._fresh_until.get(place, 0.0):
+            return None
+        pulls, count = self._service.reader.pulls, asked.count
+        most = min(LOOP_BYTES_MAX, self._service.settings.max_answer_bytes)
+        found: Pull | Slices | None
+        if asked.form is None:
+            found = pulls.in_memory(Slices, *place, asked.offset, count=count, max_bytes=most)
+        else:
+            found = pulls.in_memory(Pull, *place, asked.offset, count=count, max_bytes=most)
+        return None if found is None else self._answer_of(asked, found)
+
+    def _looked_at(self, asked: _Asked) -> None:
+        """Its queue's end has just been read."""
+        if len(self._fresh_until) >= FRESH_MAX:
+            self._fresh_until.clear()
+        self._fresh_until[asked.topic, asked.queue_id] = time.monotonic() + FRESH_S
 
     def _asked(self, request: HotRequest) -> _Asked:
         given = request.query()
@@ -118,21 +168,14 @@ class PullRoute:
         store_format = self._service.reader.format.rocketmq_format
         return SqlFilter(compile_expression(sql, store_format))
 
-    def _look(self, asked: _Asked) -> Callable[[], tuple[Pull, Reply]]:
-        def look() -> tuple[Pull, Reply]:
-            found = self._pull(asked)
-            if asked.form is None:
-                return found, self._records(found)
-            shown = views.pull(found, self._shard, asked.form)
-            body = msgspec.json.encode(shown)
-            return found, Reply(body, headers=(self._service.writer.header(),))
+    def _look(self, asked: _Asked) -> _Answer:
+        return self._answer_of(asked, self._pull(asked))
 
-        return look
-
-    def _pull(self, asked: _Asked) -> Pull:
+    def _pull(self, asked: _Asked) -> Pull | Slices:
         service = self._service
+        pulls = service.reader.pulls
         try:
-            return service.reader.pulls.pull(
+            return (pulls.slices if asked.form is None else pulls.pull)(
                 asked.topic,
                 asked.queue_id,
                 asked.offset,
@@ -144,26 +187,29 @@ class PullRoute:
             service.queue_range(asked.topic, asked.queue_id)  # a topic without messages is no error
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
-    def _records(self, found: Pull) -> Reply:
-        headers = {
-            "status": found.status.value,
-            "next": found.next_offset,
-            "min-offset": found.min_offset,
-            "max-offset": found.max_offset,
-            "messages": len(found.records),
-            "unreadable": len(found.unreadable),
-            "shard": self._shard,
-        }
-        return Reply(
-            b"".join([each.raw for each in found.records]),
-            content_type=RECORDS_TYPE,
-            headers=(
-                self._service.writer.header(),
-                *(
-                    (f"x-mqstore-{name}".encode(), str(value).encode())
-                    for name, value in headers.items()
-                ),
-            ),
+    def _answer_of(self, asked: _Asked, found: Pull | Slices) -> _Answer:
+        answer = _Answer(_is_at_end(found), found.next_offset, len(found))
+        if asked.form is None:
+            parts = found.parts if isinstance(found, Slices) else ()
+            answer.body = b"".join(parts)
+            answer.size = len(answer.body)
+            answer.content_type = RECORDS_TYPE
+            answer.headers = self._headers(found)
+        else:
+            assert isinstance(found, Pull)
+            answer.body = msgspec.json.encode(views.pull(found, self._shard, asked.form))
+            answer.size = sum([each.size for each in found.records])
+        return answer
+
+    def _headers(self, found: Pull | Slices) -> tuple[tuple[bytes, bytes], ...]:
+        return (
+            (b"x-mqstore-status", found.status.value.encode()),
+            (b"x-mqstore-next", b"%d" % found.next_offset),
+            (b"x-mqstore-min-offset", b"%d" % found.min_offset),
+            (b"x-mqstore-max-offset", b"%d" % found.max_offset),
+            (b"x-mqstore-messages", b"%d" % len(found)),
+            (b"x-mqstore-unreadable", b"%d" % len(found.unreadable)),
+            (b"x-mqstore-shard", b"%d" % self._shard),
         )
 
 
@@ -172,8 +218,8 @@ def wants_records(request: HotRequest) -> bool:
     return any(each.partition(b";")[0].strip() == RECORDS_TYPE for each in accepted)
 
 
-def _is_at_end(found: Pull) -> bool:
-    nothing = not found.records and not found.unreadable
+def _is_at_end(found: Pull | Slices) -> bool:
+    nothing = not len(found) and not found.unreadable
     return nothing and found.status in _WAITING and found.next_offset >= found.max_offset
 
 
