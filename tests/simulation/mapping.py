@@ -36,6 +36,9 @@ class SimulatedMapping:
     def populate(self, offset: int, length: int) -> None:
         pass
 
+    def load(self, offset: int, length: int) -> None:
+        pass
+
     def lock(self) -> None:
         pass
 
@@ -65,6 +68,9 @@ class SimulatedMemory:
         self.view[offset : offset + len(data)] = data
 
     def populate(self, offset: int, length: int) -> None:
+        pass
+
+    def load(self, offset: int, length: int) -> None:
         pass
 
     def lock(self) -> None:

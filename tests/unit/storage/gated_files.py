@@ -67,6 +67,9 @@ class GatedMapping:
     def populate(self, offset: int, length: int) -> None:
         self._mapping.populate(offset, length)
 
+    def load(self, offset: int, length: int) -> None:
+        self._mapping.load(offset, length)
+
     def lock(self) -> None:
         self._mapping.lock()
 

@@ -60,6 +60,9 @@ class MappedBytes(Protocol):
     def populate(self, offset: int, length: int) -> None:
         """Fault pages in for writing, without the GIL. A hint: never raises."""
 
+    def load(self, offset: int, length: int) -> None:
+        """Bring pages into memory as they are, and clean, without the GIL. A hint: never raises."""
+
     def lock(self) -> None:
         """Keep every page in memory (mlock, and madvise WILLNEED), without the GIL.
 

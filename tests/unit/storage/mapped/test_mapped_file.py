@@ -276,3 +276,17 @@ def test_pages_are_populated_only_within_the_window(tmp_path: Path) -> None:
     mapped.wrote_position = 900 << 10
     mapped.populate_ahead(256 << 10)
     assert mapped.populate_at == mapped.size
+
+
+def test_more_pages_are_loaded_once_half_of_them_are_passed(tmp_path: Path) -> None:
+    mapped = make(tmp_path, 1 << 20)
+    mapped.populate_ahead(64 << 10, 256 << 10)
+    first = resident_kib(mapped.path)
+    assert 256 <= first < 400, "with what the system reads ahead"
+    mapped.wrote_position = 100 << 10
+    mapped.populate_ahead(64 << 10, 256 << 10)
+    assert resident_kib(mapped.path) == first
+    mapped.wrote_position = 200 << 10
+    mapped.populate_ahead(64 << 10, 256 << 10)
+    assert 456 <= resident_kib(mapped.path) < 600
+    assert mapped.populate_at == 232 << 10

@@ -50,6 +50,7 @@ class MappedFile(FilePositions):
         self._files = files
         self._reserved = reserved
         self._populated = 0
+        self._loaded = 0
         self._locked = False
         self._holders = 0
         self._holders_lock = Lock()
@@ -185,14 +186,23 @@ class MappedFile(FilePositions):
         self._files.reserve(self.path, self._reserved, goal - self._reserved)
         self._reserved = goal
 
-    def populate_ahead(self, window: int) -> None:
-        """Fault in ``window`` bytes ahead of the write position, without the GIL."""
+    def populate_ahead(self, window: int, load_window: int = 0) -> None:
+        """Fault in ``window`` bytes ahead of the write position, and have ``load_window`` bytes in
+        memory, without the GIL."""
         start = max(self._populated, self.wrote_position)
         end = min(self.wrote_position + window, self._reserved)
         if start < end:
             self._mapping.populate(start, end - start)
             self._populated = end
         self.populate_at = self.size if end == self._reserved else end - window // 2
+        self._load_ahead(load_window)
+
+    def _load_ahead(self, window: int) -> None:
+        start = max(self._loaded, self._populated)
+        if window and start < self.wrote_position + window // 2:
+            self._loaded = min(self.wrote_position + window, self._reserved)
+            if start < self._loaded:
+                self._mapping.load(start, self._loaded - start)
 
     def warm_up(self, how: WarmUp) -> None:
         """Bring every page of a new file into memory, to stay there. OSError from a sync."""

@@ -21,11 +21,12 @@ from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import Seams
 
-POPULATE_WINDOW: Final = 64 << 20
-"""Bytes of pages faulted in ahead of the write position of a file that is reserved whole: whoever
-puts without a pause keeps the GIL for 5 ms, and half the window must last for longer than that."""
-POPULATE_FIRST: Final = 4 << 20
-"""Bytes of them that a file has when it is made."""
+POPULATE_WINDOW: Final = 4 << 20
+"""Bytes of pages faulted in ahead of the write position of a file that is reserved whole. They are
+dirty from then on: the next sync writes them, so they are few."""
+LOAD_WINDOW: Final = 64 << 20
+"""Bytes of pages that are in memory, clean, ahead of it: whoever puts without a pause keeps the GIL
+for 5 ms at a time, and half of this lasts for longer than that."""
 FORCE_REMOVAL_AFTER_S: Final = 120.0
 """RocketMQ's destroyMapedFileIntervalForcibly."""
 OFFSET_MAX: Final = 2**63 - 1
@@ -226,7 +227,7 @@ class MappedFileQueue:
 
     def _bring_in(self, file: MappedFile) -> None:
         if self._warm_up is None:
-            self._populate(file, POPULATE_FIRST)
+            self._populate(file, 0)
             return
         try:
             file.warm_up(self._warm_up)
@@ -247,11 +248,11 @@ class MappedFileQueue:
         """Fault pages in ahead of the write position; called from a background service."""
         file = self.last
         if file is not None:
-            self._populate(file, self.populate_window)
+            self._populate(file, LOAD_WINDOW)
 
-    def _populate(self, file: MappedFile, most: int) -> None:
+    def _populate(self, file: MappedFile, load_window: int) -> None:
         if self.populate_window > 0:
-            file.populate_ahead(min(self.populate_window, most))
+            file.populate_ahead(self.populate_window, load_window)
 
     # flushing
 

@@ -13,8 +13,9 @@ import weakref
 from typing import Final, cast
 
 MAP_NORESERVE: Final = 0x4000
+MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
-"""Linux 5.14; older kernels answer EINVAL."""
+"""Linux 5.14, both; older kernels answer EINVAL."""
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -54,10 +55,19 @@ def map_anonymous(size: int) -> memoryview:
 
 def populate(view: memoryview, offset: int, length: int) -> None:
     """Fault the pages of a range in for writing. A hint: a refusal of the kernel is ignored."""
+    _advise(view, offset, length, MADV_POPULATE_WRITE)
+
+
+def load(view: memoryview, offset: int, length: int) -> None:
+    """As ``populate``, for reading: the pages stay clean until they are stored into."""
+    _advise(view, offset, length, MADV_POPULATE_READ)
+
+
+def _advise(view: memoryview, offset: int, length: int, advice: int) -> None:
     start = offset - offset % mmap.PAGESIZE
     end = min(offset + length, len(view))
     if start < end:
-        _libc.madvise(_address(view) + start, end - start, MADV_POPULATE_WRITE)
+        _libc.madvise(_address(view) + start, end - start, advice)
 
 
 def lock(view: memoryview) -> None:

@@ -62,6 +62,9 @@ class OverlayMapping:
     def populate(self, offset: int, length: int) -> None:
         pass
 
+    def load(self, offset: int, length: int) -> None:
+        pass
+
     def lock(self) -> None:
         pass
 

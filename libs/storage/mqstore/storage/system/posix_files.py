@@ -78,6 +78,11 @@ class PosixMapping:
         if view is not None and not view.readonly:
             native.populate(view, offset, length)
 
+    def load(self, offset: int, length: int) -> None:
+        view = self._view
+        if view is not None:
+            native.load(view, offset, length)
+
     def lock(self) -> None:
         native.lock(self.view)
 
