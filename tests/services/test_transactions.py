@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, Transaction
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
 
@@ -66,6 +68,39 @@ def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard)
     assert [copy["checkTimes"] for copy in story["halves"]] == [0, 1]
     assert all(copy["opOffset"] is not None for copy in story["halves"])
     assert shard.bodies() == ["a"]
+
+
+def test_the_client_has_every_call_blocking_and_not(shard: Shard) -> None:
+    with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
+        message = NewMessage(body="a", keys=("k",), uniq_key="A1")
+        begun = client.begin("billing", "orders", [message], shard=0)
+        assert client.begin("billing", "orders", [message]) == begun
+        (listed,) = client.transactions(state="pending", group="billing").transactions
+        assert listed == client.transaction(begun.transaction_id)
+        (taken,) = client.take_checks("billing", max_checks=1, wait_s=20).transactions
+        assert [(check.by, check.answer) for check in taken.checks] == [("poll", None)]
+        committed = client.commit_transaction(begun.transaction_id, reason="paid")
+        assert (committed.state, committed.why) == ("committed", "paid")
+        with pytest.raises(ProblemError) as refused:
+            client.rollback_transaction(begun.transaction_id)
+        assert refused.value.type == "transaction-decided"
+        with pytest.raises(ProblemError) as refused:
+            client.register_producer("billing", "one", "https://example.org/", "s" * 32)
+        assert refused.value.type == "callback-refused"
+        with pytest.raises(ProblemError):
+            client.remove_producer("billing", "one")
+        assert client.producers().producers == ()
+        assert client.leader().leading
+        with pytest.raises(ValueError, match="cannot be delayed"):
+            client.begin("billing", "orders", [NewMessage(delay_level=1)])
+
+        async def resolve() -> Transaction:
+            async with AsyncClient(coordinator_url=one.url) as other:
+                found = await other.begin("billing", "orders", [NewMessage(body=b"b")])
+                return await other.resolve_transaction(found.transaction_id, "commit", "by hand")
+
+        assert asyncio.run(resolve()).why == "by hand"
+    assert shard.bodies() == ["a", "b"]
 
 
 def test_what_is_no_transaction_is_named(shard: Shard) -> None:

@@ -53,7 +53,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
 
 def _starting(client: Client) -> str | None:
     """What is being waited for; None when both have started."""
-    for target in Target:
+    for target in (Target.WRITER, Target.QUERY):
         try:
             health = client.health(target, "startup")
         except ClientError:

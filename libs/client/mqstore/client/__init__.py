@@ -1,7 +1,14 @@
 """Typed client of the mqstore REST API, blocking (``Client``) and asyncio (``AsyncClient``)."""
 
 from mqstore.client.calls import Target
-from mqstore.client.client import QUERY_URL, WRITER_URL, AsyncClient, Client, trusting
+from mqstore.client.client import (
+    COORDINATOR_URL,
+    QUERY_URL,
+    WRITER_URL,
+    AsyncClient,
+    Client,
+    trusting,
+)
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.models import (
     DelayLevel,
@@ -44,11 +51,23 @@ from mqstore.client.models import (
     Traces,
     Writes,
 )
+from mqstore.client.transaction_models import (
+    Begun,
+    Checks,
+    Leader,
+    Producer,
+    Producers,
+    Transaction,
+    Transactions,
+)
 
 __all__ = [
+    "COORDINATOR_URL",
     "QUERY_URL",
     "WRITER_URL",
     "AsyncClient",
+    "Begun",
+    "Checks",
     "Client",
     "ClientError",
     "DelayLevel",
@@ -61,6 +80,7 @@ __all__ = [
     "GroupOffsets",
     "Groups",
     "Health",
+    "Leader",
     "Message",
     "MessageCopy",
     "MessageDetail",
@@ -74,6 +94,8 @@ __all__ = [
     "Placed",
     "ProblemError",
     "Produced",
+    "Producer",
+    "Producers",
     "Pull",
     "Queue",
     "QueueOffset",
@@ -91,6 +113,8 @@ __all__ = [
     "Topics",
     "Trace",
     "Traces",
+    "Transaction",
+    "Transactions",
     "Unreachable",
     "Writes",
     "trusting",

@@ -63,6 +63,7 @@ class Target(Enum):
 
     WRITER = "writer"
     QUERY = "query"
+    COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def produce_batch(
         "POST",
         f"{_topic(topic)}/messages",
         Produced,
-        params=_given(queueId=queue_id, durability=durability),
+        params=given(queueId=queue_id, durability=durability),
         content=batch,
         headers={"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": str(crc32c(batch))},
     )
@@ -150,7 +151,7 @@ def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
 def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
     """Where a group stands, by topic and queue."""
     path = _group(group) + "/offsets"
-    return Call(Target.WRITER, "GET", path, GroupOffsets, params=_given(topic=topic))
+    return Call(Target.WRITER, "GET", path, GroupOffsets, params=given(topic=topic))
 
 
 def commit(
@@ -171,8 +172,8 @@ def append(
 ) -> Call[Appended]:
     """Records of any topics and queues under a fence, contiguous, all or none; role system."""
     body = {"fence": {"name": fence, "epoch": epoch}, "records": list(records)}
-    given = body | _given(durability=durability)
-    return Call(Target.WRITER, "POST", "/v1/internal/append", Appended, json=given)
+    body |= given(durability=durability)
+    return Call(Target.WRITER, "POST", "/v1/internal/append", Appended, json=body)
 
 
 def fence(name: str) -> Call[Fence]:
@@ -197,7 +198,7 @@ def reset_offsets(
 ) -> Call[OffsetsReset]:
     """To ``earliest``, ``latest``, or the first message at or after a ``timestamp``."""
     body = {"topic": topic, "to": to, "dryRun": dry_run}
-    body |= _given(timestamp=timestamp, queueIds=queue_ids and list(queue_ids))
+    body |= given(timestamp=timestamp, queueIds=queue_ids and list(queue_ids))
     return Call(Target.WRITER, "POST", _group(group) + "/offsets:reset", OffsetsReset, json=body)
 
 
@@ -249,7 +250,7 @@ def segments() -> Call[Segments]:
 
 def retention(*, limit: int | None = None) -> Call[Retention]:
     """What would be deleted now, when and why; of the oldest ``limit`` segments."""
-    return Call(Target.WRITER, "GET", "/v1/store/retention", Retention, params=_given(limit=limit))
+    return Call(Target.WRITER, "GET", "/v1/store/retention", Retention, params=given(limit=limit))
 
 
 def scrub() -> Call[Scrub]:
@@ -306,7 +307,7 @@ def message(
 ) -> Call[MessageDetail]:
     """By offset message id; with a topic, by unique key. ``inflate`` a compressed body."""
     path = f"/v1/messages/{quote(message_id, safe='')}"
-    params = _given(topic=topic, inflate=inflate)
+    params = given(topic=topic, inflate=inflate)
     return Call(Target.QUERY, "GET", path, MessageDetail, params=params)
 
 
@@ -327,7 +328,7 @@ def messages_by_key(
     cursor: str | None = None,
 ) -> Call[Messages]:
     """Newest first; times are store timestamps, both ends included."""
-    params = _given(key=key, to=to_ms, limit=limit, cursor=cursor) | _given(**{"from": from_ms})
+    params = given(key=key, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
     path = f"{_topic(topic)}/messages"
     return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
 
@@ -343,7 +344,7 @@ def messages_by_time(
     cursor: str | None = None,
 ) -> Call[Messages]:
     """All messages of a topic within store timestamps, newest first unless told otherwise."""
-    params = _given(order=order, to=to_ms, limit=limit, cursor=cursor) | _given(**{"from": from_ms})
+    params = given(order=order, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
     path = f"{_topic(topic)}/messages"
     return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
 
@@ -366,7 +367,7 @@ def pull(
     """Messages of a queue from an offset, or from its first one; at its end, waits up to
     ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
     properties; ``inflate`` compressed bodies."""
-    params = _given(
+    params = given(
         offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
     )
     path = f"{_topic(topic)}/queues/{queue_id}/messages"
@@ -381,14 +382,14 @@ def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOf
 def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
     """A message's way through the store; ids as for ``message``."""
     path = f"/v1/messages/{quote(message_id, safe='')}/trace"
-    return Call(Target.QUERY, "GET", path, MessageTrace, params=_given(topic=topic))
+    return Call(Target.QUERY, "GET", path, MessageTrace, params=given(topic=topic))
 
 
 def traces(
     topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Traces]:
     """The ways of a topic's messages with a key, newest first."""
-    params = _given(key=key, limit=limit, cursor=cursor)
+    params = given(key=key, limit=limit, cursor=cursor)
     return Call(Target.QUERY, "GET", f"{_topic(topic)}/traces", Traces, params=params)
 
 
@@ -396,14 +397,14 @@ def lags(
     *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Call[GroupLags]:
     """How far groups are behind, by name; ``topic`` for those of one topic."""
-    params = _given(topic=topic, limit=limit, cursor=cursor)
+    params = given(topic=topic, limit=limit, cursor=cursor)
     return Call(Target.QUERY, "GET", "/v1/lag", GroupLags, params=params)
 
 
 def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
     """How far a group is behind, by topic and queue."""
     path = _group(group) + "/lag"
-    return Call(Target.QUERY, "GET", path, GroupLag, params=_given(topic=topic))
+    return Call(Target.QUERY, "GET", path, GroupLag, params=given(topic=topic))
 
 
 def health(target: Target, probe: str = "ready") -> Call[Health]:
@@ -431,5 +432,6 @@ def _included(kinds: Sequence[Hidden]) -> dict[str, Any]:
     return {"include": ",".join(kinds)} if kinds else {}
 
 
-def _given(**params: Any) -> dict[str, Any]:
+def given(**params: Any) -> dict[str, Any]:
+    """Without those that are None."""
     return {name: value for name, value in params.items() if value is not None}

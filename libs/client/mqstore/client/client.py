@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from mqstore.client import calls
+from mqstore.client import calls, transaction_calls
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 
@@ -19,6 +19,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 WRITER_URL: Final = "http://127.0.0.1:8081"
 QUERY_URL: Final = "http://127.0.0.1:8082"
+COORDINATOR_URL: Final = "http://127.0.0.1:8083"
 TIMEOUT_S: Final = 10.0
 
 
@@ -48,13 +49,19 @@ class _Base(Generic[Http]):
         writer_url: str = WRITER_URL,
         query_url: str = QUERY_URL,
         *,
+        coordinator_url: str = COORDINATOR_URL,
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """``tls`` is what https addresses are checked by, as ``trusting`` makes one; without it
         the system's own authorities count."""
-        self._urls = {Target.WRITER: writer_url.rstrip("/"), Target.QUERY: query_url.rstrip("/")}
+        urls = {
+            Target.WRITER: writer_url,
+            Target.QUERY: query_url,
+            Target.COORDINATOR: coordinator_url,
+        }
+        self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
@@ -92,7 +99,7 @@ def _asynchronous(
 
 
 class Client(_Base[httpx.Client]):
-    """Calls store-writer and query, blocking. Safe from any thread.
+    """Calls store-writer, query and the coordinator, blocking. Safe from any thread.
 
     Methods raise ProblemError for what a service answers as an error, Unreachable without a whole
     answer.
@@ -163,6 +170,17 @@ class Client(_Base[httpx.Client]):
     lags = _blocking(calls.lags)
     lag = _blocking(calls.lag)
     health = _blocking(calls.health)
+    begin = _blocking(transaction_calls.begin)
+    commit_transaction = _blocking(transaction_calls.commit_transaction)
+    rollback_transaction = _blocking(transaction_calls.rollback_transaction)
+    resolve_transaction = _blocking(transaction_calls.resolve_transaction)
+    transaction = _blocking(transaction_calls.transaction)
+    transactions = _blocking(transaction_calls.transactions)
+    take_checks = _blocking(transaction_calls.take_checks)
+    register_producer = _blocking(transaction_calls.register_producer)
+    remove_producer = _blocking(transaction_calls.remove_producer)
+    producers = _blocking(transaction_calls.producers)
+    leader = _blocking(transaction_calls.leader)
 
 
 class AsyncClient(_Base[httpx.AsyncClient]):
@@ -233,6 +251,17 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     lags = _asynchronous(calls.lags)
     lag = _asynchronous(calls.lag)
     health = _asynchronous(calls.health)
+    begin = _asynchronous(transaction_calls.begin)
+    commit_transaction = _asynchronous(transaction_calls.commit_transaction)
+    rollback_transaction = _asynchronous(transaction_calls.rollback_transaction)
+    resolve_transaction = _asynchronous(transaction_calls.resolve_transaction)
+    transaction = _asynchronous(transaction_calls.transaction)
+    transactions = _asynchronous(transaction_calls.transactions)
+    take_checks = _asynchronous(transaction_calls.take_checks)
+    register_producer = _asynchronous(transaction_calls.register_producer)
+    remove_producer = _asynchronous(transaction_calls.remove_producer)
+    producers = _asynchronous(transaction_calls.producers)
+    leader = _asynchronous(transaction_calls.leader)
 
 
 def _answer(call: Call[Answer], response: httpx.Response) -> Answer:

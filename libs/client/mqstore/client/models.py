@@ -14,7 +14,7 @@ Hidden = Literal["delayed", "half"]
 """Messages that stand elsewhere until they are delivered or decided."""
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
@@ -54,7 +54,7 @@ class NewMessage(BaseModel):
         return members | {k: v for k, v in optional.items() if v or v == 0}
 
 
-class Placed(_Model):
+class Placed(Model):
     """Where a message was stored. Offsets are physical or of the queue, as their names say."""
 
     offset_msg_id: str
@@ -69,25 +69,25 @@ class Placed(_Model):
     """Stored before, under this unique key."""
 
 
-class Produced(_Model):
+class Produced(Model):
     messages: tuple[Placed, ...]
 
 
-class Appended(_Model):
+class Appended(Model):
     """What an internal append stored, in the order of the request."""
 
     records: tuple[Placed, ...]
     readable: bool
 
 
-class Fence(_Model):
+class Fence(Model):
     """The lowest epoch that may append under a name."""
 
     name: str
     epoch: int
 
 
-class Message(_Model):
+class Message(Model):
     """A message as stored."""
 
     topic: str
@@ -129,7 +129,7 @@ class Message(_Model):
         return (self.body or "").encode()
 
 
-class QueueEntry(_Model):
+class QueueEntry(Model):
     """What stands in a message's own place in its queue; ``names_it``: this very message."""
 
     physical_offset: int
@@ -138,7 +138,7 @@ class QueueEntry(_Model):
     names_it: bool
 
 
-class Checksum(_Model):
+class Checksum(Model):
     """What vouches for a message's bytes: verified, partly-verified or not-covered."""
 
     body_crc: int
@@ -155,7 +155,7 @@ class MessageDetail(Message):
     checksum: Checksum
 
 
-class Unreadable(_Model):
+class Unreadable(Model):
     """A message that is there, and is damaged."""
 
     physical_offset: int
@@ -164,7 +164,7 @@ class Unreadable(_Model):
     queue_offset: int | None = None
 
 
-class Pull(_Model):
+class Pull(Model):
     """Messages of one queue, ascending; go on at ``next``."""
 
     messages: tuple[Message, ...]
@@ -176,7 +176,7 @@ class Pull(_Model):
     shard: int
 
 
-class Scanned(_Model):
+class Scanned(Model):
     from_ms: int = Field(alias="from")
     to_ms: int = Field(alias="to")
     candidates: int
@@ -184,7 +184,7 @@ class Scanned(_Model):
     max_offset: int
 
 
-class Messages(_Model):
+class Messages(Model):
     """Messages under a key or of a time range; ``next`` is the cursor to go on with."""
 
     messages: tuple[Message, ...]
@@ -194,19 +194,19 @@ class Messages(_Model):
     scanned: Scanned
 
 
-class Queue(_Model):
+class Queue(Model):
     queue_id: int
     min_offset: int
     max_offset: int
     shard: int
 
 
-class Queues(_Model):
+class Queues(Model):
     topic: str
     queues: tuple[Queue, ...]
 
 
-class QueueOffset(_Model):
+class QueueOffset(Model):
     """The first queue offset stored at or after ``timestamp``; ``max_offset`` without one."""
 
     topic: str
@@ -218,7 +218,7 @@ class QueueOffset(_Model):
     shard: int
 
 
-class Topic(_Model):
+class Topic(Model):
     topic: str
     queues: int
     read_queues: int
@@ -229,7 +229,7 @@ class Topic(_Model):
     attributes: dict[str, str] = Field(default_factory=dict)
 
 
-class TopicDeletion(_Model):
+class TopicDeletion(Model):
     """What goes with a topic, or, as ``dry_run``, would go."""
 
     topic: str
@@ -239,7 +239,7 @@ class TopicDeletion(_Model):
     dry_run: bool
 
 
-class Group(_Model):
+class Group(Model):
     """A consumer group; ``config`` has the fields of the OpenAPI document."""
 
     group: str
@@ -248,11 +248,11 @@ class Group(_Model):
     topics: tuple[str, ...]
 
 
-class Groups(_Model):
+class Groups(Model):
     groups: tuple[Group, ...]
 
 
-class GroupOffset(_Model):
+class GroupOffset(Model):
     """Where a group stands in one queue; ``committed`` is the next message to consume."""
 
     topic: str
@@ -263,12 +263,12 @@ class GroupOffset(_Model):
     lag: int
 
 
-class GroupOffsets(_Model):
+class GroupOffsets(Model):
     group: str
     offsets: tuple[GroupOffset, ...]
 
 
-class OffsetsSource(_Model):
+class OffsetsSource(Model):
     """What groups' offsets were taken from, and when that was saved (ms)."""
 
     source: str
@@ -277,7 +277,7 @@ class OffsetsSource(_Model):
     writer: str
 
 
-class QueueLag(_Model):
+class QueueLag(Model):
     """Where a group stands in one queue; ``lag_ms`` is None when nobody can tell."""
 
     queue_id: int
@@ -291,7 +291,7 @@ class QueueLag(_Model):
     last_store_timestamp: int | None
 
 
-class TopicLag(_Model):
+class TopicLag(Model):
     """Where a group stands in one topic; ``queues`` only where one group was asked for."""
 
     topic: str
@@ -301,14 +301,14 @@ class TopicLag(_Model):
     queues: tuple[QueueLag, ...] = ()
 
 
-class GroupSum(_Model):
+class GroupSum(Model):
     group: str
     lag: int
     dead_letters: int
     topics: tuple[TopicLag, ...]
 
 
-class GroupLags(_Model):
+class GroupLags(Model):
     """Groups by name; ``next`` is the cursor to go on with."""
 
     groups: tuple[GroupSum, ...]
@@ -324,7 +324,7 @@ class GroupLag(GroupSum):
     shard: int
 
 
-class GroupStand(_Model):
+class GroupStand(Model):
     """Whether a group's committed offset is past a copy of a message."""
 
     group: str
@@ -332,7 +332,7 @@ class GroupStand(_Model):
     consumed: bool
 
 
-class MessageCopy(_Model):
+class MessageCopy(Model):
     """One record of a message; kinds and states are those of the OpenAPI document."""
 
     kind: str
@@ -354,7 +354,7 @@ class MessageCopy(_Model):
     groups: tuple[GroupStand, ...]
 
 
-class Trace(_Model):
+class Trace(Model):
     """All copies of one message that are in the log, oldest first."""
 
     topic: str
@@ -368,13 +368,13 @@ class Trace(_Model):
     complete: bool
 
 
-class MessageTrace(_Model):
+class MessageTrace(Model):
     trace: Trace
     offsets: OffsetsSource
     shard: int
 
 
-class Traces(_Model):
+class Traces(Model):
     """The ways of messages with a key; ``next`` is the cursor to go on with."""
 
     traces: tuple[Trace, ...]
@@ -384,7 +384,7 @@ class Traces(_Model):
     shard: int
 
 
-class Subscription(_Model):
+class Subscription(Model):
     """Which messages of a topic a group wants; times are milliseconds since the epoch."""
 
     group: str
@@ -395,11 +395,11 @@ class Subscription(_Model):
     born_ms: int
 
 
-class Subscriptions(_Model):
+class Subscriptions(Model):
     subscriptions: tuple[Subscription, ...]
 
 
-class OffsetChange(_Model):
+class OffsetChange(Model):
     queue_id: int
     before: int | None
     after: int
@@ -407,7 +407,7 @@ class OffsetChange(_Model):
     max_offset: int
 
 
-class OffsetsReset(_Model):
+class OffsetsReset(Model):
     """What a reset did, or, as ``dry_run``, would do."""
 
     group: str
@@ -416,11 +416,11 @@ class OffsetsReset(_Model):
     queues: tuple[OffsetChange, ...]
 
 
-class Topics(_Model):
+class Topics(Model):
     topics: tuple[Topic, ...]
 
 
-class Store(_Model):
+class Store(Model):
     """A moment's picture of a store; offsets are physical, in bytes."""
 
     store_id: str
@@ -451,13 +451,13 @@ class Store(_Model):
     damaged_stretches: int
 
 
-class Flushed(_Model):
+class Flushed(Model):
     """Everything below ``durable_offset``, which is physical, is on disk."""
 
     durable_offset: int
 
 
-class Writes(_Model):
+class Writes(Model):
     """Whether messages are taken; if not, why, and since when."""
 
     paused: bool
@@ -473,7 +473,7 @@ class Recovery(BaseModel):
     plan: dict[str, Any]
 
 
-class DelayLevel(_Model):
+class DelayLevel(Model):
     """One delay level and its queue in SCHEDULE_TOPIC_XXXX."""
 
     level: int
@@ -486,11 +486,11 @@ class DelayLevel(_Model):
     waiting: str | None
 
 
-class DelayLevels(_Model):
+class DelayLevels(Model):
     levels: tuple[DelayLevel, ...]
 
 
-class Segment(_Model):
+class Segment(Model):
     name: str
     offset: int
     size: int
@@ -498,11 +498,11 @@ class Segment(_Model):
     modified_ms: int
 
 
-class Segments(_Model):
+class Segments(Model):
     segments: tuple[Segment, ...]
 
 
-class ScrubFinding(_Model):
+class ScrubFinding(Model):
     """Bytes of the log that are not as they were written, and what they are of, where that is
     known."""
 
@@ -516,7 +516,7 @@ class ScrubFinding(_Model):
     queue_offset: int | None = None
 
 
-class Scrub(_Model):
+class Scrub(Model):
     """How far the log was compared with its block checksums; ``position`` is None between two
     passes."""
 
@@ -528,7 +528,7 @@ class Scrub(_Model):
     findings: tuple[ScrubFinding, ...]
 
 
-class Retention(_Model):
+class Retention(Model):
     """What would be deleted, when and why; its parts are those of the OpenAPI document."""
 
     made_ms: int
@@ -542,7 +542,7 @@ class Retention(_Model):
     bytes_to_go: int
 
 
-class Pin(_Model):
+class Pin(Model):
     """A lease on a range of the log."""
 
     name: str
@@ -553,7 +553,7 @@ class Pin(_Model):
     expires_ms: int
 
 
-class Pins(_Model):
+class Pins(Model):
     pins: tuple[Pin, ...]
 
 
