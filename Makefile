@@ -35,7 +35,7 @@ SANITIZE := -fsanitize=address,undefined
 .PHONY: run test test-ci nightly setup bench simulate fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
-run: $(RUN_READY) ## start store-writer and query over STORE (default data/store); Ctrl-C ends them
+run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
 	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
 test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out

@@ -32,9 +32,9 @@ _MAKE_RUN = [
     "run",
     "--old-file=.venv/.ready-to-run",  # what is tested is what is installed
     f"BIN={Path(sys.executable).parent}",
-    "ARGS=--writer-port 0 --query-port 0",
+    "ARGS=--writer-port 0 --query-port 0 --coordinator-port 0",
 ]
-_ADDRESS = re.compile(r"(store-writer|query) +(https?://[^ ]+)")
+_ADDRESS = re.compile(r"(store-writer|query|transactions) +(https?://[^ ]+)")
 _PROGRESS = re.compile(r"^mqstore: the \w+ process is starting.*\n", re.MULTILINE)
 
 
@@ -58,6 +58,8 @@ class Run:
     writer_url: str
     query_url: str
     banner: str
+    coordinator_url: str | None
+    """None unless it was started too."""
 
     def client(self, *, token: str | None = None) -> Client:
         return Client(self.writer_url, self.query_url, token=token)
@@ -96,6 +98,7 @@ def start(
     *arguments: str,
     plain_user: bool = False,
     under_make: bool = False,
+    coordinator: bool = False,
     **settings: Any,
 ) -> subprocess.Popen[str]:
     """``mqstore run`` on free ports; root's right to do everything taken away for a plain user."""
@@ -105,6 +108,7 @@ def start(
     if plain_user and os.geteuid() == 0:
         command = [*_WITHOUT_OVERRIDE, *command]
     command += ["--writer-port", "0", "--query-port", "0", *arguments]
+    command += ["--coordinator-port", "0"] if coordinator else ["--no-coordinator"]
     if under_make:
         command = [*_MAKE_RUN, f"STORE={store}".replace("$", "$$")]
     return subprocess.Popen(
@@ -120,30 +124,38 @@ def start(
 
 @contextlib.contextmanager
 def running(
-    store: Path, *arguments: str, under_make: bool = False, **settings: Any
+    store: Path,
+    *arguments: str,
+    under_make: bool = False,
+    coordinator: bool = False,
+    **settings: Any,
 ) -> Iterator[Run]:
-    """``mqstore run``, ready; whatever is left of it is killed at the end."""
-    process = start(store, *arguments, under_make=under_make, **settings)
+    """``mqstore run``, ready; whatever is left of it is killed at the end.
+
+    By ``make run`` always with the coordinator, else if it is asked for.
+    """
+    process = start(store, *arguments, under_make=under_make, coordinator=coordinator, **settings)
     try:
-        yield _ready(process)
+        yield _ready(process, services=3 if coordinator or under_make else 2)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
-def _ready(process: subprocess.Popen[str]) -> Run:
+def _ready(process: subprocess.Popen[str], services: int) -> Run:
     addresses: dict[str, str] = {}
     banner = ""
     assert process.stdout is not None
-    while len(addresses) < 2:
+    while len(addresses) < services:
         line = process.stdout.readline()
         if not line:
             _, errors = process.communicate()
             raise AssertionError(f"mqstore run ended with {process.returncode}: {errors}")
         banner += line
         addresses.update(_ADDRESS.findall(line))
-    return Run(process, addresses["store-writer"], addresses["query"], banner)
+    writer_url, query_url = addresses["store-writer"], addresses["query"]
+    return Run(process, writer_url, query_url, banner, addresses.get("transactions"))
 
 
 @dataclass

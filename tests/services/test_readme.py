@@ -21,7 +21,7 @@ BLOCKS = [
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 ]
 MQSTORE = str(Path(sys.executable).with_name("mqstore"))
-TWO_COMMANDS, PRODUCE_AND_FIND, BROKERS_STORE = BLOCKS
+TWO_COMMANDS, PRODUCE_AND_FIND, TRANSACTION, BROKERS_STORE = BLOCKS
 
 
 def _run(command: str, **variables: str) -> str:
@@ -63,9 +63,22 @@ def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
     assert found["complete"]
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the README's own commands")
+def test_a_transaction_is_begun_committed_and_told_of(tmp_path: Path) -> None:
+    with running(tmp_path / "store", coordinator=True) as run, run.client() as client:
+        client.create_topic("orders", queues=1)
+        script = "\n".join(TRANSACTION).replace("localhost:8083", run.coordinator_url or "")
+        committed, story = (
+            _run(script.replace("curl ", "curl -sS ")).replace("}{", "}\n{").split("\n")
+        )
+        assert json.loads(committed)["state"] == json.loads(story)["state"] == "committed"
+        assert [each.body for each in client.pull("orders", 0).messages] == ["paid"]
+        assert f"{run.coordinator_url}/docs" in run.banner
+
+
 def test_api_pages_are_where_it_says(services: Run) -> None:
     for port in re.findall(r"http://localhost:(\d+)/docs", README):
-        assert port in ("8081", "8082")
+        assert port in ("8081", "8082", "8083")
     assert f"{services.writer_url}/docs" in services.banner
     assert f"{services.query_url}/docs" in services.banner
 

@@ -1,4 +1,4 @@
-"""What ``mqstore run`` prints once both services are ready."""
+"""What ``mqstore run`` prints once its services are ready."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from mqstore.service.settings import Settings
 
 PROBE_INTERVAL_S: Final = 0.05
 PROGRESS_INTERVAL_S: Final = 5.0
+COORDINATOR_PATIENCE_S: Final = 5.0
+"""A store that is read-only has no coordinator that becomes ready."""
 _READING_ROLES: Final = ("admin", "system", "consume")
 
 
 def await_ready(
     addresses: Mapping[str, str], settings: Settings, is_stopping: Callable[[], bool]
 ) -> str | None:
-    """The banner, once both services at ``addresses`` have started; None when they are stopping.
+    """The banner, once the services at ``addresses`` have started; None when they are stopping.
 
     A recovery that takes long tells on stderr how far it is.
     """
@@ -28,12 +30,15 @@ def await_ready(
     token = next((tokens[role][0] for role in _READING_ROLES if role in tokens), None)
     may_read = (bool(token) or not tokens) and settings.tls_client_ca is None
     tells_at = time.monotonic() + PROGRESS_INTERVAL_S
-    with Client(addresses["writer"], addresses["query"], token=token, tls=_tls(settings)) as client:
+    tls = _tls(settings)
+    with Client(addresses["writer"], addresses["query"], token=token, tls=tls) as client:
         while not is_stopping():
             starting = _starting(client)
             if starting is None:
+                trouble = _coordinators_trouble(addresses, tls, is_stopping)
                 with suppress(ClientError):  # it ended just now, which its supervisor tells
-                    return "\n".join(_lines(client, addresses, may_read=may_read))
+                    lines = [*_lines(client, addresses, may_read=may_read), *trouble]
+                    return "\n".join(lines)
             elif time.monotonic() > tells_at:
                 print(f"mqstore: {starting}", file=sys.stderr)
                 tells_at += PROGRESS_INTERVAL_S
@@ -63,6 +68,28 @@ def _starting(client: Client) -> str | None:
     return None
 
 
+def _coordinators_trouble(
+    addresses: Mapping[str, str], tls: ssl.SSLContext | None, is_stopping: Callable[[], bool]
+) -> list[str]:
+    """Wait for the coordinator, if there is one; a line that says why it is not ready."""
+    url = addresses.get("coordinator")
+    if url is None:
+        return []
+    deadline = time.monotonic() + COORDINATOR_PATIENCE_S
+    with Client(url, url, tls=tls) as client:
+        while True:
+            try:
+                health = client.health(Target.WRITER)
+                status, why = health.status, health.detail
+            except ClientError as error:
+                status, why = "", str(error)
+            if status == "ready":
+                return []
+            if is_stopping() or time.monotonic() > deadline:
+                return [f"  NO TRANSACTIONS  {why}"]
+            time.sleep(PROBE_INTERVAL_S)
+
+
 def _progress(health: Health) -> str:
     if not health.total:
         return health.detail
@@ -77,6 +104,9 @@ def _lines(client: Client, addresses: Mapping[str, str], *, may_read: bool) -> I
         yield f"  recovered     {_recovered(store, client.recovery().plan)}"
     yield f"  store-writer  {addresses['writer']}   API pages: {addresses['writer']}/docs"
     yield f"  query         {addresses['query']}   API pages: {addresses['query']}/docs"
+    if "coordinator" in addresses:
+        url = addresses["coordinator"]
+        yield f"  transactions  {url}   API pages: {url}/docs"
     if store is not None and store.read_only_reason:
         yield f"  READ-ONLY     {store.read_only_reason}"
     elif store is not None and not store.index_complete:

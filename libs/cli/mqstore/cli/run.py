@@ -1,4 +1,4 @@
-"""``mqstore run``: store-writer and query on this machine, until Ctrl-C."""
+"""``mqstore run``: all services of one store on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ def run(
     ] = None,
     writer_port: Annotated[int | None, typer.Option(help="store-writer. [default: 8081]")] = None,
     query_port: Annotated[int | None, typer.Option(help="query. [default: 8082]")] = None,
+    coordinator_port: Annotated[
+        int | None, typer.Option(help="transaction-coordinator. [default: 8083]")
+    ] = None,
+    coordinator: Annotated[bool, typer.Option(help="Whether transactions are coordinated.")] = True,
     host: Annotated[str | None, typer.Option(help="Address. [default: 127.0.0.1]")] = None,
     parent_pid: Annotated[
         int | None, typer.Option(help="End when this process, which started us, ends.", hidden=True)
     ] = None,
 ) -> None:
-    """Run store-writer and query over a store directory, until Ctrl-C.
+    """Run store-writer, query and transaction-coordinator over a store directory, until Ctrl-C.
 
     Exit codes: 0 stopped, 1 a service failed, 2 refused (port in use, store locked…).
     """
     from mqstore.cli.supervisor import supervise  # slow, and not needed for help
 
-    given = {"store": store, "writer_port": writer_port, "query_port": query_port, "host": host}
-    raise typer.Exit(supervise(parent_pid, given))
+    given = {
+        "store": store,
+        "writer_port": writer_port,
+        "query_port": query_port,
+        "coordinator_port": coordinator_port,
+        "host": host,
+    }
+    raise typer.Exit(supervise(parent_pid, given, coordinator=coordinator))

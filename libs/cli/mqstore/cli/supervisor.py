@@ -1,6 +1,6 @@
-"""Runs store-writer and query as children: starts them, waits, and ends them all together.
+"""Runs the services as children: starts them, waits, and ends them all together.
 
-Both are in our own process group and end with us. Their sockets are bound here, so that a port in
+All are in our own process group and end with us. Their sockets are bound here, so that a port in
 use is said once, before anything starts.
 """
 
@@ -13,9 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from mqstore.service import auth
@@ -35,17 +37,18 @@ STOP_TIMEOUT_S: Final = 15.0
 EXIT_FINE, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
-def supervise(parent_pid: int | None, given: dict[str, Any]) -> int:
-    """Run both services until a signal comes or one of them ends; the exit code.
+def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: bool) -> int:
+    """Run the services until a signal comes or one of them ends; the exit code.
 
-    ``given`` are settings that go before the environment's; None means not given.
+    ``given`` are settings that go before the environment's; None means not given. ``coordinator``
+    says whether transactions are coordinated.
     """
     try:
         if parent_pid is not None:
             end_with_parent(parent_pid)
         settings = load(**{name: value for name, value in given.items() if value is not None})
         auth.check_binding(settings.host, settings.tokens())
-        with contextlib.closing(_Supervisor(settings)) as supervisor:
+        with contextlib.closing(_Supervisor(settings, coordinator=coordinator)) as supervisor:
             return supervisor.run()
     except Refused as refusal:
         print(f"mqstore: {refusal}", file=sys.stderr)
@@ -55,8 +58,12 @@ def supervise(parent_pid: int | None, given: dict[str, Any]) -> int:
 class _Supervisor:
     """Starts the children, waits, and ends them all when one ends or a signal comes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, coordinator: bool) -> None:
         self._settings = settings
+        self._ports = {"writer": settings.writer_port, "query": settings.query_port}
+        if coordinator:
+            self._ports["coordinator"] = settings.coordinator_port
+        self._scratch = tempfile.TemporaryDirectory(prefix="mqstore-run-")
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._stopping = False
@@ -76,6 +83,7 @@ class _Supervisor:
     def close(self) -> None:
         os.close(self._wake)
         os.close(self._waker)
+        self._scratch.cleanup()
 
     @contextlib.contextmanager
     def _signals_wake(self) -> Iterator[None]:
@@ -94,19 +102,21 @@ class _Supervisor:
     def _start(self) -> None:
         settings = self._settings
         scheme = "http://" if settings.tls_cert is None else "https://"
-        ports = {"writer": settings.writer_port, "query": settings.query_port}
         with contextlib.ExitStack() as sockets:
             bound = {
                 name: sockets.enter_context(bind(settings.host, port))
-                for name, port in ports.items()
+                for name, port in self._ports.items()
             }
             for name, listener in bound.items():
                 self._addresses[name] = scheme + _reachable(address_of(listener))
+            for name, listener in bound.items():
                 self._children[name] = self._spawn(name, listener)
 
     def _spawn(self, name: str, listener: socket.socket) -> subprocess.Popen[bytes]:
         environment = dict(os.environ) | _child_settings(self._settings)
         environment["MQSTORE_LISTEN_FD"] = str(listener.fileno())
+        if name == "coordinator":
+            environment |= self._coordinator_settings()
         # Blocked until the child handles them: Ctrl-C while it imports ends it in order, too.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
@@ -119,9 +129,21 @@ class _Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def _coordinator_settings(self) -> dict[str, str]:
+        """Of this store alone; nobody else coordinates it, as the writer has its lock."""
+        settings = {
+            "MQSTORE_WRITER_URL": self._addresses["writer"],
+            "MQSTORE_QUERY_URL": self._addresses["query"],
+            "MQSTORE_LEADER_LOCK": str(Path(self._scratch.name) / "coordinator.lock"),
+        }
+        certificate = self._settings.tls_cert
+        if certificate is not None and self._settings.upstream_ca is None:
+            settings["MQSTORE_UPSTREAM_CA"] = str(certificate)
+        return settings
+
     def _announce(self) -> None:
-        """Print the banner once both services are ready."""
-        from mqstore.cli import banner  # slow, so only now that both are starting
+        """Print the banner once all services are ready."""
+        from mqstore.cli import banner  # slow, so only now that all are starting
 
         text = banner.await_ready(self._addresses, self._settings, lambda: self._stopping)
         if text is not None:
