@@ -1,4 +1,5 @@
-"""Opening a store that was closed cleanly: 100 full segments of 1 MiB."""
+"""Opening a store that was closed cleanly: 100 full segments of 1 MiB; and query's start over it,
+from the start of its process until it says that it is ready."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Final
 
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
+from tests.services.service_processes import query
 
 SEGMENT: Final = 1 << 20
 SEGMENTS: Final = 100
@@ -19,6 +21,8 @@ def benches(setting: Setting) -> Iterator[Bench]:
         metric = Metric("ms", f"open, {SEGMENTS} segments", "ms", higher_is_better=False)
         peer = partial(_peer, setting, filled) if setting.peer else None
         yield Bench([metric], partial(_ours, filled), peer)
+        metric = Metric("ms", f"query ready, {SEGMENTS} segments", "ms", higher_is_better=False)
+        yield Bench([metric], partial(_query, filled))
 
 
 def _ours(filled: Filled) -> Figures:
@@ -27,6 +31,12 @@ def _ours(filled: Filled) -> Figures:
     seconds = time.perf_counter() - began
     store.close()
     return {"ms": seconds * 1000}
+
+
+def _query(filled: Filled) -> Figures:
+    began = time.perf_counter()
+    with query(filled.ours):
+        return {"ms": (time.perf_counter() - began) * 1000}
 
 
 def _peer(setting: Setting, filled: Filled) -> Figures:
