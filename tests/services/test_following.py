@@ -79,6 +79,17 @@ def test_only_wanted_tags_come(services: Run, client: Client, topic: str) -> Non
         assert [next(events)["data"]["body"] for _ in range(2)] == ["1", "3"]
 
 
+def test_only_messages_that_an_expression_is_true_of_come(
+    services: Run, client: Client, topic: str
+) -> None:
+    for number in range(6):
+        client.produce(topic, [NewMessage(body=str(number), properties={"n": str(number)})])
+    params = {"from": "0", "sql": "n BETWEEN 2 AND 3 OR n = 5"}
+    with httpx.stream("GET", _url(services, topic), params=params, timeout=30) as response:
+        events = _events(response)
+        assert [next(events)["data"]["body"] for _ in range(3)] == ["2", "3", "5"]
+
+
 @pytest.mark.parametrize(
     ("headers", "query", "status", "kind"),
     [
@@ -86,6 +97,8 @@ def test_only_wanted_tags_come(services: Run, client: Client, topic: str) -> Non
         ({"last-event-id": "A" * 16}, "", 400, "bad-cursor"),
         ({}, "from=-1", 400, "bad-parameter"),
         ({}, "tags=||", 400, "bad-filter"),
+        ({}, "sql=n+%3E", 400, "bad-filter"),
+        ({}, "sql=n+%3E+1&tags=a", 400, "bad-parameter"),
         ({}, "unknown=1", 400, "bad-parameter"),
     ],
 )

@@ -24,7 +24,7 @@ from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.storage import key_cursor
 from mqstore.storage.lookup_answers import KeyAnswer
-from mqstore.storage.pull_filter import TagFilter, parse_tags
+from mqstore.storage.pull_filter import PullFilter
 from mqstore.storage.topic_scan import TopicQuery
 
 BATCH: Final = 100
@@ -79,6 +79,14 @@ class EventRoutes:
         tags: Annotated[
             str | None, Query(description="Only messages with one of these tags: `A || B`.")
         ] = None,
+        sql: Annotated[
+            str | None,
+            Query(
+                description="Only messages whose properties this SQL92 expression is true of; not "
+                "with `tags`.",
+                openapi_examples={"an expression": {"value": "a > 5 AND b IS NOT NULL"}},
+            ),
+        ] = None,
         last_event_id: Annotated[
             str | None,
             Header(max_length=200, description="Go on behind this event; goes before `from`."),
@@ -98,7 +106,7 @@ class EventRoutes:
             query = TopicQuery(topic, newest_first=False)
         elif from_ is not None:
             start = None
-        stream = _Stream(service, query, start, parse_tags(tags or ""), form)
+        stream = _Stream(service, query, start, service.filter(tags, sql), form)
         await service.run(lambda: service.require_topic(topic))
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)
@@ -120,7 +128,7 @@ class _Stream:
         service: QueryService,
         query: TopicQuery,
         position: int | None,
-        wanted: TagFilter | None,
+        wanted: PullFilter | None,
         form: BodyForm,
     ) -> None:
         self._service = service

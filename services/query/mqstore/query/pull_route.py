@@ -24,9 +24,8 @@ from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown
-from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
-from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
+from mqstore.storage.pull_filter import PullFilter
 
 COUNT_DEFAULT: Final = 32
 LOOP_BYTES_MAX: Final = 256 << 10
@@ -153,20 +152,11 @@ class PullRoute:
             parameters.integer("offset", 0, INT64_MAX),
             parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
             parameters.seconds("wait", WAIT_MAX_S),
-            self._wanted(parameters.text("tags"), parameters.text("sql")),
+            self._service.filter(parameters.text("tags"), parameters.text("sql")),
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
         )
-
-    def _wanted(self, tags: str | None, sql: str | None) -> PullFilter | None:
-        """Raises Problem, FilterError."""
-        if sql is None:
-            return parse_tags(tags or "")
-        if tags is not None:
-            raise Problem(problems.BAD_PARAMETER, "give tags or sql, not both")
-        store_format = self._service.reader.format.rocketmq_format
-        return SqlFilter(compile_expression(sql, store_format))
 
     def _look(self, asked: _Asked) -> _Answer:
         return self._answer_of(asked, self._pull(asked))

@@ -25,16 +25,18 @@ from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.metrics import RocketmqNames, Traffic
-from mqstore.service.problems import OVERLOADED, STORE_NOT_READY, Problem
+from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
+from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup_answers import QueueRange
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.message_trace import MessageTraces
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
@@ -176,6 +178,14 @@ class QueryService:
         self._pool.shutdown(cancel_futures=True)
         if self._reader is not None:
             self._reader.close()
+
+    def filter(self, tags: str | None, sql: str | None) -> PullFilter | None:
+        """Which messages are asked for; None for all. Raises Problem (400), FilterError."""
+        if sql is None:
+            return parse_tags(tags or "")
+        if tags is not None:
+            raise Problem(BAD_PARAMETER, "give tags or sql, not both")
+        return SqlFilter(compile_expression(sql, self.reader.format.rocketmq_format))
 
     # look-ups that know of topics without messages ------------------------------------------
 
