@@ -7,7 +7,7 @@ import base64
 import httpx
 import pytest
 
-from mqstore.client import Client, NewMessage
+from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage._kernel import crc32c
 from mqstore.storage.paths import segment_name
 from tests.services.service_processes import Run
@@ -65,3 +65,28 @@ def test_segment_that_cannot_be_had_is_a_problem(
         status,
         f"urn:mqstore:problem:{kind}",
     )
+
+
+def test_client_copies_the_log_in_parts_that_fit_together(client: Client, topic: str) -> None:
+    (placed,) = client.produce(topic, [NewMessage(body="x" * 5_000)], durability="sync").messages
+    first = client.log_files().segments[0]
+    assert first.size > placed.physical_offset
+    part = client.log_bytes(first.name, 0, 1_000)
+    rest = client.log_bytes(first.name, 1_000, first.size, tag=part.tag)
+    copied = part.content + rest.content
+    assert (len(copied), rest.tag) == (min(first.size, 1_000 + (16 << 20)), part.tag)
+    at = placed.physical_offset
+    assert int.from_bytes(copied[at : at + 4]) == placed.size
+    with pytest.raises(ProblemError) as caught:
+        client.log_bytes(first.name, 0, 10, tag='"0-other"')
+    assert caught.value.type == "epoch-changed"
+
+
+def test_client_downloads_bodies_whole_and_in_part(client: Client, topic: str) -> None:
+    body = bytes(range(256)) * 4
+    (placed,) = client.produce(topic, [NewMessage(body=body)]).messages
+    whole = client.message_body(placed.offset_msg_id)
+    assert (whole.content, whole.total) == (body, len(body))
+    part = client.message_body(placed.uniq_key, topic=topic, start=100, stop=200)
+    assert (part.content, part.total) == (body[100:200], len(body))
+    assert client.message_body(placed.offset_msg_id, start=1_000).content == body[1_000:]

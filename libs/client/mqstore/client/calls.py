@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from mqstore.client.models import (
     Appended,
     DelayLevels,
+    Download,
     Durability,
     Fence,
     Flushed,
@@ -27,6 +28,7 @@ from mqstore.client.models import (
     Groups,
     Health,
     Hidden,
+    LogFiles,
     MessageDetail,
     Messages,
     MessageTrace,
@@ -311,6 +313,35 @@ def message(
     return Call(Target.QUERY, "GET", path, MessageDetail, params=params)
 
 
+def message_body(
+    message_id: str,
+    *,
+    topic: str | None = None,
+    inflate: bool | None = None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Call[Download]:
+    """A message's body, or its bytes from ``start`` up to ``stop``; ids as for ``message``."""
+    path = f"/v1/messages/{quote(message_id, safe='')}/body"
+    params = _given(topic=topic, inflate=inflate)
+    headers = _range(start, stop)
+    return Call(Target.QUERY, "GET", path, Download, params=params, headers=headers)
+
+
+def log_files() -> Call[LogFiles]:
+    """The commit log's files as query may send them: what is on disk."""
+    return Call(Target.QUERY, "GET", "/v1/segments", LogFiles)
+
+
+def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Call[Download]:
+    """Bytes of a file of the commit log from ``start`` up to ``stop``, 16 MiB at most: what there
+    is more is left out. With the ``tag`` of an earlier part: a problem, epoch-changed, where they
+    do not fit together any more."""
+    headers = _range(start, stop) | ({} if tag is None else {"if-match": tag})
+    path = f"/v1/segments/{quote(name, safe='')}"
+    return Call(Target.QUERY, "GET", path, Download, headers=headers)
+
+
 def message_at(physical_offset: int) -> Call[MessageDetail]:
     """The message whose record begins at a physical offset."""
     params = {"physicalOffset": physical_offset}
@@ -426,6 +457,12 @@ def _pin(name: str) -> str:
 
 def _topic(name: str) -> str:
     return f"/v1/topics/{quote(name, safe='')}"
+
+
+def _range(start: int, stop: int | None) -> dict[str, str]:
+    if start == 0 and stop is None:
+        return {}
+    return {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
 
 
 def _included(kinds: Sequence[Hidden]) -> dict[str, Any]:

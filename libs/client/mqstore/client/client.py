@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
+from crc32c import crc32c
 from pydantic import BaseModel, ValidationError
 
 from mqstore.client import calls, transaction_calls
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.models import Download
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -160,6 +163,9 @@ class Client(_Base[httpx.Client]):
     remove_pin = _blocking(calls.remove_pin)
     message = _blocking(calls.message)
     message_at = _blocking(calls.message_at)
+    message_body = _blocking(calls.message_body)
+    log_files = _blocking(calls.log_files)
+    log_bytes = _blocking(calls.log_bytes)
     messages_by_key = _blocking(calls.messages_by_key)
     messages_by_time = _blocking(calls.messages_by_time)
     queues = _blocking(calls.queues)
@@ -241,6 +247,9 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     remove_pin = _asynchronous(calls.remove_pin)
     message = _asynchronous(calls.message)
     message_at = _asynchronous(calls.message_at)
+    message_body = _asynchronous(calls.message_body)
+    log_files = _asynchronous(calls.log_files)
+    log_bytes = _asynchronous(calls.log_bytes)
     messages_by_key = _asynchronous(calls.messages_by_key)
     messages_by_time = _asynchronous(calls.messages_by_time)
     queues = _asynchronous(calls.queues)
@@ -267,10 +276,24 @@ class AsyncClient(_Base[httpx.AsyncClient]):
 def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
     if response.is_success or (call.errors_are_answers and response.status_code == 503):
         try:
+            if issubclass(call.answer, Download):
+                return call.answer.model_validate(_downloaded(call, response))
             return call.answer.model_validate_json(response.content or b"{}")
         except ValidationError as error:
             raise ClientError(f"{call.path} answered what this client does not know") from error
     raise ProblemError(response.status_code, _problem(response))
+
+
+def _downloaded(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
+    """ClientError for bytes that changed on their way."""
+    content, headers = response.content, response.headers
+    digest = headers.get("content-digest")
+    if digest is not None:
+        is_as_sent = digest == f"crc32c=:{b64encode(crc32c(content).to_bytes(4)).decode()}:"
+        if not is_as_sent:
+            raise ClientError(f"{call.path}: the bytes are not as they were sent; ask again")
+    total = headers.get("content-range", "").rpartition("/")[2]
+    return {"content": content, "total": total or len(content), "tag": headers.get("etag")}
 
 
 def _problem(response: httpx.Response) -> dict[str, Any]:

@@ -561,6 +561,35 @@ class Nothing(BaseModel):
     """An answer without content."""
 
 
+class Download(BaseModel):
+    """Bytes as they were sent: a body, or a part of the log."""
+
+    model_config = ConfigDict(frozen=True)
+
+    content: bytes
+    total: int
+    """Bytes of the whole that ``content`` is a part of."""
+    tag: str | None = None
+    """ETag: parts with the same one fit together."""
+
+
+class LogFile(_Model):
+    """A file of the commit log, as far as it is on disk."""
+
+    name: str
+    offset: int
+    size: int
+    full: bool
+
+
+class LogFiles(_Model):
+    """The commit log's files, oldest first; within one ``epoch`` no byte of them changes."""
+
+    epoch: int
+    shard: int
+    segments: tuple[LogFile, ...]
+
+
 class Health(BaseModel):
     """What a probe answers, also with 503."""
 
