@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.bench import (
     bench_append,
+    bench_beside,
     bench_network,
     bench_open,
     bench_pulls,
@@ -37,6 +38,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "visible": bench_visible.benches,
     "network": bench_network.benches,
     "pulls": bench_pulls.benches,
+    "beside": bench_beside.benches,
 }
 BUILD: Final = Path(__file__).parents[2] / "build"
 

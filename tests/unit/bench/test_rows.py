@@ -33,7 +33,7 @@ def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["open", "visible", "network", "pulls"])
+@pytest.mark.parametrize("name", ["open", "visible", "network", "pulls", "beside"])
 def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> None:
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 
@@ -42,8 +42,10 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
 @pytest.mark.referee
 @pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing()))
 def test_real_rocketmq_is_measured_in_the_same_run(tmp_path: Path) -> None:
-    rows = run(tmp_path, *(name for name in BENCHES if name != "visible"))
-    with_peer = [row for row in rows if "callback" not in str(row["name"])]
+    alone = ("visible", "beside")
+    rows = run(tmp_path, *(name for name in BENCHES if name not in alone))
+    ours_only = ("callback", "query ready")
+    with_peer = [row for row in rows if not any(each in str(row["name"]) for each in ours_only)]
     assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)
 
 
