@@ -323,7 +323,7 @@ def message_body(
 ) -> Call[Download]:
     """A message's body, or its bytes from ``start`` up to ``stop``; ids as for ``message``."""
     path = f"/v1/messages/{quote(message_id, safe='')}/body"
-    params = _given(topic=topic, inflate=inflate)
+    params = given(topic=topic, inflate=inflate)
     headers = _range(start, stop)
     return Call(Target.QUERY, "GET", path, Download, params=params, headers=headers)
 

@@ -573,7 +573,7 @@ class Download(BaseModel):
     """ETag: parts with the same one fit together."""
 
 
-class LogFile(_Model):
+class LogFile(Model):
     """A file of the commit log, as far as it is on disk."""
 
     name: str
@@ -582,7 +582,7 @@ class LogFile(_Model):
     full: bool
 
 
-class LogFiles(_Model):
+class LogFiles(Model):
     """The commit log's files, oldest first; within one ``epoch`` no byte of them changes."""
 
     epoch: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import (
@@ -139,6 +139,18 @@ class RocketmqNames:
     def histogram(self, name: str, text: str, values: Histogram) -> HistogramMetricFamily:
         family = HistogramMetricFamily(f"rocketmq_{name}", text, labels=[*self._node])
         family.add_metric([*self._node.values()], values.buckets(), values.total)
+        return family
+
+    def by_topic(
+        self,
+        kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+        name: str,
+        text: str,
+        values: Mapping[str, float],
+    ) -> Metric:
+        family = kind(f"rocketmq_{name}", text, labels=[*self._node, "topic"])
+        for topic, value in values.items():
+            family.add_metric([*self._node.values(), topic], value)
         return family
 
     def traffic(

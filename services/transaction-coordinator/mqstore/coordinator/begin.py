@@ -10,7 +10,7 @@ from mqstore.coordinator import halves, loading
 from mqstore.coordinator.errors import Contradicted, CoordinatorError, LogRefused
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.ledger import Group, Ledger, attempt
-from mqstore.coordinator.records import NewRecord
+from mqstore.coordinator.records import NewRecord, Placement
 from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
 
@@ -89,4 +89,9 @@ class Begins:
     def _half_group(self, asked: Begin) -> Group:
         ledger = self._ledger
         records = asked.halves(ledger.standing.store_format)
-        return Group(records, lambda placed: ledger.note_halves(records, placed))
+
+        def note(placed: list[Placement]) -> None:
+            ledger.note_halves(records, placed)
+            ledger.counts.begun += 1
+
+        return Group(records, note)

@@ -114,4 +114,5 @@ class Checks:
 
     def _checked(self, by: str, answer: str | None, transaction: Transaction, at_ms: int) -> None:
         transaction.checks.append(Check(at_ms, by, answer))
+        self._ledger.counts.checks_sent += 1
         self._ledger.schedule.again(transaction)

@@ -13,6 +13,7 @@ from typing import Final
 from mqstore.coordinator import loading
 from mqstore.coordinator.begin import Begin, Begins
 from mqstore.coordinator.check import Checks
+from mqstore.coordinator.counts import Counts
 from mqstore.coordinator.decide import Decide, Decided, Decisions
 from mqstore.coordinator.errors import CoordinatorError, LogRefused
 from mqstore.coordinator.ledger import Ledger
@@ -49,6 +50,15 @@ class Coordinator:
         """Raises NotLoaded."""
         return self._ledger.state
 
+    @property
+    def checks_waiting(self) -> int:
+        """How many are due for a check. May be read from any thread."""
+        return self._schedule.waiting
+
+    @property
+    def counts(self) -> Counts:
+        return self._ledger.counts
+
     def forget(self) -> None:
         """What is known may be out of date: the next step reads it again."""
         self._ledger.forget()
@@ -59,6 +69,7 @@ class Coordinator:
         Raises LogUnavailable, Fenced, LogRefused, NotLoaded; to be called again then.
         """
         ledger = self._ledger
+        began = ledger.clock.monotonic()
         ledger.take_over()
         log = ledger.log
         self._saved, self._to_save = log.offsets(), None
@@ -74,6 +85,8 @@ class Coordinator:
         for transaction in state.pending.values():
             self._schedule.begin(transaction)
         self._progress_at = ledger.clock.monotonic()
+        ledger.counts.loads += 1
+        ledger.counts.load_s = self._progress_at - began
 
     def step(self, now: float) -> float:
         """Do what is due at monotonic time ``now``; when to be called next. Raises as ``load``."""

@@ -114,6 +114,7 @@ class Decisions:
             for op, place in zip(ops, placed[begin:], strict=True):
                 ledger.state.add_op(place.queue_offset, halves.offsets_in(op.body), decision)
             ledger.state.settle(transaction, decision)
+            ledger.counts.settled(transaction, decision.verdict, ledger.clock.now_ms())
             ledger.schedule.drop(transaction)
 
         return Group(records + ops, note)

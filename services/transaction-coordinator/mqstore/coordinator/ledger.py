@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from mqstore.coordinator import halves, loading
+from mqstore.coordinator.counts import Counts
 from mqstore.coordinator.errors import (
     CoordinatorError,
     LogRefused,
@@ -46,6 +47,7 @@ class Ledger:
         self.clock = clock
         self.keys = keys
         self.schedule = schedule
+        self.counts = Counts()
         self._state: Transactions | None = None
         self._standing: Standing | None = None
 
@@ -126,6 +128,7 @@ class Ledger:
         except LogUnavailable:
             self.forget()
             raise
+        self.counts.batches.observe(len(groups))
         begin = 0
         for group in groups:
             end = begin + len(group.records)

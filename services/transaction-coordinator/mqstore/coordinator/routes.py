@@ -211,7 +211,7 @@ class Routes:
                 shard=shard.ordinal,
                 ready=shard.worker.trouble is None,
                 detail=shard.worker.trouble,
-                pending=shard.pending,
+                pending=len(shard.pending),
             )
             for shard in service.shards
         ]

@@ -44,6 +44,11 @@ class Schedule:
         """Monotonic time at which the next transaction becomes due."""
         return self._times[0][0] if self._times else math.inf
 
+    @property
+    def waiting(self) -> int:
+        """How many are due. May be read from any thread."""
+        return sum(len(ready) for ready in list(self._ready.values()))
+
     def due(self, groups: Iterable[str] | None = None) -> list[Transaction]:
         """Those whose producer groups should be asked now, in the order of their time."""
         names = self._ready if groups is None else groups

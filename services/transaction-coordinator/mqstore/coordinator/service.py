@@ -12,13 +12,12 @@ import time
 from functools import cached_property
 from typing import Final
 
-from prometheus_client import Gauge
-
 from mqstore.client import trusting
 from mqstore.coordinator.asking import Asker
 from mqstore.coordinator.callbacks import Caller
 from mqstore.coordinator.elections import leadership_of, own_url
 from mqstore.coordinator.forwarding import Forwarder
+from mqstore.coordinator.metrics import TransactionMetrics
 from mqstore.coordinator.producers import Producers
 from mqstore.coordinator.shards import shards_of
 from mqstore.service.app import Api
@@ -66,11 +65,11 @@ class CoordinatorService:
             description=DESCRIPTION,
             tags=TAGS,
         )
-        Gauge(
-            "mqstore_transactions_pending",
-            "Transactions without a decision",
-            registry=self.api.metrics.registry,
-        ).set_function(self._pending)
+        metrics = self.api.metrics
+        TransactionMetrics(
+            *(metrics.registry, metrics.rocketmq, settings.metrics_topics_max),
+            *(self.shards, lambda: self.forwarder.leads),
+        )
 
     @cached_property
     def front(self) -> Front:
@@ -94,9 +93,6 @@ class CoordinatorService:
 
     def _not_ready(self) -> str | None:
         return self.shards.trouble if self.forwarder.leads else self.forwarder.trouble
-
-    def _pending(self) -> float:
-        return sum(shard.pending for shard in self.shards)
 
 
 def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -13,10 +13,11 @@ from zlib import crc32
 
 from mqstore.client import Client
 from mqstore.coordinator.coordinator import Coordinator
-from mqstore.coordinator.errors import TransactionUnknown
+from mqstore.coordinator.errors import NotLoaded, TransactionUnknown
 from mqstore.coordinator.http_log import HttpLog
 from mqstore.coordinator.leadership import Leadership
 from mqstore.coordinator.schedule import Rules
+from mqstore.coordinator.transactions import Transaction, Transactions
 from mqstore.coordinator.worker import Worker
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
@@ -36,9 +37,23 @@ class Shard:
     worker: Worker
 
     @property
-    def pending(self) -> int:
-        coordinator = self.coordinator
-        return len(coordinator.state.pending) if coordinator.is_loaded else 0
+    def pending(self) -> list[Transaction]:
+        """Without a decision, as far as is known."""
+        state = self._state
+        return [] if state is None else list(state.pending.values())
+
+    @property
+    def set_aside(self) -> int:
+        """How many a person is to decide."""
+        state = self._state
+        return 0 if state is None else len(state.set_aside)
+
+    @property
+    def _state(self) -> Transactions | None:
+        try:
+            return self.coordinator.state
+        except NotLoaded:
+            return None
 
 
 class Shards:
