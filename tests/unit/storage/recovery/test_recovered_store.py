@@ -599,3 +599,14 @@ class ShiftedClock:
 
     def now_ms(self) -> int:
         return self._clock.now_ms() + self._shift_ms
+
+
+def test_a_queue_that_a_note_promises_and_somebody_took_away_is_made_again(killed: Path) -> None:
+    store = open_store(killed)
+    store._running.step(0.0)
+    abandon(store)
+    shutil.rmtree(killed / "consumequeue" / "T" / "1")
+
+    with open_store(killed) as again:
+        assert again.recovery.plan.dispatch_reason == "queue 1 of T lacks entries"
+        assert_whole(again)
