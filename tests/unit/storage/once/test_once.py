@@ -128,6 +128,18 @@ def test_the_window_survives_a_restart(tmp_path: Path, killed: bool, queues_gone
         assert len(put.repeats) == len(keys)
 
 
+def test_keys_of_a_queue_that_was_lost_are_known_beside_those_of_one_that_is_there(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as store:
+        store.append_once("T", [_message(store, "lost")], ["lost"])
+        other = _message(store, "there").replaced(queue_id=1)
+        store.append_once("T", [other], ["there"])
+    shutil.rmtree(store.paths.consume_queue / "T" / "0")
+    with open_store(tmp_path) as store:
+        assert [_put(store, key).repeats for key in ("lost", "there")] == [{0}, {0}]
+
+
 def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"unique_key_window": 1})
     with open_store(tmp_path, config) as store:

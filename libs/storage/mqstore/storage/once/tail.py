@@ -28,8 +28,8 @@ def read_tail(
     end = log.max_offset
     since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
     start = _start(log, queues, since_ms, lowest)
-    if start == end:  # or the queues are made again
-        start = max(dispatched, _segment_before(log, since_ms, lowest))
+    if start > dispatched:  # queues that are made again may name an earlier record
+        start = min(start, max(dispatched, _segment_before(log, since_ms, lowest)))
 
     def read(window: KeyWindow) -> None:
         position = start
