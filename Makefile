@@ -17,6 +17,7 @@ SEED ?=
 PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
+SOAK_MESSAGES ?= 10000000
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
 	services/transaction-coordinator
@@ -32,7 +33,7 @@ RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci nightly setup bench simulate fuzz lint fmt clean help
+.PHONY: run test test-ci nightly setup bench simulate soak fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -55,6 +56,9 @@ bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append r
 
 simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
 	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))
+
+soak: $(TEST_READY) ## SOAK_MESSAGES (10 million) over HTTP: does memory stay flat? A graph in build/soak.svg
+	@$(BIN)/python -m tests.soak --messages $(SOAK_MESSAGES)
 
 fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
 	@mkdir -p build/fuzz
