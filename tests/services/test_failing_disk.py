@@ -108,6 +108,28 @@ def _timed_out(client: Client, message: NewMessage) -> dict[str, Any]:
     return dict(placed)
 
 
+def test_a_file_that_a_new_queue_begins_keeps_nobody_else_waiting(disk: Disk) -> None:
+    with disk.writer() as one, Client(one.url) as client:
+        for topic in ("old", "new"):
+            client.create_topic(topic, queues=1)
+        client.produce("old", [NewMessage(body="1")], durability="async")
+        disk.stall()  # a new file's directory is synced, whatever the durability
+        with ThreadPoolExecutor(1) as pool, Client(one.url) as other:
+            first = pool.submit(
+                other.produce, "new", [NewMessage(body="1", uniq_key="A")], durability="async"
+            )
+            while client.store().max_offset == client.store().dispatched_offset:
+                assert not first.done()
+            for body in ("2", "3"):
+                message = NewMessage(body=body, uniq_key=body)
+                (placed,) = client.produce("old", [message], durability="async").messages
+            assert placed.queue_offset == 2
+            assert not first.done()
+            disk.heal()
+            (made,) = first.result().messages
+        assert client.store().dispatched_offset >= made.physical_offset + made.size
+
+
 def test_a_failed_sync_fails_every_waiter_and_ends_the_process_with_its_reason(disk: Disk) -> None:
     with disk.writer(sync_flush_timeout=60_000) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)

@@ -231,6 +231,11 @@ class ConsumeQueue:
         self.publish()
         return Put.APPENDED
 
+    def begins_file(self, index: int) -> bool:
+        """Whether an entry at ``index`` needs a file that is not there."""
+        last = self.files.last
+        return last is None or index * QUEUE_ENTRY_SIZE >= last.base_offset + self.file_size
+
     def make_room(self) -> None:
         """Let the window reach the next entry: more blocks of its file, or the next file."""
         offset = self.max_index * QUEUE_ENTRY_SIZE

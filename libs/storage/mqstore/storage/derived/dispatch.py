@@ -93,6 +93,10 @@ class DispatchCounts:
     """Queue offsets that no queue can have, and names that may not become a path."""
 
 
+class _NewFileDue(Exception):
+    """A queue's next entry begins a file, which costs syncs of directories."""
+
+
 class Dispatcher:
     """A ``BackgroundService`` over one log, its queues and its index. See the module."""
 
@@ -131,6 +135,11 @@ class Dispatcher:
         self._lock = Lock()
         self._closed = False
         self._touched: set[bytes] = set()
+        self.leaves_new_files = False
+        """Whether ``run_inline`` leaves a record that begins a queue's file to other threads."""
+        self.file_due_at = -1
+        """The physical offset of the one that it left last."""
+        self._is_inline = False
         self._near = memoryview(b""), 0
         """The segment that was dispatched from last, and where it begins in the log."""
         self._skip_index_below = 0
@@ -202,17 +211,33 @@ class Dispatcher:
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
         self.end.is_idle = False
+        self._is_inline = True
         try:
             if not self._run_near(end):
                 while not self._closed and self._advance(end):
                     pass
-        except OSError:
+        except (OSError, _NewFileDue):
             return False
         finally:
+            self._is_inline = False
             self._publish()
             self._rest()
             self._lock.release()
         return self._index is None or self._index_joined
+
+    def run_to(self, end: int) -> None:
+        """Dispatch up to ``end`` in the caller's thread, new files and all; what the disk refuses
+        is left to the service."""
+        before = -1
+        while before < self.position < end and not self._closed:
+            before = self.position
+            with self._running():
+                try:
+                    self._advance(end)
+                except OSError as error:
+                    _log.error("dispatch stands still at offset %d: %s", self.position, error)
+                finally:
+                    self._publish()
 
     def _run_near(self, end: int) -> bool:
         """``_advance`` for the usual case, in one call of the kernel: plain records, in the
@@ -431,6 +456,9 @@ class Dispatcher:
         if queue is None:
             self._refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
             return
+        if self._is_inline and self.leaves_new_files and queue.begins_file(queue_offset):
+            self.file_due_at = found.physical_offset
+            raise _NewFileDue
         before = queue.max_index
         tags_code = _tags_beside(queue, queue_offset, found)
         if tags_code is None:
