@@ -135,3 +135,24 @@ def test_document_says_all_that_a_reader_needs(run: Run, service: str) -> None:
                 if int(status) >= 400 and not path.startswith("/healthz/"):
                     assert "application/problem+json" in response["content"], (place, status)
     assert len(ids) == len(set(ids))
+
+
+def test_each_route_of_query_is_shown_by_an_example(run: Run) -> None:
+    document = httpx.get(f"{run.query_url}/openapi.json").json()
+    lacking = [
+        f"{path}: {name}"
+        for path, operations in document["paths"].items()
+        if path.startswith("/v1/")
+        for name in _without_example(operations["get"])
+    ]
+    assert lacking == []
+
+
+def _without_example(operation: dict[str, Any]) -> Iterator[str]:
+    """Required parameters, and answers that are text."""
+    for each in operation.get("parameters", ()):
+        if each.get("required") and not {"example", "examples"} & each.keys():
+            yield each["name"]
+    for media, content in operation["responses"]["200"].get("content", {}).items():
+        if media in ("application/json", "text/event-stream") and "example" not in content:
+            yield media

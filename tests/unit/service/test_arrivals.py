@@ -68,6 +68,17 @@ def test_what_is_there_already_wakes_at_once() -> None:
     asyncio.run(scenario())
 
 
+def test_what_came_before_the_watch_wakes_although_the_thread_has_counted_it() -> None:
+    async def scenario() -> None:
+        source = _Source()
+        arrivals = Arrivals(source, asyncio.get_running_loop())  # its thread sleeps
+        source.put("a", 0)
+        with arrivals.watch(("a", 0, 0)) as mine, arrivals.watch(("a", 0, 1)) as later:
+            assert (mine.done(), later.done()) == (True, False)
+
+    asyncio.run(scenario())
+
+
 def test_interrupt_wakes_all_and_lets_nobody_wait_any_more() -> None:
     async def scenario() -> None:
         arrivals = await _with_arrivals(_Source())

@@ -14,7 +14,7 @@ import msgspec
 from fastapi import Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from mqstore.query import views
+from mqstore.query import examples, views
 from mqstore.query.bodies import BodyForm
 from mqstore.query.routes import INT64_MAX, BodyAsked, body_asked
 from mqstore.query.service import QueryService
@@ -48,7 +48,9 @@ class EventRoutes:
             responses={
                 200: {
                     "description": "Events `message`, `unreadable` and `position`.",
-                    "content": {EVENTS_TYPE: {"schema": {"type": "string"}}},
+                    "content": {
+                        EVENTS_TYPE: {"schema": {"type": "string"}, "example": examples.EVENT}
+                    },
                 },
                 **problems.responses(
                     problems.BAD_PARAMETER,
@@ -77,7 +79,11 @@ class EventRoutes:
             ),
         ] = None,
         tags: Annotated[
-            str | None, Query(description="Only messages with one of these tags: `A || B`.")
+            str | None,
+            Query(
+                description="Only messages with one of these tags: `A || B`.",
+                openapi_examples={"two tags": {"value": "created || changed"}},
+            ),
         ] = None,
         sql: Annotated[
             str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 MESSAGE: Final[dict[str, Any]] = {
@@ -33,6 +34,7 @@ MESSAGE: Final[dict[str, Any]] = {
     "bodySize": 5,
     "body": "hello",
 }
+EVENT: Final = f"id: AAAAAAAAAMRaM0qL\nevent: message\ndata: {json.dumps(MESSAGE)}\n\n"
 MESSAGE_DETAIL: Final[dict[str, Any]] = MESSAGE | {
     "segment": "00000000000000000000",
     "segmentPosition": 0,

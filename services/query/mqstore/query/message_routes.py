@@ -129,6 +129,7 @@ class MessageRoutes:
                 ge=0,
                 le=INT64_MAX,
                 description="Of its first byte, exactly.",
+                openapi_examples={"the log's first": {"value": 0}},
             ),
         ],
         asked: Annotated[BodyAsked, Depends(body_asked)],

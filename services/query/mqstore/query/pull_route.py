@@ -1,7 +1,7 @@
 """Pulling from a queue: a hot route. JSON, or the records as they stand in the log.
 
-A pull that has to wait first registers, then looks, then waits, and looks again at each arrival
-until something matches or its time is over.
+A pull that has to wait registers, then waits unless something has come meanwhile, and looks again
+at each arrival until something matches or its time is over.
 """
 
 from __future__ import annotations

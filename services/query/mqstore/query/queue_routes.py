@@ -67,7 +67,13 @@ class QueueRoutes:
         topic: TopicName,
         queue: QueueId,
         timestamp: Annotated[
-            int, Query(ge=0, le=INT64_MAX, description="Milliseconds since the epoch.")
+            int,
+            Query(
+                ge=0,
+                le=INT64_MAX,
+                description="Milliseconds since the epoch.",
+                openapi_examples={"a time": {"value": 1795273269000}},
+            ),
         ],
     ) -> Response:
         service = self._service
