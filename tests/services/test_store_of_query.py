@@ -14,6 +14,8 @@ ROUTES = (
     "/v1/segments",
     "/v1/topics/t/queues",
     "/v1/topics/t/queues/0/messages",
+    "/v1/topics/t/queues/9/messages",
+    "/v1/topics/t/queues/0/messages?offset=x",
     "/v1/topics/t/messages",
     "/v1/messages?physicalOffset=0",
     "/v1/messages?physicalOffset=1",

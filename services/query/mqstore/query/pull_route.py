@@ -21,9 +21,9 @@ from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, documented
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
 from mqstore.service.problems import Problem
-from mqstore.storage.errors import QueueUnknown
+from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.pull_filter import PullFilter
 
@@ -86,6 +86,19 @@ class PullRoute:
         api.add_hot(HotRoute("GET", path, Role.CONSUME, self._answer, OPERATION))
 
     async def _answer(self, request: HotRequest) -> Reply:
+        try:
+            return await self._pulled(request)
+        except StorageError as error:
+            raise self._with_writer(problem_of(error)) from error
+        except Problem as problem:
+            raise self._with_writer(problem) from None
+
+    def _with_writer(self, problem: Problem) -> Problem:
+        name, value = self._service.writer.header()
+        problem.headers[name.decode()] = value.decode()
+        return problem
+
+    async def _pulled(self, request: HotRequest) -> Reply:
         asked = self._asked(request)
         service = self._service
         _ = service.reader
