@@ -71,7 +71,7 @@ class Plan:
 def benches(setting: Setting) -> Iterator[Bench]:
     with filled_store(setting.directory, SEGMENT, (setting.log_mib << 20) // READ_SHARE) as filled:
         for plan in _plans(filled, setting.records):
-            picks = _write(filled.peers.parent / f"{plan.verb}.picks", plan.picks)
+            picks = write_picks(filled.peers.parent / f"{plan.verb}.picks", plan.picks)
             peer = partial(_peer, setting, filled, plan, picks) if setting.peer else None
             yield Bench(_metrics(plan), partial(_ours, filled, plan), peer)
 
@@ -196,7 +196,8 @@ def _pick(filled: Filled, count: int) -> list[int]:
     return [chosen.randrange(filled.records) for _ in range(min(count, filled.records))]
 
 
-def _write(path: Path, numbers: list[int]) -> Path:
+def write_picks(path: Path, numbers: list[int]) -> Path:
+    """For `Request.numbers`."""
     packed = array("q", numbers)
     packed.byteswap()
     path.write_bytes(packed.tobytes())

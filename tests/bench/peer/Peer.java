@@ -64,6 +64,14 @@ public final class Peer {
                 return Reads.offsets(request);
             case "query-keys":
                 return Reads.keys(request);
+            case "look-ids":
+                return Reads.ids(request);
+            case "offsets-by-time":
+                return Reads.offsetsByTime(request);
+            case "read-filtered":
+                return Reads.filtered(request);
+            case "read-by-many":
+                return Reads.byMany(request);
             default:
                 throw new IllegalArgumentException("unknown verb " + request.verb);
         }

@@ -1,13 +1,21 @@
 package peer;
 
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.store.DefaultMessageFilter;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
@@ -58,6 +66,53 @@ final class Reads {
         return measureEach(request, keys.length, (reads, i) -> reads.query(keys[i]));
     }
 
+    static Map<String, Double> ids(Request request) throws Exception {
+        long[] offsets = request.numbers("picks");
+        String[] ids = new String[offsets.length];
+        for (int i = 0; i < ids.length; i++) {
+            ids[i] = Workload.messageId(offsets[i]);
+        }
+        return measureEach(request, ids.length, (reads, i) -> reads.lookId(ids[i]));
+    }
+
+    static Map<String, Double> offsetsByTime(Request request) throws Exception {
+        long[] times = request.numbers("picks");
+        return measureEach(request, times.length, (reads, i) -> {
+            int queueId = i % Workload.QUEUES;
+            reads.bytes += reads.store.getOffsetInQueueByTime(Workload.TOPIC, queueId, times[i]);
+            return 1;
+        });
+    }
+
+    static Map<String, Double> filtered(Request request) throws Exception {
+        MessageFilter filter = new DefaultMessageFilter(
+            FilterAPI.buildSubscriptionData(Workload.TOPIC, request.text("tag")));
+        Loop all = reads -> reads.pullAll(filter);
+        return measure(request, all, (figures, reads) -> figures.put("again", rate(all, reads)));
+    }
+
+    /** Each of some threads reads everything. */
+    static Map<String, Double> byMany(Request request) throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(request.number("readers"));
+        Loop all = reads -> {
+            List<Future<Long>> parts = new ArrayList<>();
+            for (int i = 0; i < request.number("readers"); i++) {
+                parts.add(threads.submit(() -> new Reads(reads.store, reads.taking).pullAll()));
+            }
+            long records = 0;
+            for (Future<Long> part : parts) {
+                records += part.get();
+            }
+            return records;
+        };
+        try {
+            return measure(request, all,
+                (figures, reads) -> figures.put("again", rate(all, reads)));
+        } finally {
+            threads.shutdown();
+        }
+    }
+
     private interface Further {
         void measure(Map<String, Double> figures, Reads reads) throws Exception;
     }
@@ -98,14 +153,20 @@ final class Reads {
     }
 
     private long pullAll() {
+        return pullAll(null);
+    }
+
+    /** Returns how many records were read, or with a filter passed. */
+    private long pullAll(MessageFilter filter) {
         long records = 0;
         for (int queueId = 0; queueId < Workload.QUEUES; queueId++) {
             long end = store.getMaxOffsetInQueue(Workload.TOPIC, queueId);
             long offset = 0;
             while (offset < end) {
                 GetMessageResult pulled =
-                    store.getMessage("bench", Workload.TOPIC, queueId, offset, PULL, null);
-                records += takeAll(pulled.getMessageBufferList());
+                    store.getMessage("bench", Workload.TOPIC, queueId, offset, PULL, filter);
+                long taken = takeAll(pulled.getMessageBufferList());
+                records += filter == null ? taken : pulled.getNextBeginOffset() - offset;
                 offset = pulled.getNextBeginOffset();
                 pulled.release();
             }
@@ -120,6 +181,15 @@ final class Reads {
             SelectMappedBufferResult slice = store.selectOneMessageByOffset(offset);
             takeBytes(slice.getByteBuffer());
             slice.release();
+        }
+        return 1;
+    }
+
+    private long lookId(String id) {
+        try {
+            take(store.lookMessageByOffset(MessageDecoder.decodeMessageId(id).getOffset()));
+        } catch (UnknownHostException impossible) {
+            throw new IllegalStateException(impossible);
         }
         return 1;
     }

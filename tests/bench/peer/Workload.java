@@ -2,11 +2,13 @@ package peer;
 
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
@@ -32,6 +34,11 @@ final class Workload {
 
     static String uniqueKey(long number) {
         return String.format("%032X", number);
+    }
+
+    static String messageId(long offset) {
+        return MessageDecoder.createMessageId(
+            ByteBuffer.allocate(16), MessageExt.socketAddress2ByteBuffer(HOST), offset);
     }
 
     /** As a broker gets them from a producer, already encoded. */

@@ -27,7 +27,7 @@ def test_ours_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert all(row["peer"] is None and row["ours"] for row in rows)
 
 
-@pytest.mark.parametrize("name", ["sync", "rebuild", "reads"])
+@pytest.mark.parametrize("name", ["sync", "rebuild", "reads", "query"])
 def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None:
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
 from mqstore.storage._kernel import Defect, LogWindow, Segment, StoredRecord, Word, in_memory
+from mqstore.storage.codec import message_id
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Message
@@ -150,6 +152,83 @@ def test_an_answer_ends_full_at_its_count_and_at_its_bytes() -> None:
     assert not window.records(StoredRecord, entries, 0, *where, 4, 0, 1 << 20)[2]
 
 
+# entries that were believed before ---------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.lists(st.integers(0, 8 * 800 - 1), max_size=3))
+def test_entries_that_change_after_they_were_believed_are_looked_at_again(
+    first: int, count: int, bits: list[int]
+) -> None:
+    log, _, packed = run_of(*(bytes(n % 7) for n in range(40)))
+    window, entries = window_over(log, covered=len(log)), bytearray(packed)
+    everything = b"T", 0, 0, 40, 0, 1 << 20
+    assert window.slices(memoryview(entries), 0, *everything)[1] == 40
+    for bit in bits:
+        entries[bit // 8] ^= 1 << bit % 8
+    expected = model.read_entries(bytes(entries), bytes(log), b"T", 0, 0, 1 << 20)[first:]
+    where = memoryview(entries), 20 * first, b"T", 0, first, count, 0, 1 << 20
+    whole = model.read_entries(bytes(entries[20 * first :]), bytes(log), b"T", 0, first, 1 << 20)
+    assert expected in ([], whole)
+    parts, found, *_ = window.slices(*where)
+    assert (b"".join(parts), found) == (b"".join(whole[:count]), len(whole[:count]))
+    read = window.records(StoredRecord, *where)[0]
+    assert [each.raw for each in read] == whole[:count]
+
+
+def test_entries_are_believed_of_one_queue_place_and_epoch_only() -> None:
+    log, starts, entries = run_of(*(b"body" for _ in range(32)))
+    words = bounds(0, len(log))
+    window = LogWindow(*words)
+    window.add(Segment(memoryview(log), 0, entries_of(log, 0, len(log))), 4)
+    own = b"T", 0, 0
+    assert window.slices(entries, 0, *own, 32, 0, 1 << 20)[1] == 32
+    for another in ((b"U", 0, 0), (b"T", 1, 0), (b"T", 0, 16)):
+        assert window.slices(entries, 0, *another, 32, 0, 1 << 20)[1] == 0
+    words[0].value = 1
+    window.renew()
+    log[starts[1] + 20 + 7] ^= 1
+    window.add(Segment(memoryview(log), 0, entries_of(log, 0, len(log))), 4)
+    assert window.slices(entries, 0, *own, 32, 0, 1 << 20)[1] == 1
+
+
+def test_records_of_one_answer_have_their_own_bytes() -> None:
+    log, starts, entries = run_of(*(bytes([n]) * n * 300 for n in range(40)))
+    read, taken, _ = window_over(log).records(StoredRecord, entries, 0, b"T", 0, 0, 40, 0, 1 << 30)
+    assert taken == len(log)
+    assert [each.raw for each in read] == [
+        bytes(log[start:end]) for start, end in zip(starts, [*starts[1:], len(log)], strict=True)
+    ]
+    assert [each.body for each in read] == [bytes([n]) * n * 300 for n in range(40)]
+
+
+def test_threads_that_read_other_segments_get_the_bytes_of_their_own() -> None:
+    size, bodies = 64 * BLOCK_SIZE, [bytes([1]) * 8_000, bytes([2]) * 8_000]
+    segments, entries = [], []
+    for number, body in enumerate(bodies):
+        log, starts, _ = run_of(*([body] * 500), queue_id=number)
+        for start in starts:  # a record names its physical offset
+            log[start + 28 : start + 36] = (number * size + start).to_bytes(8)
+        view = memoryview(log + bytes(size - len(log)))
+        segments.append((view, number * size, entries_of(view, number * size, size)))
+        named = [struct.pack(">qiq", number * size + start, starts[1], 0) for start in starts]
+        entries.append(memoryview(b"".join(named)))
+
+    def read_all(window: LogWindow, number: int) -> set[bytes]:
+        seen = set()
+        for index in range(500):
+            where = entries[number], 20 * index, b"T", number, index, 1, 0, 1 << 20
+            seen |= {bytes(part[90:8_000]) for part in window.slices(*where)[0]}
+        return seen
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(10):
+            window = LogWindow(*bounds(0, 2 * size))
+            for segment in segments:
+                window.add(Segment(*segment), 4)
+            seen = list(pool.map(read_all, [window] * 2, range(2)))
+            assert seen == [{body[90:8_000]} for body in bodies]
+
+
 # offsets ----------------------------------------------------------------------------------
 
 
@@ -172,6 +251,22 @@ def test_an_offset_gives_the_record_that_begins_there(
     else:
         assert (found is not None) == (defect is Defect.NONE)
         assert found is None or found.raw == bytes(log[offset : offset + size])
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fe80::1"])
+def test_an_offset_message_id_gives_its_record_and_anything_else_nothing(address: str) -> None:
+    host, other = Host.parse(address, 10911), Host.parse(address, 10912)
+    first = Message("T", 0, b"a", b"", host, host, 0)
+    log = log_of((first, 0), (Message("T", 0, b"b", b"", host, host, 0), 1))
+    window, at = window_over(log), int.from_bytes(log[:4])
+    own = message_id.encode(host, at)
+    for text in (own, own.lower()):
+        found = window.record_by_id(StoredRecord, text)
+        assert found is not None
+        assert found.body == b"b"
+    wrong = [message_id.encode(other, at), message_id.encode(host, at + 1), "", own[:-1], own[2:]]
+    wrong += [own + "00", own[:-1] + "g", own[:-1] + "\uff11", "F" * 16, "0" * 56, "0" * 32]
+    assert [window.record_by_id(StoredRecord, each) for each in wrong] == [None] * len(wrong)
 
 
 class Two(NamedTuple):

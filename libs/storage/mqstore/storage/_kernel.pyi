@@ -4,7 +4,12 @@ from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from mqstore.storage.codec.hosts import Host
+from mqstore.storage.codec.record import Record
+from mqstore.storage.lookup_answers import PullStatus, Unreadable
+from mqstore.storage.lookup_views import QueueView
 from mqstore.storage.seams import Clock
+
+A = TypeVar("A", "Pull", "Slices")
 
 class Stop(IntEnum):
     """Why ``dispatch_run`` came back."""
@@ -437,6 +442,8 @@ class LogWindow:
         are ``most``."""
     def record_at(self, kind: type[R], offset: int) -> R | None:
         """The record that begins at a physical offset, of class ``kind``."""
+    def record_by_id(self, kind: type[R], text: str) -> R | None:
+        """The record of an offset message id, stored under the host that the id names."""
     def slice_at(self, offset: int) -> memoryview | None:
         """The same as it stands in the map, only where checksums cover all of it; beyond them no
         more than its header is looked at."""
@@ -476,6 +483,10 @@ class LogWindow:
         What checksums do not cover is copied. Returns slices, how many records they are, ``taken``
         and whether a bound was reached.
         """
+    def first_at(self, queue: QueueView, timestamp_ms: int) -> int | None:
+        """The first entry of a queue whose record was stored at or after a time, by a binary search
+        over store times; the queue's maximum where there is none. None where any entry that it
+        looks at is not plain."""
     def keyed(
         self,
         kind: type[R],
@@ -497,6 +508,20 @@ class LogWindow:
         (invalid Unicode, U+FFFD).
         """
 
+    def pull(
+        self,
+        answer: type[A],
+        status: PullStatus,
+        kind: type[Record],
+        queue: QueueView,
+        offset: int,
+        count: int,
+        most: int,
+        max_bytes: int,
+    ) -> A | None:
+        """``count`` plain records of a queue, or as many as ``max_bytes`` allow; None where there
+        are fewer, and where ``count`` is over ``most``. ``answer`` is Pull or Slices."""
+
 def in_memory(
     window: LogWindow, entries: memoryview, position: int, count: int, max_bytes: int
 ) -> int:
@@ -515,6 +540,85 @@ class _IndexFile(Protocol):
     def slots(self) -> int: ...
     @property
     def index_num(self) -> int: ...
+
+class Pull:
+    """Records of one queue, ascending; ``next_offset`` is where to go on.
+
+    Neighbours share memory: a record that is kept keeps up to 64 KiB of others.
+    """
+
+    status: PullStatus
+    records: list[Record]
+    unreadable: list[Unreadable]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+    def __init__(
+        self,
+        status: PullStatus,
+        records: list[Record],
+        unreadable: list[Unreadable],
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def take(
+        self,
+        window: LogWindow,
+        kind: type[Record],
+        entries: memoryview,
+        position: int,
+        queue: QueueView,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[int, bool]:
+        """``LogWindow.records`` from ``next_offset`` on: the bytes of the answer by then, and
+        whether one of its bounds was reached."""
+    def add(self, found: Record) -> None: ...
+
+class Slices:
+    """Records of one queue as they stand in the log, ascending: what a RocketMQ client decodes.
+
+    Joined, ``parts`` are ``count`` whole records. Each part is one or more of them that follow one
+    another in the log: the map itself, not a copy, wherever block checksums say that it is as it
+    was written. It stays readable for as long as it is kept, and keeps the disk space of a segment
+    that expires: send it, or copy it, soon.
+    """
+
+    status: PullStatus
+    parts: list[memoryview]
+    unreadable: list[Unreadable]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    count: int
+
+    def __init__(
+        self,
+        status: PullStatus,
+        parts: list[memoryview],
+        unreadable: list[Unreadable],
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def take(
+        self,
+        window: LogWindow,
+        kind: type[Record],
+        entries: memoryview,
+        position: int,
+        queue: QueueView,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[int, bool]:
+        """As ``Pull.take``, by ``LogWindow.slices``."""
+    def add(self, found: Record) -> None: ...
 
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""

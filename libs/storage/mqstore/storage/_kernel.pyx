@@ -374,5 +374,7 @@ def futex_wake(view not None, int64_t offset):
 
 include "_kernel_batch.pxi"
 include "_kernel_put.pxi"
+include "_kernel_segment.pxi"
+include "_kernel_entries.pxi"
 include "_kernel_lookup.pxi"
 include "_kernel_memory.pxi"

@@ -5,126 +5,9 @@
 
 
 cdef enum:
-    CHANGED = -1  # a block is not as its checksum says
-    OPEN = 0  # not all of it is covered by checksums
-    WHOLE = 1
-
-    KNOWN_CHANGED = 0xFFFFFFFF  # in place of how much of a block is known to be whole
-    LOOK_AGAIN = 256  # uses of a segment without checksums, after which it may have some
-    FETCH_AHEAD = 4  # entries
     INDEX_STEP_MS = 1000  # an item's time is its record's, in whole seconds
+    MESSAGE_ID_MAX = 28  # bytes: an IPv6 host and an offset
     REPLACEMENT_BEGIN = 0xEF  # the first byte of U+FFFD in UTF-8, and of little else
-
-
-@cython.no_gc  # nothing that it refers to refers back
-cdef class Segment:
-    """A mapped segment, and up to where each of its blocks is known to be as it was written."""
-    cdef Py_buffer log
-    cdef Py_buffer covers  # of ``entries``
-    cdef bint has_log, has_covers
-    cdef readonly object view
-    cdef readonly object entries
-    cdef readonly int64_t base
-    cdef readonly int64_t size
-    cdef readonly int64_t misses
-    cdef uint32_t *known
-
-    def __cinit__(self, view not None, int64_t base, entries=None):
-        cdef int64_t blocks
-        PyObject_GetBuffer(view, &self.log, PyBUF_SIMPLE)
-        self.has_log = True
-        self.view, self.base, self.size = view.toreadonly(), base, self.log.len
-        self.entries = entries
-        if entries is None:
-            return
-        PyObject_GetBuffer(entries, &self.covers, PyBUF_SIMPLE)
-        self.has_covers = True
-        check_entries(self.covers.len, self.size)
-        blocks = (self.size + BLOCK_SIZE - 1) // BLOCK_SIZE
-        self.known = <uint32_t *> calloc(blocks + 1, sizeof(uint32_t))
-        if self.known == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.known)
-        if self.has_covers:
-            PyBuffer_Release(&self.covers)
-        if self.has_log:
-            PyBuffer_Release(&self.log)
-
-    cdef inline int64_t end(self):
-        return self.base + self.size
-
-    @property
-    def lacks_checksums(self):
-        return not self.has_covers and self.misses >= LOOK_AGAIN
-
-    def changed_block(self, int64_t position, int64_t size):
-        cdef int64_t number
-        check_range(position, position + size, self.size)
-        if not self.has_covers:
-            self.misses += 1
-        elif size and self.judge(position, size, &number) == CHANGED:
-            return number
-        return -1
-
-    def covered(self, int64_t position, int64_t size):
-        cdef int64_t number, whole, found = 0
-        check_range(position, position + size, self.size)
-        if not self.has_covers:
-            return 0
-        for number in range(position // BLOCK_SIZE, (position + size + BLOCK_SIZE - 1) // BLOCK_SIZE):
-            if self.known[number] != KNOWN_CHANGED:
-                whole = min(number * BLOCK_SIZE + self.known[number], position + size)
-                found += max(<int64_t> 0, whole - max(number * BLOCK_SIZE, position))
-        return found
-
-    cdef int judge(self, int64_t at, int64_t size, int64_t *number):
-        """CHANGED stops at that block, ``number``; blocks are compared once and remembered."""
-        cdef int64_t last = (at + size - 1) // BLOCK_SIZE, due
-        cdef int state = WHOLE
-        number[0] = at // BLOCK_SIZE
-        if not self.has_covers:
-            self.misses += 1
-            return OPEN if self.misses < LOOK_AGAIN else CHANGED
-        while number[0] <= last:
-            due = min(at + size - number[0] * BLOCK_SIZE, BLOCK_SIZE)
-            if self.known[number[0]] < due:
-                self.compare(number[0])
-                if self.known[number[0]] < due:
-                    state = OPEN
-            if self.known[number[0]] == KNOWN_CHANGED:
-                return CHANGED
-            number[0] += 1
-        return state
-
-    cdef void compare(self, int64_t number):
-        """Look at as much of a block as is covered by now."""
-        cdef const uint8_t *block = <const uint8_t *> self.log.buf + number * BLOCK_SIZE
-        cdef const uint8_t *entry = <const uint8_t *> self.covers.buf + BLOCK_HEADER
-        cdef Cover cover
-        cdef bint whole
-        read_cover(entry + number * BLOCK_ENTRY, self.base + number * BLOCK_SIZE, &cover)
-        cover.length = <uint32_t> min(<int64_t> cover.length, self.size - number * BLOCK_SIZE)
-        if cover.length <= self.known[number]:
-            return
-        with nogil:
-            whole = is_as_covered(&cover, block)
-        self.known[number] = max(self.known[number], cover.length) if whole else KNOWN_CHANGED
-
-
-cdef struct Entries:
-    # What is left to read of a queue file, and what the next record must say of itself.
-    const uint8_t *at
-    int64_t left  # in the file
-    int64_t wanted
-    int64_t limit
-    Text topic
-    int32_t queue_id
-    uint64_t index  # the last one may be the greatest there is
-    int64_t taken
-    int64_t max_bytes
-    bint is_full  # nothing more may be taken
 
 
 cdef struct Search:
@@ -141,10 +24,22 @@ cdef struct Search:
     bint uniq_key_only
 
 
-cdef struct Place:
-    const uint8_t *at
-    int64_t position
-    int64_t available  # bytes that may be read
+cdef bint read_hex(const char *digits, Py_ssize_t count, uint8_t *to) noexcept:
+    """False for anything but hexadecimal digits, of either case, two a byte."""
+    cdef Py_ssize_t i
+    cdef int digit
+    if count % 2:
+        return False
+    for i in range(count):
+        digit = digits[i] | 32
+        if c'0' <= digits[i] <= c'9':
+            digit = digits[i] - c'0'
+        elif c'a' <= digit <= c'f':
+            digit -= c'a' - 10
+        else:
+            return False
+        to[i // 2] = <uint8_t> (to[i // 2] << 4 | digit)
+    return True
 
 
 def base_of(Segment segment not None):
@@ -205,7 +100,16 @@ cdef class LogWindow:
     cdef int64_t epoch
     cdef int64_t minimum
     cdef list segments  # ascending
+    cdef uint64_t *known  # what groups of queue entries were found to name their own records
     cdef Segment last  # the one that was used last
+
+    def __cinit__(self):
+        self.known = <uint64_t *> calloc(KNOWN_GROUPS, sizeof(uint64_t))
+        if self.known == NULL:
+            raise MemoryError("no memory for what is known of queue entries")
+
+    def __dealloc__(self):
+        free(self.known)
 
     def __init__(
         self, Word epoch not None, Word minimum not None, Word maximum not None,
@@ -306,6 +210,23 @@ cdef class LogWindow:
         record = self.read(kind, offset, <int64_t> atomic_load64(self.max_word.at))
         return record if self.is_current() else None
 
+    def record_by_id(self, type kind not None, str text not None):
+        cdef uint8_t named[MESSAGE_ID_MAX]
+        cdef Py_ssize_t size
+        cdef StoredRecord record
+        cdef const char *digits
+        if not text.isascii():
+            return None
+        digits = PyUnicode_AsUTF8AndSize(text, &size)
+        if size > 2 * MESSAGE_ID_MAX or size < 16 or not read_hex(digits, size, named):
+            return None
+        record = self.record_at(kind, <int64_t> get64(named + size // 2 - 8))
+        if record is None or record.store_host_size != size // 2 - 8:
+            return None
+        if memcmp(record.at + record.store_time_at + 8, named, record.store_host_size) != 0:
+            return None
+        return record
+
     def slice_at(self, int64_t offset):
         cdef Place place
         cdef Layout r
@@ -334,52 +255,56 @@ cdef class LogWindow:
         if 0 <= at < self.last.size and 0 < size <= self.last.size - at:
             prefetch(<const uint8_t *> self.last.log.buf + at, size)
 
-    cdef bint next_named(self, Entries *e, Place *place, Layout *r, int *state):
-        """The record of the next entry; False where anything is odd about it."""
-        cdef const uint8_t *entry = e.at
-        cdef int64_t physical, size
+    cdef Segment next_named(self, Entries *e, Place *place, Layout *r, int *state, bint with_layout):
+        """Where the next entry's record stands; None where anything is odd about it.
+
+        Of a record that was looked at before no more than its place, unless ``with_layout``.
+        """
+        cdef int64_t physical, size, number
         cdef Segment segment
         if e.left <= 0 or e.wanted <= 0:
-            return False
-        self.fetch(e, FETCH_AHEAD)
-        physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
+            return None
+        if e.at >= e.group_end:
+            enter_group(e, self.known)
+        if with_layout or not e.is_known:
+            self.fetch(e, FETCH_AHEAD)
+        physical, size = <int64_t> get64(e.at), <int32_t> get32(e.at + 8)
         if size <= 0:
-            return False
+            return None
         if e.taken and e.taken + size > e.max_bytes:
             e.is_full = True
-            return False
+            return None
         segment = self.place(physical, e.limit, place)
         if segment is None or size > place.available:
-            return False
-        if parse(place.at, place.available, physical, r) != DEFECT_NONE or r.size != size:
-            return False
-        if not same(r.topic, e.topic) or <int32_t> get32(place.at + 12) != e.queue_id:
-            return False
-        if get64(place.at + 20) != e.index:
-            return False
-        state[0] = self.whole(segment, place, r)
-        if state[0] == CHANGED:
-            return False
-        e.taken += size
-        e.index += 1
-        e.left -= 1
-        e.wanted -= 1
-        e.is_full = e.wanted == 0
-        e.at += QUEUE_ENTRY
-        return True
+            return None
+        state[0] = segment.judge(place.position, size, &number) if e.is_known else OPEN
+        if state[0] != WHOLE or with_layout:
+            if not is_named(e, place.at, place.available, physical, size, state[0], r):
+                return None
+            if state[0] != WHOLE:
+                state[0] = self.whole(segment, place, r)
+            if state[0] == CHANGED:
+                return None
+        pass_entry(e, size, state[0])
+        if e.at == e.group_end and e.is_new and self.is_current():
+            remember_group(e, self.known)
+        return segment
 
     cdef int begin(
         self, Entries *e, const Py_buffer *queue, int64_t position, int64_t count, bytes topic,
         int64_t queue_id, int64_t index, int64_t taken, int64_t max_bytes,
     ) except -1:
         check_range(position, position, queue.len)
-        e.at = <const uint8_t *> queue.buf + position
+        e.start = <const uint8_t *> queue.buf
+        e.at, e.end = e.start + position, e.start + queue.len
+        e.group_end = e.at
         e.left, e.wanted, e.is_full = (queue.len - position) // QUEUE_ENTRY, count, False
         e.limit = 0 if not self.is_current() else min(
             <int64_t> atomic_load64(self.dispatched_word.at),
             <int64_t> atomic_load64(self.max_word.at),
         )
         e.topic, e.queue_id, e.index = text_of(topic), <int32_t> queue_id, <uint64_t> index
+        e.queue = queue_digest(self.epoch, topic, queue_id)
         e.taken, e.max_bytes = taken, max_bytes
         return 0
 
@@ -389,9 +314,6 @@ cdef class LogWindow:
     ):
         cdef Py_buffer queue
         cdef Entries e
-        cdef Place place
-        cdef Layout r
-        cdef int state
         cdef list found = []
         check_kind(kind)
         PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
@@ -399,13 +321,40 @@ cdef class LogWindow:
             self.begin(
                 &e, &queue, position, count, topic, queue_id, index, taken, max_bytes
             )
-            while self.next_named(&e, &place, &r, &state):
-                found.append(record_of(kind, place.at, &r, True))
+            while self.take_run(kind, &e, found):
+                pass
         finally:
             PyBuffer_Release(&queue)
         if not self.is_current():
             return [], taken, False
         return found, e.taken, e.is_full
+
+    cdef bint take_run(self, type kind, Entries *e, list found) except -1:
+        """Some more records, which share one copy of their bytes; False after the last."""
+        cdef Place places[RUN_RECORDS]
+        cdef Layout r[RUN_RECORDS]
+        cdef int state, i, count = 0
+        cdef int64_t size = 0, at = 0
+        cdef Segment segment, held = None
+        cdef list kept = []  # whose memory the places point into
+        cdef bytes run
+        while count < RUN_RECORDS and size < RUN_BYTES:
+            segment = self.next_named(e, &places[count], &r[count], &state, True)
+            if segment is None:
+                break
+            if segment is not held:
+                kept.append(segment)
+                held = segment
+            size += r[count].size
+            count += 1
+        if count == 0:
+            return False
+        run = PyBytes_FromStringAndSize(NULL, size)
+        for i in range(count):
+            memcpy(PyBytes_AS_STRING(run) + at, places[i].at, r[i].size)
+            found.append(record_in(kind, run, at, &r[i], True))
+            at += r[i].size
+        return segment is not None
 
     def slices(
         self, entries not None, int64_t position, bytes topic not None, int64_t queue_id,
@@ -416,31 +365,91 @@ cdef class LogWindow:
         cdef Place place
         cdef Layout r
         cdef int state
-        cdef int64_t start = 0, stop = 0
-        cdef Segment segment = None
+        cdef int64_t start = 0, stop = 0, size
+        cdef Segment segment, open = None
         cdef list found = []
         PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
         try:
             self.begin(
                 &e, &queue, position, count, topic, queue_id, index, taken, max_bytes
             )
-            while self.next_named(&e, &place, &r, &state):
-                if state == WHOLE and segment is self.last and place.position == stop:
-                    stop += r.size
-                    continue
-                if segment is not None:
-                    found.append(segment.view[start:stop])
-                segment = self.last if state == WHOLE else None
-                start, stop = place.position, place.position + r.size
+            while True:
+                size = e.taken
+                segment = self.next_named(&e, &place, &r, &state, False)
                 if segment is None:
-                    found.append(memoryview(copy(place.at, r.size)))
-            if segment is not None:
-                found.append(segment.view[start:stop])
+                    break
+                size = e.taken - size
+                if state == WHOLE and segment is open and place.position == stop:
+                    stop += size
+                    continue
+                if open is not None:
+                    found.append(open.view[start:stop])
+                open = segment if state == WHOLE else None
+                start, stop = place.position, place.position + size
+                if open is None:
+                    found.append(memoryview(copy(place.at, <uint32_t> size)))
+            if open is not None:
+                found.append(open.view[start:stop])
         finally:
             PyBuffer_Release(&queue)
         if not self.is_current():
             return [], 0, taken, False
         return found, <int64_t> (e.index - <uint64_t> index), e.taken, e.is_full
+
+    def pull(self, answer, status, kind, queue, offset, count, most, max_bytes):
+        cdef Pulled pulled
+        high = queue.max_index
+        low = queue.min_index
+        if not low <= offset <= high - count or not 0 < count <= most:
+            return None
+        place = queue.block(offset)
+        if place is None:
+            return None
+        pulled = answer(status, [], [], offset, low, high)
+        _, is_full = pulled.take(self, kind, place[0], place[1], queue, count, 0, max_bytes)
+        return pulled if is_full else None
+
+    def first_at(self, queue, int64_t timestamp_ms):
+        cdef int64_t end = queue.max_index, stored
+        cdef int64_t low = queue.min_index, high = end, middle
+        cdef QueueFile file = QueueFile.__new__(QueueFile)
+        if not self.is_current():
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.stored_at(queue, file, middle)
+            if stored < 0:
+                return None
+            if stored >= timestamp_ms:
+                high = middle
+            else:
+                low = middle + 1
+        if low < end and self.stored_at(queue, file, low) < 0:
+            return None
+        return low if self.is_current() else None
+
+    cdef int64_t stored_at(self, queue, QueueFile file, int64_t index) except -2:
+        """When the record of an entry was stored, in ms; -1 where anything is odd about it."""
+        cdef Place place
+        cdef Layout r
+        cdef int64_t physical, size
+        cdef const uint8_t *entry
+        cdef Segment segment
+        if not file.first <= index < file.stop:
+            block = queue.block(index)
+            if block is None:
+                return -1
+            file.hold(block[0], index, block[1])
+        entry = <const uint8_t *> file.entries.buf + (index - file.first) * QUEUE_ENTRY
+        physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
+        segment = self.place(physical, <int64_t> atomic_load64(self.dispatched_word.at), &place)
+        if segment is None or size > place.available:
+            return -1
+        if parse(place.at, place.available, physical, &r) != DEFECT_NONE or r.size != size:
+            return -1
+        if self.whole(segment, &place, &r) == CHANGED:
+            return -1
+        return max(<int64_t> -1, <int64_t> get64(place.at + r.store_time_at))
 
     def keyed(
         self, type kind not None, files, str topic not None, str key not None, int64_t from_ms,

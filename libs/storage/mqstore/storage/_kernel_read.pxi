@@ -55,10 +55,8 @@ cdef int parse_head(
     return DEFECT_NONE
 
 
-cdef int parse(
-    const uint8_t *p, int64_t available, int64_t expected, Layout *r
-) noexcept nogil:
-    """Structure of the record at ``p``: first defect, or NONE with every part inside its size."""
+cdef inline int parse_lengths(const uint8_t *p, int64_t available, Layout *r) noexcept nogil:
+    """First defect of the lengths, or NONE with every part inside its size."""
     cdef int64_t left
     cdef int defect = parse_head(p, available, r, &left)
     if defect != DEFECT_NONE:
@@ -75,6 +73,16 @@ cdef int parse(
     if r.properties.length != left:
         return DEFECT_LENGTHS_DISAGREE
     r.size = r.total
+    return DEFECT_NONE
+
+
+cdef int parse(
+    const uint8_t *p, int64_t available, int64_t expected, Layout *r
+) noexcept nogil:
+    """Structure of the record at ``p``: first defect, or NONE."""
+    cdef int defect = parse_lengths(p, available, r)
+    if defect != DEFECT_NONE:
+        return defect
     if expected >= 0 and <int64_t> get64(p + 28) != expected:
         return DEFECT_MISPLACED
     if get32(p + r.store_time_at - 4) > 65535 or get32(p + r.body_at - 20) > 65535:
@@ -160,13 +168,14 @@ def check_record(
     )
 
 
+@cython.no_gc  # nothing that it refers to refers back
 cdef class StoredRecord:
     """A record's own bytes, checked once; fields are read from them when asked for."""
-    cdef readonly bytes raw
+    cdef bytes run  # neighbours may share it
     cdef readonly int64_t size
     cdef readonly int version
     cdef dict known_properties
-    cdef const uint8_t *at  # of ``raw``
+    cdef const uint8_t *at  # in ``run``
     cdef Text text_of_topic
     cdef Text text_of_properties
     cdef uint32_t body_at
@@ -175,11 +184,11 @@ cdef class StoredRecord:
     cdef uint32_t born_host_size
     cdef uint32_t store_host_size
 
-    cdef void keep(self, bytes raw, const Layout *r, bint with_body) noexcept:
-        """``r`` is of these very bytes, or of them with the body that they are without."""
+    cdef void keep(self, bytes run, int64_t at, const Layout *r, bint with_body) noexcept:
+        """``r`` is of the bytes at ``at``, or of them with the body that they are without."""
         cdef uint32_t gap = 0 if with_body else r.body_size
-        self.raw = raw
-        self.at = <const uint8_t *> PyBytes_AS_STRING(raw)
+        self.run = run
+        self.at = <const uint8_t *> PyBytes_AS_STRING(run) + at
         self.size, self.version = r.size, r.version
         self.body_at, self.body_size = r.body_at, r.body_size - gap
         self.store_time_at = r.store_time_at
@@ -189,10 +198,19 @@ cdef class StoredRecord:
         self.text_of_properties.length = r.properties.length
         self.text_of_properties.at = self.text_of_topic.at + r.topic.length + 2
 
+    cdef uint32_t held(self) noexcept:
+        """Bytes of ``run`` that are its own."""
+        return <uint32_t> (self.text_of_properties.at - self.at) + self.text_of_properties.length
+
     def __eq__(self, other):
         if not isinstance(other, StoredRecord):
             return NotImplemented
         return self.raw == (<StoredRecord> other).raw
+
+    @property
+    def raw(self):
+        cdef uint32_t held = self.held()
+        return self.run if held == PyBytes_GET_SIZE(self.run) else copy(self.at, held)
 
     @property
     def body_crc(self):
@@ -266,19 +284,25 @@ cdef class StoredRecord:
         return self.known_properties
 
 
+cdef inline object record_in(
+    type kind, bytes run, int64_t at, const Layout *r, bint with_body
+):
+    cdef StoredRecord found = StoredRecord.__new__(kind)
+    found.keep(run, at, r, with_body)
+    return found
+
+
 cdef object record_of(type kind, const uint8_t *p, const Layout *r, bint with_body):
     """A record of ``kind`` over a copy of what stands at ``p``."""
     cdef uint32_t head = r.body_at, gap = 0 if with_body else r.body_size
     cdef bytes raw = PyBytes_FromStringAndSize(NULL, r.size - gap)
     cdef char *to = PyBytes_AS_STRING(raw)
-    cdef StoredRecord found = StoredRecord.__new__(kind)
     if gap:
         memcpy(to, p, head)
         memcpy(to + head, p + head + gap, r.size - gap - head)
     else:
         memcpy(to, p, r.size)
-    found.keep(raw, r, with_body)
-    return found
+    return record_in(kind, raw, 0, r, with_body)
 
 
 cdef int check_kind(type kind) except -1:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from mqstore.storage._kernel import LogWindow
+from mqstore.storage._kernel import Pull as Pull
+from mqstore.storage._kernel import Slices as Slices
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import StorageError
-from mqstore.storage.lookup_views import QueueView
 
 
 class PullStatus(StrEnum):
@@ -46,115 +46,6 @@ class QueueRange:
     queue_id: int
     min_offset: int
     max_offset: int
-
-
-class Pulled(Protocol):
-    """An answer that is being filled: ``Pull`` or ``Slices``."""
-
-    status: PullStatus
-    unreadable: list[Unreadable]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-    def __len__(self) -> int:
-        """Records taken."""
-
-    def take(
-        self,
-        window: LogWindow,
-        entries: memoryview,
-        position: int,
-        queue: QueueView,
-        count: int,
-        taken: int,
-        max_bytes: int,
-    ) -> tuple[int, bool]:
-        """``LogWindow.records`` or ``slices`` from ``next_offset`` on: the bytes of the answer by
-        then, and whether one of its bounds was reached."""
-
-    def add(self, found: Record) -> None: ...
-
-
-@dataclass(slots=True)
-class Pull:
-    """Records of one queue, ascending; ``next_offset`` is where to go on."""
-
-    status: PullStatus
-    records: list[Record]
-    unreadable: list[Unreadable]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def take(
-        self,
-        window: LogWindow,
-        entries: memoryview,
-        position: int,
-        queue: QueueView,
-        count: int,
-        taken: int,
-        max_bytes: int,
-    ) -> tuple[int, bool]:
-        name, queue_id, index = queue.raw_topic, queue.queue_id, self.next_offset
-        found, taken, is_full = window.records(
-            Record, entries, position, name, queue_id, index, count, taken, max_bytes
-        )
-        self.records += found
-        self.next_offset += len(found)
-        return taken, is_full
-
-    def add(self, found: Record) -> None:
-        self.records.append(found)
-
-
-@dataclass(slots=True)
-class Slices:
-    """Records of one queue as they stand in the log, ascending: what a RocketMQ client decodes.
-
-    Joined, ``parts`` are ``count`` whole records. Each part is one or more of them that follow one
-    another in the log: the map itself, not a copy, wherever block checksums say that it is as it
-    was written. It stays readable for as long as it is kept, and keeps the disk space of a segment
-    that expires: send it, or copy it, soon.
-    """
-
-    status: PullStatus
-    parts: list[memoryview]
-    unreadable: list[Unreadable]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    count: int = 0
-
-    def __len__(self) -> int:
-        return self.count
-
-    def take(
-        self,
-        window: LogWindow,
-        entries: memoryview,
-        position: int,
-        queue: QueueView,
-        count: int,
-        taken: int,
-        max_bytes: int,
-    ) -> tuple[int, bool]:
-        name, queue_id, index = queue.raw_topic, queue.queue_id, self.next_offset
-        found, number, taken, is_full = window.slices(
-            entries, position, name, queue_id, index, count, taken, max_bytes
-        )
-        self.parts += found
-        self.count += number
-        self.next_offset += number
-        return taken, is_full
-
-    def add(self, found: Record) -> None:
-        self.parts.append(memoryview(found.raw))
-        self.count += 1
 
 
 class Scanned(NamedTuple):

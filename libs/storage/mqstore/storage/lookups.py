@@ -35,7 +35,6 @@ from mqstore.storage.log_reads import LogReads
 from mqstore.storage.lookup_answers import (
     KeyAnswer,
     Pull,
-    Pulled,
     PullStatus,
     QueueRange,
     Scanned,
@@ -65,6 +64,8 @@ TAIL_SCAN_MAX: Final = 1 << 20
 """Bytes above the dispatched offset that a key query reads itself."""
 TIME_MAX: Final = (1 << 63) - 1
 """Milliseconds; the end of a time range without one, as RocketMQ's Long.MAX_VALUE."""
+
+_FOUND: Final = PullStatus.FOUND
 
 A = TypeVar("A", Pull, Slices)
 
@@ -115,6 +116,9 @@ class Lookups:
         Raises MessageIdError, and as ``by_physical_offset``; OffsetOutOfRange also when the record
         there was stored under another host than the id names.
         """
+        found = self._window.record_by_id(Record, text)
+        if found is not None:
+            return found
         _, offset = message_id.decode(text)
         found = self.by_physical_offset(offset)
         if found.offset_message_id != text.upper():
@@ -271,7 +275,8 @@ class Lookups:
         """Queue offset of the first record stored at or after a time; the queue's maximum when
         there is none. Raises QueueUnknown."""
         queue = self._queue(topic, queue_id)
-        return self._reads.settled(self._first_at, queue, timestamp_ms)
+        found = self._window.first_at(queue, timestamp_ms)
+        return self._reads.settled(self._first_at, queue, timestamp_ms) if found is None else found
 
     def records(
         self,
@@ -288,9 +293,9 @@ class Lookups:
         for a negative offset.
         """
         queue = self._queue(topic, queue_id)
-        return self._plain(Pull, queue, offset, count, max_bytes) or self._reads.settled(
-            self._pull, Pull, queue, offset, count, max_bytes
-        )
+        return self._window.pull(
+            Pull, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
+        ) or self._reads.settled(self._pull, Pull, queue, offset, count, max_bytes)
 
     def slices(
         self,
@@ -302,9 +307,9 @@ class Lookups:
     ) -> Slices:
         """As ``records``, of the same checks, but not decoded and where possible not copied."""
         queue = self._queue(topic, queue_id)
-        return self._plain(Slices, queue, offset, count, max_bytes) or self._reads.settled(
-            self._pull, Slices, queue, offset, count, max_bytes
-        )
+        return self._window.pull(
+            Slices, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
+        ) or self._reads.settled(self._pull, Slices, queue, offset, count, max_bytes)
 
     def in_memory(
         self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int
@@ -318,21 +323,7 @@ class Lookups:
         place = queue.block(offset) if count > 0 else None
         if place is None or in_memory(self._window, *place, count, max_bytes) < count:
             return None
-        return self._plain(kind, queue, offset, count, max_bytes)
-
-    def _plain(
-        self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int
-    ) -> A | None:
-        """An answer that the kernel fills by itself, as most are."""
-        high, low = queue.max_index, queue.min_index
-        if not low <= offset <= high - count or not 0 < count <= COUNT_MAX:
-            return None
-        place = queue.block(offset)
-        if place is None:
-            return None
-        pull = kind(PullStatus.FOUND, [], [], offset, low, high)
-        _, is_full = pull.take(self._window, *place, queue, count, 0, max_bytes)
-        return pull if is_full else None
+        return self._window.pull(kind, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes)
 
     def _pull(self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int) -> A:
         if offset < 0:
@@ -349,7 +340,7 @@ class Lookups:
             pull.status = self._why_empty(queue, pull)
         return pull
 
-    def _fill(self, queue: QueueView, pull: Pulled, count: int, max_bytes: int) -> None:
+    def _fill(self, queue: QueueView, pull: A, count: int, max_bytes: int) -> None:
         """Take records into an answer until something ends it; its ``next_offset`` goes along."""
         taken = 0
         stop = min(pull.max_offset, pull.next_offset + ENTRIES_PER_CALL_MAX)
@@ -360,14 +351,14 @@ class Lookups:
             place = queue.block(begin)
             if place is not None:
                 most = min(left, stop - begin)
-                taken, _ = pull.take(self._window, *place, queue, most, taken, max_bytes)
+                taken, _ = pull.take(self._window, Record, *place, queue, most, taken, max_bytes)
             if pull.next_offset == begin:
                 reached = self._take(queue, pull, taken, max_bytes)
                 if reached is None:
                     return
                 taken = reached
 
-    def _take(self, queue: QueueView, pull: Pulled, taken: int, max_bytes: int) -> int | None:
+    def _take(self, queue: QueueView, pull: A, taken: int, max_bytes: int) -> int | None:
         """Handle the one entry at ``next_offset``; bytes taken by then, None to go no further."""
         index = pull.next_offset
         entry = queue.entry(index)
@@ -429,7 +420,7 @@ class Lookups:
                 f"{found.topic}"
             )
 
-    def _why_empty(self, queue: QueueView, pull: Pulled) -> PullStatus:
+    def _why_empty(self, queue: QueueView, pull: A) -> PullStatus:
         entry = queue.entry(pull.next_offset)
         at_end = pull.next_offset == pull.max_offset or (
             entry is not None and names_record(entry) and self._is_coming(entry)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import Pull, Pulled, PullStatus, Slices
+from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup_views import QueueView
 from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
 from mqstore.storage.pull_filter import PullFilter
@@ -114,7 +114,7 @@ class QueuePulls:
 
     def _fill(
         self,
-        answer: Pulled,
+        answer: A,
         topic: str,
         queue_id: int,
         count: int,

@@ -80,6 +80,9 @@ class ConsumeQueues:
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._table.get((topic, queue_id))
 
+    known = get
+    """Every queue is (``queue_pulls.Queues``)."""
+
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, made when new (its first file comes with its first entry).
 
