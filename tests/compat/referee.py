@@ -124,6 +124,12 @@ class Referee:
         expects 64 of them."""
         return str(self._served({"cmd": "subscribe", "asked": asked})[0]["text"])
 
+    def pull(self, directory: Path, config: Mapping[str, Any], asked: list[Line]) -> list[Line]:
+        """``offsets`` that a group gets of a queue by a ``type`` of ``expression``, and how many
+        messages it ``looked`` at in the log; recovers the store, as ``dump`` does."""
+        command = {"cmd": "pull", "dir": str(directory), "config": config, "asked": asked}
+        return self._served(command)
+
     def bloom(self, asked: list[Line]) -> list[Line]:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
         return self._served({"cmd": "bloom", "asked": asked})

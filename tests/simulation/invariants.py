@@ -14,8 +14,9 @@ from typing import Final
 import pytest
 
 from mqstore.storage._kernel import check_block
-from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.derived.index_file import ITEM, items_start
+from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup_answers import PullStatus

@@ -15,7 +15,7 @@ from typing import Final
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Blank, Message, Record, scan
-from mqstore.storage.derived.consume_queue import ENTRY, PRE_BLANK
+from mqstore.storage.derived.queue_entry import ENTRY, PRE_BLANK
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
 from mqstore.storage.log.commit_log import CommitLog
 

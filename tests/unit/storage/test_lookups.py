@@ -15,7 +15,7 @@ from mqstore.storage._kernel import LogWindow, Word
 from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry
+from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import (
     CursorError,
     KeyUnknown,
@@ -84,6 +84,9 @@ class MemoryQueue:
         first = index - index % 4
         packed = b"".join(ENTRY.pack(*entry) for entry in self.stored[first : first + 4])
         return memoryview(packed), (index - first) * QUEUE_ENTRY_SIZE
+
+    def units(self, address: int) -> None:
+        """There is no ConsumeQueueExt."""
 
     def entry(self, index: int) -> QueueEntry | None:
         return self.stored[index] if 0 <= index < len(self.stored) else None

@@ -12,18 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage._kernel import count_untagged
+from mqstore.storage._kernel import count_unflagged, count_untagged
 from mqstore.storage.codec import properties
+from mqstore.storage.codec.ext_unit import ExtUnit, encode
 from mqstore.storage.codec.java_text import string_hash
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.consume_queue import ENTRY
+from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import FilterError, QueueUnknown
-from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
+from mqstore.storage.filter.bloom import has
+from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.pull_filter import PullFilter, parse_tags
+from mqstore.storage.pull_filter import PullFilter, UnitRun, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.page_cache import evict, is_in_memory
@@ -123,7 +125,9 @@ class _Unhinting:
     def __init__(self, inner: PullFilter) -> None:
         self._inner = inner
 
-    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
+    def passed_over(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
         return 0
 
     def matches(self, found: Record) -> bool:
@@ -249,6 +253,49 @@ def test_entries_are_passed_over_up_to_the_first_that_may_match(
         assert found == (first[0] if first else len(looked_at))
     else:
         assert found == len(looked_at)
+
+
+UNIT = st.builds(
+    ExtUnit,
+    st.sampled_from([1, 2, 3]),
+    st.integers(0, 4),
+    st.sampled_from([b"", b"\x00\x00", b"\x01\x80", b"\x01\x81", b"\xff\xff", b"\xff\xff\xff"]),
+)
+
+
+@given(st.lists(st.one_of(UNIT, st.integers(1, 3), st.just(None)), max_size=30), st.integers(0, 99))
+def test_units_tell_what_their_entries_leave_out(
+    said: list[ExtUnit | int | None], base: int
+) -> None:
+    """None is an address at which no unit stands."""
+    units, entries = b"", b""
+    for each in said:
+        address = EXT_ADDRESS_MIN + base + len(units)
+        code = each if isinstance(each, int) else address + 10**6 * (each is None)
+        entries += ENTRY.pack(1, 1, code)
+        units += encode(each) if isinstance(each, ExtUnit) else b""
+    view, run, count = memoryview(entries), UnitRun(memoryview(units), base), len(said)
+
+    tagged = count_untagged(view, 0, count, array("q", [2, 7]), *run)
+    wanted = count_unflagged(view, 0, count, array("q", [0, 15]), 16, 2, *run)
+
+    def may_have_tag(each: ExtUnit | int | None) -> bool:
+        return each is None or each == 2 or (isinstance(each, ExtUnit) and each.tags_code == 2)
+
+    def may_be_wanted(each: ExtUnit | int | None) -> bool:
+        if not isinstance(each, ExtUnit) or each.store_timestamp_ms <= 2 or len(each.bitmap) != 2:
+            return True
+        return has(each.bitmap, (0, 15))
+
+    assert tagged == next((n for n, each in enumerate(said) if may_have_tag(each)), count)
+    assert wanted == next((n for n, each in enumerate(said) if may_be_wanted(each)), count)
+
+
+def test_a_bitmap_has_no_bits_outside() -> None:
+    view = memoryview(b"")
+    for positions, bits in (([-1], 16), ([16], 16), ([0], 15)):
+        with pytest.raises(ValueError, match="positions"):
+            count_unflagged(view, 0, 0, array("q", positions), bits, 0, view, 0)
 
 
 def test_position_outside_of_the_entries_is_an_error() -> None:

@@ -15,8 +15,8 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import ENTRY
 from mqstore.storage.derived.index_file import file_size
+from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, RecordExpired, StoreNotOpen
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup_answers import PullStatus

@@ -773,10 +773,36 @@ def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) 
 
 # Queue entries -------------------------------------------------------------------------------
 
-def count_untagged(entries: memoryview, position: int, count: int, codes: array[int]) -> int:
+def count_untagged(
+    entries: memoryview,
+    position: int,
+    count: int,
+    codes: array[int],
+    units: memoryview | None = None,
+    units_base: int = 0,
+) -> int:
     """How many of ``count`` queue entries from ``entries[position:]`` on come before the first
-    whose tags code is one of ``codes`` (signed 64-bit), or the address of a ConsumeQueueExt unit,
-    which has the code. Releases the GIL."""
+    whose tags code is one of ``codes`` (signed 64-bit), or the address of a ConsumeQueueExt unit
+    that has the code, or that does not stand whole in ``units``, the file of them that begins at
+    ``units_base``. Releases the GIL."""
+
+def count_unflagged(
+    entries: memoryview,
+    position: int,
+    count: int,
+    positions: array[int],
+    bits: int,
+    born_ms: int,
+    units: memoryview,
+    units_base: int,
+) -> int:
+    """How many of ``count`` queue entries from ``entries[position:]`` on come before the first
+    whose message a subscription may want, as its unit in ``units`` says: stored after ``born_ms``
+    with a bitmap of ``bits`` that lacks one of ``positions`` (signed 64-bit) it is not wanted.
+    Releases the GIL."""
+
+def walk_units(units: memoryview, position: int) -> int:
+    """Where the run of whole ConsumeQueueExt units from ``position`` on ends. Releases the GIL."""
 
 def split_entries_out_of_order(entries: memoryview, length: int, sector: int) -> list[int]:
     """Of the first ``length`` bytes of a queue file, numbers of those entries in which a sector

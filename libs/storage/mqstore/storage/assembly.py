@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mqstore.storage import opening
@@ -21,12 +22,14 @@ from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.derived.queue_flush import QueueFlushService
 from mqstore.storage.errors import CheckpointError, DiskRefuses
+from mqstore.storage.filter.bitmaps import FilterBitmaps
+from mqstore.storage.filter.bloom import BloomFilter
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.allocation import AllocationService
-from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
 from mqstore.storage.once.tail import read_tail
@@ -37,6 +40,7 @@ from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery import Applier, RecoveryPlan, RecoveryReport, clean_plan, plan
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.checkpoint import Checkpoint
+from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 
 RUN_RECORDS: Final = 100_000
 """Records walked in one call of the kernel."""
@@ -63,6 +67,14 @@ class Parts:
     """None where nothing may be written."""
     keys: KeyWindow | None
     """Unique keys that were put lately; None where that is switched off, or nothing may be put."""
+    bitmaps: FilterBitmaps | None
+    """None where no entry gets one."""
+
+    def adopt(self, topic: str, subscriptions: list[FilterData]) -> int:
+        """As ``Subscriptions`` says."""
+        if self.bitmaps is not None:
+            self.dispatcher.subscribe(topic, partial(self.bitmaps.replace, topic, subscriptions))
+        return self.log.end.last_store_timestamp_ms
 
 
 class Assembly:
@@ -74,8 +86,10 @@ class Assembly:
         seams: Seams,
         options: StoreOptions,
         on_failure: Callable[[BaseException], None],
+        bitmaps: FilterBitmaps | None = None,
     ) -> None:
         self._opened = opened
+        self._bitmaps = bitmaps
         self._seams = seams
         self._options = options
         self._on_failure = on_failure
@@ -128,6 +142,7 @@ class Assembly:
             self._quarantine,
             cover,
             keys,
+            self._bitmaps,
         )
 
     # the log ------------------------------------------------------------------------------
@@ -285,15 +300,28 @@ class Assembly:
             opened.paths,
             opened.config.queue_file_size,
             self._seams,
+            ext_file_size=opened.config.mapped_file_size_consume_queue_ext,
             writable=found.read_only is None,
         )
         with opened.state.changing():
             self._quarantined += applier.apply_to_queue_files(found)
-            self._strays += [str(stray.path) for stray in queues.load()]
+            self._set_strays(queues.load(), writable=found.read_only is None)
             self._quarantined += applier.apply_to_queues(found, queues)
             if found.read_only is None:
                 self._finish_deletions(queues)
         return queues
+
+    def _set_strays(self, strays: list[StrayFile], *, writable: bool) -> None:
+        """Note what belongs to no queue. A file of units that was cut short is out of the way of
+        the one that comes in its place."""
+        units = self._opened.paths.consume_queue_ext
+        for stray in strays:
+            is_cut = stray.reason is StrayReason.LENGTH and stray.path.is_relative_to(units)
+            if is_cut and writable:
+                why = f"{stray.size} bytes, a length that no other of its queue has"
+                self._quarantined.append(self._quarantine.move_file(stray.path, why).name)
+            else:
+                self._strays.append(str(stray.path))
 
     def _finish_deletions(self, queues: ConsumeQueues) -> None:
         """Unlink what a halt left of deleted topics' queues."""
@@ -322,6 +350,7 @@ class Assembly:
             state,
             position=position,
             deleted_below=self._opened.deleted.below,
+            bitmaps=self._bitmaps,
         )
         commit_log.end.publish_to(state.words, dispatcher.end)
         first, clock = position, self._seams.clock
@@ -338,6 +367,7 @@ class Assembly:
         if found.read_only is None and found.dispatch_from <= found.min_offset:
             dispatcher.counts.holes_filled += sum(queue.fill_holes() for queue in queues.all())
         queues.correct_min(found.min_offset)
+        queues.recovered()
         state.set_dispatched(dispatcher.position)
         return dispatcher
 
@@ -382,6 +412,17 @@ class Assembly:
         self._opened.state.set_recovery_progress(done, total)
         if self._options.on_progress is not None:
             self._options.on_progress(Progress(stage, done, total))
+
+
+def filter_bitmaps(opened: Opened, filters: ConsumerFilters) -> FilterBitmaps | None:
+    """Of the subscriptions in a store's table; None where the settings want none."""
+    config = opened.config
+    if not config.writes_bitmaps:
+        return None
+    bloom = BloomFilter.of(
+        config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+    )
+    return FilterBitmaps(bloom, opened.format.rocketmq_format, filters.all())
 
 
 def _newest_store_time(

@@ -58,6 +58,8 @@ class StoreConfig(BaseModel):
             validation_alias=_aliases("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
         ),
     ] = 300_000 * QUEUE_ENTRY_SIZE
+    enable_consume_queue_ext: bool = False
+    mapped_file_size_consume_queue_ext: Annotated[int, Field(ge=1024, le=INT32_MAX)] = 48 << 20
     max_hash_slot_num: Annotated[int, Field(ge=1, le=INT32_MAX // 4)] = 5_000_000
     max_index_num: Annotated[int, Field(ge=2, le=INT32_MAX // 20)] = 20_000_000
     max_message_size: Annotated[int, Field(ge=1, le=INT32_MAX // 2)] = 4 << 20
@@ -135,6 +137,7 @@ class StoreConfig(BaseModel):
     flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
 
     # filters
+    enable_calc_filter_bit_map: bool = False
     max_error_rate_of_bloom_filter: Annotated[int, Field(ge=1, le=70, description="percent")] = 20
     expect_consumer_num_use_filter: Annotated[int, Field(ge=1, le=10_000)] = 32
     filter_data_clean_time_span: Annotated[int, Field(ge=0)] = 24 * 3_600_000
@@ -148,6 +151,11 @@ class StoreConfig(BaseModel):
         which a store of ours never is)."""
         is_async = self.flush_disk_type is FlushDiskType.ASYNC
         return self.transient_store_pool_enable and is_async
+
+    @property
+    def writes_bitmaps(self) -> bool:
+        """Whether entries of topics with subscriptions get units with a bitmap."""
+        return self.enable_consume_queue_ext and self.enable_calc_filter_bit_map
 
     @property
     def queue_file_size(self) -> int:

@@ -58,8 +58,15 @@ SEGMENT_NAME_DIGITS: Final = 20
 QUEUE_ENTRY_SIZE: Final = 20
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """SIZE of the filler entry (offset 0, tagsCode 0) before the first real entry and in holes."""
+EXT_ADDRESS_MIN: Final = -(2**63)
+"""The address of the first byte of a queue's ConsumeQueueExt; others are so much above it."""
 EXT_ADDRESS_MAX: Final = -2147483649
 """A ConsumeQueue tagsCode at or below this is the address of a ConsumeQueueExt unit."""
+EXT_UNIT_SIZE_MIN: Final = 20
+"""Bytes of a unit without a bitmap."""
+EXT_UNIT_SIZE_MAX: Final = 32767
+EXT_END_SIZE: Final = 4
+"""Bytes at the end of a ConsumeQueueExt file that no unit takes."""
 
 INDEX_HEADER_SIZE: Final = 40
 INDEX_SLOT_SIZE: Final = 4

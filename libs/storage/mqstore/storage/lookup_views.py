@@ -51,6 +51,9 @@ class QueueView(Protocol):
     def block(self, index: int) -> tuple[memoryview, int] | None:
         """The whole file that holds entry ``index``, and the position of the entry in it."""
 
+    def units(self, address: int) -> tuple[memoryview, int] | None:
+        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+
 
 class QueuesView(Protocol):
     def get(self, topic: str, queue_id: int) -> QueueView | None: ...

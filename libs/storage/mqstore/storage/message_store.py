@@ -15,7 +15,7 @@ from threading import Lock
 from mqstore.storage._kernel import EncodedBatch, LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
-from mqstore.storage.assembly import Assembly, Parts
+from mqstore.storage.assembly import Assembly, Parts, filter_bitmaps
 from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
@@ -128,7 +128,8 @@ class MessageStore:
         """STOREHOST of what is put; a Message's ``store_host`` should be this."""
         tables = opened.paths, self.format, seams
         admin_tables = AdminTables.load(*tables)
-        self._parts: Parts = Assembly(opened, seams, options, self._fail).run()
+        bitmaps = filter_bitmaps(opened, admin_tables.filters)
+        self._parts: Parts = Assembly(opened, seams, options, self._fail, bitmaps).run()
         self.log: CommitLog = self._parts.log
         self._put_plain = self.log.end.put
         self.queues: ConsumeQueues = self._parts.queues
@@ -164,6 +165,7 @@ class MessageStore:
             self.queues,
             self.lookups,
             seams,
+            self._parts.adopt,
             self._drop_queues,
             self._require_writable,
         )

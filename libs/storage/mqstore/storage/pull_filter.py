@@ -8,13 +8,15 @@ compares the hash only, and its clients the tag: here both are compared.
 from __future__ import annotations
 
 from array import array
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
-from mqstore.storage._kernel import count_untagged
+from mqstore.storage._kernel import count_unflagged, count_untagged
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import Filter
+from mqstore.storage.layout import EXT_ADDRESS_MIN
 
 TAGS_MAX: Final = 100
 """Tags of one expression."""
@@ -22,12 +24,25 @@ ALL_TAGS: Final = "*"
 _OR: Final = "||"
 
 
+class UnitRun(NamedTuple):
+    """One file of a queue's ConsumeQueueExt."""
+
+    view: memoryview
+    base: int
+    """Where it begins among the queue's units."""
+
+    def holds(self, address: int) -> bool:
+        return 0 <= address - EXT_ADDRESS_MIN - self.base < len(self.view)
+
+
 class PullFilter(Protocol):
     """Safe from any thread."""
 
-    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
+    def passed_over(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
         """How many of ``count`` queue entries (20 bytes each, from ``position`` on) come before
-        the first whose message may be wanted."""
+        the first whose message may be wanted, or whose unit is not in ``units``."""
 
     def matches(self, found: Record) -> bool:
         """Whether a message is wanted."""
@@ -40,21 +55,43 @@ class TagFilter:
         self._tags = tags
         self._codes = array("q", sorted({properties.tags_code(tag) for tag in tags}))
 
-    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
-        return count_untagged(entries, position, count, self._codes)
+    def passed_over(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
+        return count_untagged(entries, position, count, self._codes, *(units or ()))
 
     def matches(self, found: Record) -> bool:
         return found.tags in self._tags
 
 
+@dataclass(frozen=True, slots=True)
+class SubscribedBits:
+    """What the bitmaps of messages say of one subscription."""
+
+    bits: int
+    """Of a bitmap; others were made for another set of subscriptions."""
+    positions: tuple[int, ...]
+    """All of them are set where the message is wanted, and maybe elsewhere."""
+    born_ms: int
+    """Only of messages stored after it."""
+
+
 class SqlFilter:
     """A SQL92 expression over properties; RocketMQ's rules for nulls and types."""
 
-    def __init__(self, expression: Filter) -> None:
+    def __init__(self, expression: Filter, known: SubscribedBits | None = None) -> None:
+        """``known``: of the subscription that has this expression."""
         self._expression = expression
+        self._known = known
+        self._positions = array("q", known.positions if known is not None else ())
 
-    def passed_over(self, entries: memoryview, position: int, count: int) -> int:
-        return 0
+    def passed_over(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
+        if self._known is None or units is None:
+            return 0
+        bits, born_ms = self._known.bits, self._known.born_ms
+        return count_unflagged(entries, position, count, self._positions, bits, born_ms, *units)
 
     def matches(self, found: Record) -> bool:
         return self._expression.matches(found.properties or {})

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup_views import QueueView
 from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
-from mqstore.storage.pull_filter import PullFilter
+from mqstore.storage.pull_filter import PullFilter, UnitRun
 
 _RUN_MAX: Final = 256
 """Records read at a time where a filter cannot tell from the entries."""
@@ -148,11 +148,23 @@ class QueuePulls:
         if queue is None:
             return 0
         at, stop = start, min(stop, queue.max_index)
+        units: UnitRun | None = None
         while at < stop and (place := queue.block(at)) is not None:
             file, position = place
             there = min((len(file) - position) // QUEUE_ENTRY_SIZE, stop - at)
-            passed = wanted.passed_over(file, position, there)
+            passed = wanted.passed_over(file, position, there, units)
             at += passed
-            if passed < there or there == 0:
+            if there == 0 or (passed < there and not (units := _units_of(queue, at, units))):
                 break
         return at - start
+
+
+def _units_of(queue: QueueView, index: int, known: UnitRun | None) -> UnitRun | None:
+    """The units among which is that of an entry; None where there is none, or they are known."""
+    entry = queue.entry(index)
+    if entry is None or entry.tags_code > EXT_ADDRESS_MAX:
+        return None
+    if known is not None and known.holds(entry.tags_code):
+        return None
+    found = queue.units(entry.tags_code)
+    return None if found is None else UnitRun(*found)

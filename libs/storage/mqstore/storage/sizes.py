@@ -50,6 +50,8 @@ def adopt(
         max_index_num=config.max_index_num,
     )
     chosen = sizes.model_dump()
+    if ext_size := _ext_file_size(files, paths):
+        chosen["mapped_file_size_consume_queue_ext"] = ext_size
     if not keep_index_sizes:
         asked = config.model_fields_set & {"max_hash_slot_num", "max_index_num"}
         chosen |= {name: getattr(config, name) for name in asked}
@@ -130,15 +132,31 @@ def _size_of_cut(run: list[tuple[int, int]], base: int, length: int, config: Sto
 
 
 def _queue_file_size(files: FileSystem, paths: StorePaths) -> int | None:
-    directories = islice(_queue_directories(files, paths), _QUEUES_LOOKED_AT)
-    found = (_size_of_run(_lengths(files, directory)) for directory in directories)
-    return _most_common(s for s in found if s and s % QUEUE_ENTRY_SIZE == 0)
+    found = _sizes_below(files, paths.consume_queue)
+    return _most_common(s for s in found if s % QUEUE_ENTRY_SIZE == 0)
 
 
-def _queue_directories(files: FileSystem, paths: StorePaths) -> Iterator[Path]:
-    for topic in files.list(paths.consume_queue):
-        for queue in files.list(paths.consume_queue / topic):
-            yield paths.consume_queue / topic / queue
+def _ext_file_size(files: FileSystem, paths: StorePaths) -> int | None:
+    """Always found from the files: a broker may have begun them with its own setting."""
+    return _most_common(_sizes_below(files, paths.consume_queue_ext))
+
+
+def ext_file_size(files: FileSystem, directory: Path) -> int | None:
+    """Of the ConsumeQueueExt files of one queue; None when there is none."""
+    return _size_of_run(_lengths(files, directory))
+
+
+def _sizes_below(files: FileSystem, root: Path) -> Iterator[int]:
+    """What the files of some queues say."""
+    for directory in islice(_queue_directories(files, root), _QUEUES_LOOKED_AT):
+        if size := _size_of_run(_lengths(files, directory)):
+            yield size
+
+
+def _queue_directories(files: FileSystem, root: Path) -> Iterator[Path]:
+    for topic in files.list(root):
+        for queue in files.list(root / topic):
+            yield root / topic / queue
 
 
 def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, int]]:

@@ -10,7 +10,8 @@ Called from the query service and from tools. Every method may be called from an
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
@@ -19,11 +20,11 @@ from mqstore.storage._kernel import LogWindow
 from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import is_safe_path, raw_name
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import ENTRY, QueueEntry
 from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
 from mqstore.storage.key_query import KeyQuery
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookups import Lookups
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
@@ -37,6 +38,7 @@ from mqstore.storage.queue_pulls import QueuePulls
 from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.segment_bytes import SegmentBytes
+from mqstore.storage.sizes import ext_file_size
 from mqstore.storage.topic_scan import TopicScans
 
 
@@ -119,16 +121,23 @@ class ReaderQueue:
     """One topic-queue (``lookups.QueueView``); its end is found from its files."""
 
     def __init__(
-        self, topic: str, queue_id: int, segments: _Segments, state: StatePageReader
+        self,
+        topic: str,
+        queue_id: int,
+        segments: _Segments,
+        open_units: Callable[[], _Segments | None],
+        state: StatePageReader,
     ) -> None:
+        """``open_units``: None where the queue has no ConsumeQueueExt."""
         self.topic = topic
         self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
         self._segments = segments
         self._state = state
+        self._open_units = open_units
+        self._units: _Segments | None = None
         self._minimum: tuple[tuple[int, int], int] | None = None
         self._end: tuple[int, int] = (state.epoch, 0)
-        self.close = segments.close
 
     @property
     def min_index(self) -> int:
@@ -171,6 +180,18 @@ class ReaderQueue:
         offset = index * QUEUE_ENTRY_SIZE
         mapped = _holding(self._segments.follow(), offset)
         return None if mapped is None else (mapped.view, offset - mapped.base_offset)
+
+    def units(self, address: int) -> tuple[memoryview, int] | None:
+        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+        if self._units is None:
+            self._units = self._open_units()
+        mapped = None if self._units is None else self._units.find(address - EXT_ADDRESS_MIN)
+        return None if mapped is None else (mapped.view, mapped.base_offset)
+
+    def close(self) -> None:
+        self._segments.close()
+        if self._units is not None:
+            self._units.close()
 
     def _find_minimum(self, min_physical: int) -> int:
         files = self._segments.follow()
@@ -258,8 +279,14 @@ class ReaderQueues:
             key = (topic, queue_id)
             if key not in self._known:
                 segments = _segments(directory, self._file_size, self._seams, self._state)
-                self._known[key] = ReaderQueue(topic, queue_id, segments, self._state)
+                open_units = partial(self._open_units, topic, queue_id)
+                self._known[key] = ReaderQueue(topic, queue_id, segments, open_units, self._state)
             return self._known[key]
+
+    def _open_units(self, topic: str, queue_id: int) -> _Segments | None:
+        directory = self._paths.consume_queue_ext / topic / str(queue_id)
+        size = ext_file_size(self._seams.files, directory)
+        return None if size is None else _segments(directory, size, self._seams, self._state)
 
 
 class ReaderIndex:

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.storage.derived.consume_queue import (
-    ENTRY,
-    GAP_MAX,
-    PRE_BLANK,
-    ConsumeQueue,
-    Put,
-    QueueEntry,
-    is_ext_address,
-)
+from mqstore.storage.derived.consume_queue import GAP_MAX, ConsumeQueue, Put
+from mqstore.storage.derived.queue_entry import ENTRY, PRE_BLANK, QueueEntry, is_ext_address
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayReason
 from mqstore.storage.system.threads import production_seams

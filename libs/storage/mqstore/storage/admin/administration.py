@@ -15,7 +15,7 @@ from mqstore.storage.lookups import Lookups
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
-from mqstore.storage.tables.consumer_filters import ConsumerFilters
+from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ class Administration:
         queues: ConsumeQueues,
         lookups: Lookups,
         seams: Seams,
+        adopt: Callable[[str, list[FilterData]], int],
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
     ) -> None:
-        """``drop_queues`` unlinks a topic's queues while nobody dispatches; ``require_writable``
-        raises StoreNotWritable or StoreFailed where nothing may change."""
+        """``adopt`` as of ``Subscriptions``; ``drop_queues`` unlinks a topic's queues while nobody
+        dispatches; ``require_writable`` raises StoreNotWritable or StoreFailed where nothing may
+        change."""
         store_format, clock = opened.format.rocketmq_format, seams.clock
         self.topics = Topics(
             tables.topics,
@@ -77,7 +79,7 @@ class Administration:
             tables.offsets, topic_of, queues, lookups, config, require_writable
         )
         self.subscriptions = Subscriptions(
-            tables.filters, store_format, topic_of, config, clock, require_writable
+            tables.filters, store_format, topic_of, config, clock, require_writable, adopt
         )
         self.groups = Groups(tables.groups, self.offsets, require_writable)
 

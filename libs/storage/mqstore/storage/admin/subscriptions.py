@@ -37,9 +37,11 @@ class Subscriptions:
         config: StoreConfig,
         clock: Clock,
         require_writable: Callable[[], None],
+        adopt: Callable[[str, list[FilterData]], int],
     ) -> None:
         """``topic_of`` raises TopicUnknown; ``require_writable`` StoreNotWritable or StoreFailed
-        where nothing may change."""
+        where nothing may change. ``adopt`` makes these a topic's subscriptions for all that is
+        dispatched from then on, and tells the newest store time that may have gone before."""
         self.bloom = BloomFilter.of(
             config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
         )
@@ -49,6 +51,7 @@ class Subscriptions:
         self._kept_ms = config.filter_data_clean_time_span
         self._clock = clock
         self._require_writable = require_writable
+        self._adopt = adopt
         self._lock = Lock()
 
     def of(self, group: str) -> list[FilterData]:
@@ -92,6 +95,7 @@ class Subscriptions:
         """All subscriptions of a topic that is no more. OSError."""
         with self._lock:
             if self._table.remove_topic(topic):
+                self._adopt(topic, [])
                 self._save()
 
     def _registered(self, group: str, topic: str, expression: str) -> FilterData:
@@ -102,9 +106,12 @@ class Subscriptions:
         data = FilterData(
             topic, group, expression, SQL92, version, now_ms, 0, self.bloom.bits, positions
         )
+        others = [each for each in self._table.of_topic(topic) if each.group != group]
+        newest_ms = self._adopt(topic, [*others, data])
         if known is not None and _meaning(known) == _meaning(data):
             return replace(data, born_ms=known.born_ms)
-        return data
+        # Whatever has a later store time is dispatched with its bits, also after a clock's step.
+        return replace(data, born_ms=max(now_ms, newest_ms))
 
     def _save(self) -> None:
         """Without those that died long ago."""
@@ -112,6 +119,7 @@ class Subscriptions:
         for each in self._table.all():
             if each.is_dead and now_ms - each.dead_ms >= self._kept_ms:
                 self._table.remove(each.topic, each.group)
+                self._adopt(each.topic, self._table.of_topic(each.topic))
         self._table.save()
 
 

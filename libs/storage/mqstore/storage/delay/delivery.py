@@ -14,9 +14,10 @@ from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.repeats import CannotTellYet, Repeats
 from mqstore.storage.delay.rewriting import Undeliverable, delivered, queue_of
-from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import (
     MessageInvalid,
     PropertiesTooLong,

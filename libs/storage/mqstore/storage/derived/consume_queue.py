@@ -20,27 +20,23 @@ from enum import Enum, auto
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
 from mqstore.storage.codec.topic_names import raw_name
+from mqstore.storage.derived.ext_addresses import first_address, last_address
+from mqstore.storage.derived.queue_entry import ENTRY, PRE_BLANK, QueueEntry
 from mqstore.storage.derived.queue_holes import is_torn, sector_split, without_size
-from mqstore.storage.layout import (
-    EXT_ADDRESS_MAX,
-    PRE_BLANK_SIZE,
-    QUEUE_ENTRY_SIZE,
-    RECORD_FIXED_SIZE,
-    SECTOR_SIZE,
-    SysFlag,
-)
+from mqstore.storage.derived.store_times import LogView, store_time
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
 from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
 
 if TYPE_CHECKING:
+    from mqstore.storage.codec.ext_unit import ExtUnit
+    from mqstore.storage.derived.consume_queue_ext import ConsumeQueueExt
     from mqstore.storage.mapped.mapped_file import MappedFile
     from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
 
-ENTRY: Final = struct.Struct(">qiq")
-PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 RESERVE_SIZE: Final = 256 << 10
 """Bytes of a file that get disk blocks at a time, ahead of what is written."""
 _BLOCK_ENTRIES: Final = 512
@@ -50,38 +46,6 @@ GAP_MAX: Final = 1_000
 """Queue offsets that a record may be ahead of its queue, and be believed, though the log between
 them has no room for so many records. Of an unreadable record (``recovery``) no more is believed."""
 _BASE_OFFSET: Final = attrgetter("base_offset")
-_SYS_FLAG_AT: Final = 36
-_STORE_TIME_AT: Final = 56
-_STORE_TIME_AT_V6: Final = 68
-_INT: Final = struct.Struct(">i")
-_LONG: Final = struct.Struct(">q")
-
-
-class QueueEntry(NamedTuple):
-    """What an entry says, as it stands in the file."""
-
-    physical_offset: int
-    size: int
-    tags_code: int
-    """Hash of TAGS, a delivery time in SCHEDULE_TOPIC_XXXX, or a ConsumeQueueExt address."""
-
-    @property
-    def is_missing(self) -> bool:
-        """Never written: no record has a size below 1."""
-        return self.size <= 0
-
-    @property
-    def is_pre_blank(self) -> bool:
-        return self.size == PRE_BLANK_SIZE and self.physical_offset == 0
-
-    @property
-    def is_hole(self) -> bool:
-        """Names no record."""
-        return self.is_missing or self.is_pre_blank
-
-    @property
-    def is_ext_address(self) -> bool:
-        return is_ext_address(self.tags_code)
 
 
 class Put(Enum):
@@ -108,20 +72,21 @@ class FileRange:
     length: int
 
 
-class LogView(Protocol):
-    """The commit log as far as it may be read."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    def select(self, offset: int, size: int) -> memoryview | None: ...
-
-
 class ConsumeQueue:
     """One topic-queue over its mapped files. See the module for the format and who may write."""
 
-    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue, file_size: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        files: MappedFileQueue,
+        file_size: int,
+        ext: ConsumeQueueExt | None = None,
+    ) -> None:
+        """``ext``: where units of entries are, or are to go."""
+        self.ext = ext
+        self.extends = False
+        """Whether entries that are written get units."""
         self.topic = topic
         self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
@@ -141,7 +106,7 @@ class ConsumeQueue:
         The end is after the last entry that is not all zero, so entries lost in the middle show
         as holes and are made again by the next ``put`` of them.
         """
-        strays = self.files.load()
+        strays = self.files.load() + (self.ext.load() if self.ext is not None else [])
         self._min_index = self.first_index
         self.window.next_index = self._find_end()
         self._remove_from(self.max_index)
@@ -189,6 +154,10 @@ class ConsumeQueue:
             None if mapped is None else (mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
         )
 
+    def units(self, address: int) -> tuple[memoryview, int] | None:
+        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+        return None if self.ext is None else self.ext.units(address)
+
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
         """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
         out. Reads block by block, for scans."""
@@ -214,11 +183,19 @@ class ConsumeQueue:
 
     # writing ------------------------------------------------------------------------------
 
-    def put(self, index: int, physical_offset: int, size: int, tags_code: int) -> Put:
-        """Write one entry at its place; only holes are ever overwritten. OSError: disk full."""
+    def put(
+        self,
+        index: int,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        unit: ExtUnit | None = None,
+    ) -> Put:
+        """Write one entry at its place; only holes are ever overwritten, and entries whose unit
+        is not such a ``unit``. OSError: disk full."""
         entry = QueueEntry(physical_offset, size, tags_code)
         if index < self.max_index:
-            return self._put_below(index, entry)
+            return self._put_below(index, entry, unit)
         if not self._may_reach(index, physical_offset):
             return Put.REFUSED
         if not self.files.files:
@@ -227,7 +204,7 @@ class ConsumeQueue:
             filler = self._filler(self.max_index)
             while self.max_index < index:
                 self._append(filler)
-        self._append(ENTRY.pack(*entry))
+        self._append(ENTRY.pack(*self._extended(entry, unit)))
         self.publish()
         return Put.APPENDED
 
@@ -235,6 +212,15 @@ class ConsumeQueue:
         """Whether an entry at ``index`` needs a file that is not there."""
         last = self.files.last
         return last is None or index * QUEUE_ENTRY_SIZE >= last.base_offset + self.file_size
+
+    def _extended(self, entry: QueueEntry, unit: ExtUnit | None) -> QueueEntry:
+        """With the address of the unit, which is stored before it."""
+        if unit is None or self.ext is None or not self.extends:
+            return entry
+        if not self.ext.is_begun:
+            self.ext.begin(last_address(self, self.first_index, self.max_index))
+        address = self.ext.put(unit)
+        return entry if address is None else entry._replace(tags_code=address)
 
     def make_room(self) -> None:
         """Let the window reach the next entry: more blocks of its file, or the next file."""
@@ -268,6 +254,8 @@ class ConsumeQueue:
 
         Any thread. Raises StoreFailed.
         """
+        if self.ext is not None:
+            self.ext.flush(least_pages)  # first, as entries name units
         self.publish()
         changed, self._changed = self._changed, set()
         for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
@@ -298,6 +286,9 @@ class ConsumeQueue:
         if expired:
             self.files.remove_first(expired)
         self.correct_min(min_physical)
+        if self.ext is not None:
+            address = first_address(self, self._min_index, self.max_index)
+            expired += 0 if address is None else self.ext.delete_before(address)
         return expired
 
     def tail_after(self, physical_offset: int) -> list[FileRange]:
@@ -336,7 +327,10 @@ class ConsumeQueue:
 
     def store_again(self, physical_offset: int) -> None:
         """Have the next flush write every entry of records at or above an offset, though an
-        earlier process left their pages clean: its sync may have failed. OSError: disk full."""
+        earlier process left their pages clean: its sync may have failed. With all entries go all
+        units. OSError: disk full."""
+        if self.ext is not None and physical_offset <= 0:
+            self.ext.store_again()
         start = self.find_by_physical(physical_offset) * QUEUE_ENTRY_SIZE
         for mapped in self.files.files:
             low = max(0, start - mapped.base_offset)
@@ -347,6 +341,8 @@ class ConsumeQueue:
 
     def destroy(self) -> None:
         """Unlink every file; readers that map one keep it."""
+        if self.ext is not None:
+            self.ext.destroy()
         self._detach()
         self.files.remove_from(0)
         self.window.next_index = self._min_index = 0
@@ -360,7 +356,7 @@ class ConsumeQueue:
         """
 
         def reached(entry: QueueEntry) -> bool | None:
-            stored = None if entry.is_hole else store_time(entry, log)
+            stored = None if entry.is_hole else store_time(entry.physical_offset, log)
             return None if stored is None else stored >= timestamp_ms
 
         return self._search(self._min_index, reached)
@@ -519,21 +515,29 @@ class ConsumeQueue:
             return True
         return missing <= (physical_offset - self.max_physical_end()) // RECORD_FIXED_SIZE
 
-    def _put_below(self, index: int, entry: QueueEntry) -> Put:
+    def _put_below(self, index: int, entry: QueueEntry, unit: ExtUnit | None) -> Put:
         found = self.entry(index) if index >= 0 else None
         if found is None:
             return Put.REFUSED
-        if self._is_torn(index, found, entry):
-            self._overwrite(index, entry)
+        due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry
+        if self._is_torn(index, found, entry) or self._is_torn(index, found, due):
+            self._overwrite(index, self._extended(entry, unit))
             return Put.FILLED
-        if found[:2] == entry[:2]:  # its tagsCode may be an address in ConsumeQueueExt
-            return Put.PRESENT
+        if found[:2] == entry[:2]:
+            if not found.is_ext_address or self._says(found.tags_code, unit):
+                return Put.PRESENT
+            self._overwrite(index, self._extended(entry, unit))
+            return Put.FILLED
         if not found.is_hole and not self.is_filler(index):
             return Put.DIFFERENT
-        fillers = self._fillers_after(index)
+        fillers, entry = self._fillers_after(index), self._extended(entry, unit)
         for each in range(index, index + 1 + fillers):  # they repeat what is before them now
             self._overwrite(each, entry)
         return Put.FILLED
+
+    def _says(self, address: int, unit: ExtUnit | None) -> bool:
+        """Whether what stands at an address is true of a unit's message."""
+        return unit is None or (self.ext is not None and self.ext.says(address, unit))
 
     def _fillers_after(self, index: int) -> int:
         count = 0
@@ -588,22 +592,3 @@ def entries_in(
             block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
             for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
                 yield number, tuple.__new__(QueueEntry, fields)
-
-
-def is_ext_address(tags_code: int) -> bool:
-    """Whether a tagsCode is the address of a ConsumeQueueExt unit (passed through as found)."""
-    return tags_code <= EXT_ADDRESS_MAX
-
-
-def store_time(entry: QueueEntry, log: LogView) -> int | None:
-    """STORETIMESTAMP of the record that an entry names, ms; None where it cannot be read, or is 0
-    as in tombstones of earlier versions."""
-    if not log.min_offset <= entry.physical_offset < log.max_offset:
-        return None
-    view = log.select(entry.physical_offset, _STORE_TIME_AT_V6 + _LONG.size)
-    if view is None:
-        return None
-    sys_flag: int = _INT.unpack_from(view, _SYS_FLAG_AT)[0]
-    at = _STORE_TIME_AT_V6 if sys_flag & SysFlag.BORN_HOST_V6 else _STORE_TIME_AT
-    stored: int = _LONG.unpack_from(view, at)[0]
-    return stored or None

@@ -6,6 +6,7 @@ One thread at a time creates and writes (the dispatcher, under its lock); any th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -14,12 +15,15 @@ from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.derived.consume_queue import ConsumeQueue
+from mqstore.storage.derived.consume_queue_ext import ConsumeQueueExt
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _QUEUE_ID_MAX: Final = 2**31 - 1
+EXT_FILE_SIZE: Final = 48 << 20
+"""RocketMQ's mappedFileSizeConsumeQueueExt."""
 _QUEUE_ID_OF: Final = attrgetter("queue_id")
 
 
@@ -37,12 +41,19 @@ class ConsumeQueues:
     """The table of queues, and the kernel's windows over them."""
 
     def __init__(
-        self, paths: StorePaths, file_size: int, seams: Seams, *, writable: bool = True
+        self,
+        paths: StorePaths,
+        file_size: int,
+        seams: Seams,
+        *,
+        ext_file_size: int = EXT_FILE_SIZE,
+        writable: bool = True,
     ) -> None:
         """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes."""
         self.file_size = file_size
         self.windows: dict[bytes, QueueWindow] = {}
-        """By ``queue_key``: what ``dispatch_run`` writes through."""
+        """By ``queue_key``: what ``dispatch_run`` writes through. Queues whose entries get units,
+        or whose units are yet to be looked at, have none here."""
         self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
         """The same by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
@@ -51,6 +62,10 @@ class ConsumeQueues:
         self._paths = paths
         self._seams = seams
         self._writable = writable
+        self._ext_file_size = ext_file_size
+        self._with_units = set(seams.files.list(paths.consume_queue_ext))
+        self._is_extended: Callable[[str], bool] = lambda topic: False
+        self._recovering = True
 
     def load(self) -> list[StrayFile]:
         """Load every queue on disk; returns what lies in the tree and belongs to none."""
@@ -148,16 +163,39 @@ class ConsumeQueues:
         if queue is None:
             return
         queue.destroy()
-        for directory in (queue.files.directory, queue.files.directory.parent):
-            if self._seams.files.stat(directory) and not self._seams.files.list(directory):
-                self._seams.files.remove_directory(directory)
-                self._seams.files.sync_directory(directory.parent)
+        if queue.ext is not None:
+            self._remove_empty(queue.ext.files.directory)
+        self._remove_empty(queue.files.directory)
+
+    def _remove_empty(self, directory: Path) -> None:
+        for each in (directory, directory.parent):
+            if self._seams.files.stat(each) and not self._seams.files.list(each):
+                self._seams.files.remove_directory(each)
+                self._seams.files.sync_directory(each.parent)
+
+    def extend(self, is_extended: Callable[[str], bool]) -> None:
+        """Entries that are written from now on get units where that says so of their topic."""
+        self._is_extended = is_extended
+        for queue in self._table.values():
+            self._route(queue)
+
+    def recovered(self) -> None:
+        """What was found in the files is looked at: the kernel may write where no unit is due."""
+        self._recovering = False
+        self.extend(self._is_extended)
+
+    def route(self, topic: str) -> None:
+        """Ask again whether entries of a topic get units."""
+        for queue in self.of_topic(topic):
+            self._route(queue)
 
     def close(self) -> None:
         """Unmap everything; flush before."""
         for queue in self._table.values():
             queue.window.attach(None, 0, 0)
             queue.files.close()
+            if queue.ext is not None:
+                queue.ext.files.close()
 
     def _scan(self, strays: list[StrayFile]) -> list[tuple[str, int]]:
         found = []
@@ -190,16 +228,43 @@ class ConsumeQueues:
             writable=self._writable,
             reserve=False,
         )
-        return ConsumeQueue(topic, queue_id, files, self.file_size)
+        ext = None
+        if topic in self._with_units:
+            directory = self._paths.consume_queue_ext / topic / str(queue_id)
+            ext = self._make_ext(directory) if self._seams.files.stat(directory) else None
+        return ConsumeQueue(topic, queue_id, files, self.file_size, ext)
+
+    def _make_ext(self, directory: Path) -> ConsumeQueueExt:
+        files = MappedFileQueue(
+            directory,
+            self._ext_file_size,
+            self._seams,
+            staging=self._paths.queue_staging,
+            writable=self._writable,
+            reserve=False,
+        )
+        return ConsumeQueueExt(files)
 
     def _register(self, queue: ConsumeQueue) -> None:
         place = queue.topic, queue.queue_id
         self._table[place] = queue
         self._by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue
-        self.windows_by_place[place] = queue.window
-        key = _key_of(queue)
-        self._by_key[key] = queue
-        self.windows[key] = queue.window
+        self._by_key[_key_of(queue)] = queue
+        self._route(queue)
+
+    def _route(self, queue: ConsumeQueue) -> None:
+        """A queue without units is written by the kernel, through its window."""
+        queue.extends = self._is_extended(queue.topic)
+        place, key = (queue.topic, queue.queue_id), _key_of(queue)
+        if queue.extends and queue.ext is None:
+            topic, queue_id = place
+            self._with_units.add(topic)
+            queue.ext = self._make_ext(self._paths.consume_queue_ext / topic / str(queue_id))
+        if queue.extends or (self._recovering and queue.ext is not None):
+            self.windows.pop(key, None)
+            self.windows_by_place.pop(place, None)
+        else:
+            self.windows[key] = self.windows_by_place[place] = queue.window
 
     def _forget(self, place: tuple[str, int]) -> ConsumeQueue | None:
         queue = self._table.pop(place, None)
@@ -208,8 +273,9 @@ class ConsumeQueues:
             del of_topic[queue.queue_id]
             if not of_topic:
                 del self._by_topic[queue.topic]
-            del self._by_key[_key_of(queue)], self.windows[_key_of(queue)]
-            del self.windows_by_place[place]
+            del self._by_key[_key_of(queue)]
+            self.windows.pop(_key_of(queue), None)
+            self.windows_by_place.pop(place, None)
         return queue
 
 

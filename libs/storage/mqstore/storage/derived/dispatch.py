@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from mqstore.storage._kernel import Defect, DispatchEnd, Stop, check_record, dispatch_run
 from mqstore.storage.codec import record as records
+from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import is_lmq
 from mqstore.storage.config import StoreConfig
@@ -65,6 +66,18 @@ class LogView(Protocol):
     def max_offset(self) -> int: ...
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
         """The whole segment that holds an offset, the position in it, and its readable end."""
+
+
+class Bitmaps(Protocol):
+    """Which subscriptions want a message."""
+
+    def has(self, topic: str) -> bool:
+        """Whether there is one of a topic."""
+
+    def bitmap(
+        self, topic: str, properties: Mapping[str, str], born_before_ms: int | None = None
+    ) -> bytes:
+        """Of all of them, or of those that were born before a time; empty without any."""
 
 
 class Watermarks(Protocol):
@@ -113,12 +126,14 @@ class Dispatcher:
         position: int,
         index_position: int | None = None,
         deleted_below: Callable[[str], int] = lambda _: 0,
+        bitmaps: Bitmaps | None = None,
     ) -> None:
         """Everything below ``position`` is in the queues, below ``index_position`` in the index.
 
         Default for the index: where its last file ends. While the index is behind the queues it
         catches up in the background by itself, and ``index_complete`` is False. Records of a topic
         below ``deleted_below`` get no queue entry; queues that have none of theirs never get one.
+        ``bitmaps``: of topics that have subscriptions, the queues' entries get units.
         """
         self.counts = DispatchCounts()
         self.end = DispatchEnd()
@@ -131,6 +146,9 @@ class Dispatcher:
         self._delays = DelayLevels(config.message_delay_level)
         self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
         self._deleted_below = deleted_below
+        self._bitmaps = bitmaps
+        if bitmaps is not None:
+            queues.extend(bitmaps.has)
         self._listeners: list[Listener] = []
         self._lock = Lock()
         self._closed = False
@@ -293,6 +311,13 @@ class Dispatcher:
         with self._running():
             self._queues.destroy_topic(topic)
 
+    def subscribe(self, topic: str, change: Callable[[], None]) -> None:
+        """Run a change of a topic's subscriptions while nobody dispatches: all records that are
+        dispatched after this returns go by it."""
+        with self._running():
+            change()
+            self._queues.route(topic)
+
     @contextmanager
     def _running(self) -> Iterator[None]:
         """With the lock held, and the kernel's puts leaving their dispatch to us."""
@@ -445,10 +470,17 @@ class Dispatcher:
             return
         self._put(found.topic, found.raw_topic, found.queue_id, found.queue_offset, found)
         for topic, queue_id, queue_offset in self._multi_dispatched(found):
-            self._put(topic, topic.encode(), queue_id, queue_offset, found)
+            self._put(topic, topic.encode(), queue_id, queue_offset, found, is_further=True)
 
     def _put(
-        self, topic: str, raw_topic: bytes, queue_id: int, queue_offset: int, found: Record
+        self,
+        topic: str,
+        raw_topic: bytes,
+        queue_id: int,
+        queue_offset: int,
+        found: Record,
+        *,
+        is_further: bool = False,
     ) -> None:
         if found.physical_offset < self._deleted_below(topic):
             return
@@ -460,10 +492,12 @@ class Dispatcher:
             self.file_due_at = found.physical_offset
             raise _NewFileDue
         before = queue.max_index
-        tags_code = _tags_beside(queue, queue_offset, found)
-        if tags_code is None:
-            tags_code = self._tags_code(found)
-        put = queue.put(queue_offset, found.physical_offset, found.size, tags_code)
+        code = _tags_beside(queue, queue_offset, found)
+        if code is None:
+            code = self._tags_code(found)
+        has_unit = queue.ext is not None and not is_further and not found.is_tombstone
+        unit = self._unit(found, code, queue) if has_unit else None
+        put = queue.put(queue_offset, found.physical_offset, found.size, code, unit)
         if put is Put.REFUSED:
             self._refuse(found, f"queue offset {queue_offset} cannot follow {before}")
             return
@@ -476,6 +510,16 @@ class Dispatcher:
             if put is Put.APPENDED and before:
                 self.counts.holes_filled += queue_offset - before
             self._touched.add(queue_key(raw_topic, queue_id))
+
+    def _unit(self, found: Record, tags_code: int, queue: ConsumeQueue) -> ExtUnit:
+        """What the unit of a record's entry says, or, where there is an entry, must say."""
+        stored_ms, bitmap = found.store_timestamp_ms, b""
+        if self._bitmaps is not None:
+            is_there = found.queue_offset < queue.max_index
+            born_before_ms = stored_ms if is_there else None
+            properties = found.properties or {}
+            bitmap = self._bitmaps.bitmap(found.topic, properties, born_before_ms)
+        return ExtUnit(tags_code, stored_ms, bitmap)
 
     def _tags_code(self, found: Record) -> int:
         if found.topic == SCHEDULE_TOPIC:

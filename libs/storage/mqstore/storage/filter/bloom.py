@@ -44,6 +44,12 @@ class BloomFilter:
             found.append((combined if combined >= 0 else ~combined) % self.bits)
         return tuple(found)
 
+    def made(self, bits: int, positions: tuple[int, ...]) -> bool:
+        """Whether positions in a bitmap of so many bits can be of this filter; of one with other
+        settings they mean nothing to it."""
+        fit = all(0 <= each < self.bits for each in positions)
+        return bits == self.bits and len(positions) == self.hashes and fit
+
     def empty(self) -> bytearray:
         """A bitmap without any bit."""
         return bytearray(self.bits // _BYTE)

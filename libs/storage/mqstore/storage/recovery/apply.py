@@ -236,6 +236,8 @@ class Applier:
                     self.quarantine.keep_range(gone.path, gone.offset, gone.length, reason).name
                 )
             queue.truncate_after(min(offset, end))
+            if queue.ext is not None:
+                queue.ext.trim()
             if beyond:  # else they come back after the next power cut, and name other records
                 queue.flush()
         return kept

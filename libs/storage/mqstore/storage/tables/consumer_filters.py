@@ -58,6 +58,10 @@ class ConsumerFilters(Table):
                 if isinstance(found, dict)
             ]
 
+    def of_topic(self, topic: str) -> list[FilterData]:
+        """By group, also those that are dead."""
+        return [each for each in self.all() if each.topic == topic]
+
     def put(self, data: FilterData) -> None:
         """Add or replace a subscription."""
         with self._lock:

@@ -35,6 +35,8 @@ class Kind(StrEnum):
     ENTRY_BEYOND = "entry-beyond-log"
     ENTRY_ORDER = "entry-order"
     ENTRY_TAGS = "entry-tags-code"
+    ENTRY_UNIT = "entry-unit"
+    """An entry whose ConsumeQueueExt unit says something else than its record."""
     QUEUE_HOLE = "queue-hole"
     QUEUE_MISSING = "queue-missing"
     QUEUE_FILE = "queue-file"
@@ -58,6 +60,8 @@ class Kind(StrEnum):
     STRAY_REFUSED = "stray-refused"
     """A file beside the store's own, for which a broker does not start."""
 
+    UNIT_MISSING = "unit-missing"
+    """An entry without the ConsumeQueueExt unit that it names."""
     NOT_CLOSED = "not-closed"
     STRAY = "stray"
     NOT_CHECKED = "not-checked"
@@ -81,7 +85,7 @@ class Level(StrEnum):
 
 _NOTES: Final = frozenset(
     {
-        *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED),
+        *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.UNIT_MISSING),
         *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER, Kind.EXPIRED),
     }
 )
@@ -126,6 +130,10 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.ENTRY_WRONG: "not noticed: a pull skips the entry or returns what it names",
     Kind.ENTRY_ORDER: "not noticed: look-ups by time and expiry may miss entries",
     Kind.ENTRY_TAGS: "not noticed: a subscription by tag may miss the message or get it wrongly",
+    Kind.ENTRY_UNIT: (
+        "not noticed: a subscription by tag or expression may miss the message or get it wrongly"
+    ),
+    Kind.UNIT_MISSING: "logged: a filtered pull looks at the message itself",
     Kind.QUEUE_HOLE: (
         "kept as an entry: a pull skips it and those behind it in its file whose records lie in "
         "segment 0; as a queue's last entry it stops later puts from getting entries"

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.derived.consume_queue import ConsumeQueue, QueueEntry
+from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import (
+    EXT_ADDRESS_MIN,
     LMQ_PREFIX,
     QUEUE_ENTRY_SIZE,
     TRANSACTION_MASK,
@@ -49,7 +51,11 @@ class QueueCheck:
         self._store = store
         self._progress = progress
         self._queues = ConsumeQueues(
-            store.paths, store.config.queue_file_size, store.seams, writable=False
+            store.paths,
+            store.config.queue_file_size,
+            store.seams,
+            ext_file_size=store.config.mapped_file_size_consume_queue_ext,
+            writable=False,
         )
         self._strays = self._queues.load()
         self._runs: dict[tuple[str, int], _Run] = {}
@@ -159,7 +165,9 @@ class QueueCheck:
         store = self._store
         name = store.name_of(stray.path)
         what = f"{stray.reason.value}, {stray.size} bytes"
-        topic, *queue = stray.path.parent.relative_to(store.paths.consume_queue).parts or ("",)
+        is_ext = stray.path.is_relative_to(store.paths.consume_queue_ext)
+        root = store.paths.consume_queue_ext if is_ext else store.paths.consume_queue
+        topic, *queue = stray.path.parent.relative_to(root).parts or ("",)
         if not queue:
             return Finding(Kind.STRAY, name, what, store.broker.does(Kind.STRAY))
         is_last = stray.path.name == max(store.seams.files.list(stray.path.parent))
@@ -251,6 +259,8 @@ class QueueCheck:
         why = _disagreement(found, entry, (queue.topic, queue.queue_id, number))
         if why is not None:
             yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, why)
+        elif entry.is_ext_address:
+            yield from self._unit(queue, number, entry, found)
         elif not self._codes_agree(found, entry):
             what = f"its tagsCode is {entry.tags_code}; its record makes "
             code = self._store.tags_code(found)
@@ -259,7 +269,21 @@ class QueueCheck:
     def _codes_agree(self, found: Record, entry: QueueEntry) -> bool:
         """4.9.7 writes the code of TAGS for delayed messages when it recovers from a crash."""
         due = (self._store.tags_code(found), found.tags_code)
-        return entry.is_ext_address or entry.tags_code in due
+        return entry.tags_code in due
+
+    def _unit(
+        self, queue: ConsumeQueue, number: int, entry: QueueEntry, found: Record
+    ) -> Iterator[Finding]:
+        unit = None if queue.ext is None else queue.ext.unit(entry.tags_code)
+        at = entry.tags_code - EXT_ADDRESS_MIN
+        if unit is None:
+            what = f"there is no whole unit at {at} of its ConsumeQueueExt"
+            yield self._finding(Kind.UNIT_MISSING, queue, number, entry, what)
+            return
+        due = self._store.tags_code(found), found.store_timestamp_ms
+        if unit[:2] != due:
+            what = f"its unit at {at} has tagsCode and store time {unit[:2]}, its record {due}"
+            yield self._finding(Kind.ENTRY_UNIT, queue, number, entry, what)
 
     def _is_right(self, entry: QueueEntry, place: Place) -> bool:
         try:

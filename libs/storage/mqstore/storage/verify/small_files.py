@@ -62,9 +62,6 @@ class SmallFilesCheck:
             )
         elif self._store.view.abort:
             yield self._of(Kind.NOT_CLOSED, self._paths.abort, "the last writer did not close")
-        if self._files.list(self._paths.consume_queue_ext):
-            what = "ConsumeQueueExt files are not looked into"
-            yield self._of(Kind.NOT_CHECKED, self._paths.consume_queue_ext, what)
 
     # RocketMQ's ---------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ import java.nio.file.Path;
  * evaluate (served only)         what filter expressions say of properties
  * recode (served only)           a config file's text, read and written by its manager
  * subscribe (served only)        consumerFilter.json after registrations
+ * pull (served only)             what groups get of queues, by a broker's filters
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * </pre>
@@ -138,6 +139,9 @@ public final class Main {
                 break;
             case "transact":
                 Transactions.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "pull":
+                Pull.run(dir, config, command.getAsJsonArray("asked"), out);
                 break;
             case "bloom":
                 Filters.bloom(command.getAsJsonArray("asked"), out);

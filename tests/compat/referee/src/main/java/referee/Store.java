@@ -5,6 +5,8 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap;
+import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
@@ -14,13 +16,17 @@ final class Store {
     private static final int DELAY_LEVELS = 18;
 
     final DefaultMessageStore real;
+    /** What config/consumerFilter.json says. */
+    final ConsumerFilterManager filters;
     /** Whether an abort file was found, which makes the recovery the abnormal one. */
     final boolean abnormal;
     /** Null unless this store delivers delayed messages. */
     private final Delivery delivery;
 
-    private Store(DefaultMessageStore real, boolean abnormal, Delivery delivery) {
+    private Store(DefaultMessageStore real, ConsumerFilterManager filters, boolean abnormal,
+        Delivery delivery) {
         this.real = real;
+        this.filters = filters;
         this.abnormal = abnormal;
         this.delivery = delivery;
     }
@@ -36,6 +42,11 @@ final class Store {
         boolean abnormal = Files.exists(dir.resolve("abort"));
         DefaultMessageStore real = Api.newStore(settings);
         keepIndexNamesApart(real, dir.resolve("index").toFile());
+        ConsumerFilterManager filters = Pull.filtersOf(dir);
+        if (settings.broker.isEnableCalcFilterBitMap()) {
+            real.getDispatcherList().addFirst(
+                new CommitLogDispatcherCalcBitMap(settings.broker, filters));
+        }
         if (knowsDelays) {
             Api.readDelayLevels(real);
         }
@@ -47,7 +58,7 @@ final class Store {
         }
         real.start();
         Delivery delivery = settings.deliverDelayed ? Delivery.begin(settings, real) : null;
-        Store store = new Store(real, abnormal, delivery);
+        Store store = new Store(real, filters, abnormal, delivery);
         store.waitDispatch();
         return store;
     }

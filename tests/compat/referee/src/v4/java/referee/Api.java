@@ -5,10 +5,15 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.rocketmq.broker.filter.ConsumerFilterData;
+import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
+import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
+import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.ConsumeQueue;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.schedule.ScheduleMessageService;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
@@ -58,5 +63,11 @@ final class Api {
         Method clean = DefaultMessageStore.class.getDeclaredMethod("cleanFilesPeriodically");
         clean.setAccessible(true);
         clean.invoke(store);
+    }
+
+    /** What a broker filters a pull by. */
+    static MessageFilter filter(String topic, String expression, String type,
+        ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
+        return new ExpressionMessageFilter(FilterAPI.build(topic, expression, type), data, manager);
     }
 }

@@ -4,13 +4,18 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.broker.filter.ConsumerFilterData;
+import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
+import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.common.topic.TopicValidator;
+import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
 import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.ConsumeQueueStore;
@@ -80,5 +85,11 @@ final class Api {
         Method queues = ConsumeQueueStore.class.getDeclaredMethod("cleanQueueFilesPeriodically");
         queues.setAccessible(true);
         queues.invoke(store.getQueueStore());
+    }
+
+    /** What a broker filters a pull by. */
+    static MessageFilter filter(String topic, String expression, String type,
+        ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
+        return new ExpressionMessageFilter(FilterAPI.build(topic, expression, type), data, manager);
     }
 }

@@ -1,0 +1,43 @@
+"""One ConsumeQueue entry: physical offset 8, size 4, tagsCode 8. Source: ConsumeQueue of 4.9.7."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from mqstore.storage.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE
+
+ENTRY: Final = struct.Struct(">qiq")
+PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+
+
+class QueueEntry(NamedTuple):
+    """What an entry says, as it stands in the file."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    """Hash of TAGS, a delivery time in SCHEDULE_TOPIC_XXXX, or a ConsumeQueueExt address."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Never written: no record has a size below 1."""
+        return self.size <= 0
+
+    @property
+    def is_pre_blank(self) -> bool:
+        return self.size == PRE_BLANK_SIZE and self.physical_offset == 0
+
+    @property
+    def is_hole(self) -> bool:
+        """Names no record."""
+        return self.is_missing or self.is_pre_blank
+
+    @property
+    def is_ext_address(self) -> bool:
+        return is_ext_address(self.tags_code)
+
+
+def is_ext_address(tags_code: int) -> bool:
+    """Whether a tagsCode is the address of a ConsumeQueueExt unit."""
+    return tags_code <= EXT_ADDRESS_MAX
