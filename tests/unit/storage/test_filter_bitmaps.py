@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,16 @@ def test_a_filtered_pull_looks_only_at_what_its_group_may_want(
     assert pulled(root, plain) == expected == pulled(root, by_bits)
     assert plain.looked == 150
     assert by_bits.looked <= 50 + 2 * len(WANTED)  # some are read along with those before them
+
+
+def test_the_oldest_subscription_with_the_expression_tells(subscribed: FilterData) -> None:
+    younger = replace(subscribed, group="h", born_ms=subscribed.born_ms + 1, positions=(1, 2, 3))
+    other = replace(subscribed, group="i", expression="a > 6", born_ms=1)
+    without = replace(subscribed, group="j", born_ms=2, positions=())
+    plain = SqlFilter(compile_expression(EXPRESSION, StoreFormat.V4_9))
+    assert plain.informed([other, without]) is plain
+    found = plain.informed([younger, subscribed, other, without])
+    assert found.known == SubscribedBits(subscribed.bits, subscribed.positions, subscribed.born_ms)
 
 
 def test_a_group_that_came_later_finds_what_was_stored_before(

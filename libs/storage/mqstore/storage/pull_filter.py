@@ -8,7 +8,9 @@ compares the hash only, and its clients the tag: here both are compared.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import count_unflagged, count_untagged
@@ -17,6 +19,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import Filter
 from mqstore.storage.layout import EXT_ADDRESS_MIN
+from mqstore.storage.tables.consumer_filters import FilterData
 
 TAGS_MAX: Final = 100
 """Tags of one expression."""
@@ -82,19 +85,30 @@ class SqlFilter:
     def __init__(self, expression: Filter, known: SubscribedBits | None = None) -> None:
         """``known``: of the subscription that has this expression."""
         self._expression = expression
-        self._known = known
+        self.known = known
         self._positions = array("q", known.positions if known is not None else ())
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
-        if self._known is None or units is None:
+        if self.known is None or units is None:
             return 0
-        bits, born_ms = self._known.bits, self._known.born_ms
+        bits, born_ms = self.known.bits, self.known.born_ms
         return count_unflagged(entries, position, count, self._positions, bits, born_ms, *units)
 
     def matches(self, found: Record) -> bool:
         return self._expression.matches(found.properties or {})
+
+    def informed(self, subscriptions: Iterable[FilterData]) -> SqlFilter:
+        """With the bits of that one of a topic's subscriptions which has the same expression for
+        longest; whose it is does not matter."""
+        same = (each for each in subscriptions if each.expression == self._expression.text)
+        with_bits = [each for each in same if each.positions and each.bits]
+        if not with_bits:
+            return self
+        first = min(with_bits, key=attrgetter("born_ms"))
+        bits = SubscribedBits(first.bits, first.positions, first.born_ms)
+        return SqlFilter(self._expression, bits)
 
 
 def parse_tags(expression: str) -> TagFilter | None:

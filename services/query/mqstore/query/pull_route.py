@@ -25,7 +25,7 @@ from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
-from mqstore.storage.pull_filter import PullFilter
+from mqstore.storage.pull_filter import PullFilter, SqlFilter
 
 COUNT_DEFAULT: Final = 32
 LOOP_BYTES_MAX: Final = 256 << 10
@@ -175,6 +175,16 @@ class PullRoute:
         return self._answer_of(asked, self._pull(asked))
 
     def _pull(self, asked: _Asked) -> Pull | Slices:
+        if not isinstance(asked.wanted, SqlFilter):
+            return self._pull_by(asked, asked.wanted)
+        known = self._service.subscriptions(asked.topic)
+        informed = asked.wanted.informed(known)
+        found = self._pull_by(asked, informed)
+        if informed is asked.wanted or known == self._service.subscriptions(asked.topic):
+            return found
+        return self._pull_by(asked, asked.wanted)  # the bits may have been another expression's
+
+    def _pull_by(self, asked: _Asked, wanted: PullFilter | None) -> Pull | Slices:
         service = self._service
         pulls = service.reader.pulls
         try:
@@ -184,7 +194,7 @@ class PullRoute:
                 asked.offset,
                 count=asked.count,
                 max_bytes=service.settings.max_answer_bytes,
-                wanted=asked.wanted,
+                wanted=wanted,
             )
         except QueueUnknown:
             service.queue_range(asked.topic, asked.queue_id)  # a topic without messages is no error
@@ -299,7 +309,8 @@ OPERATION: Final[dict[str, Any]] = {
         _parameter(
             "sql",
             {"type": "string"},
-            "Only messages whose properties this SQL92 expression is true of; not with `tags`.",
+            "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
+            "Where a group has subscribed with the very expression, bitmaps tell which they are.",
             example="a > 5 AND b IS NOT NULL",
         ),
         _parameter(

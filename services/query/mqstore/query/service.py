@@ -40,6 +40,7 @@ from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.followed import Followed, FollowedTable
 
 log = logs.get(__name__)
@@ -93,6 +94,7 @@ class QueryService:
         paths = StorePaths(self._root)
         self.topics = KnownTopics(paths, self._seams)
         self._offsets = FollowedTable(ConsumerOffsets, paths, self._seams)
+        self._filters = FollowedTable(ConsumerFilters, paths, self._seams)
         self._delays = FollowedTable(DelayOffsets, paths, self._seams)
         self.writer = WriterWatch(lambda: self._reader)
         self.inflate_bounds = InflateBounds.of(settings)
@@ -220,6 +222,10 @@ class QueryService:
     def group_offsets(self) -> Followed[ConsumerOffsets]:
         """What groups have committed, as it was last saved."""
         return self._offsets.now()
+
+    def subscriptions(self, topic: str) -> list[FilterData]:
+        """Of all groups, also such as ended lately, as they were last saved."""
+        return self._filters.now().table.of_topic(topic)
 
     def traces(self, offsets: ConsumerOffsets) -> MessageTraces:
         """What became of messages, by groups' offsets as they were at one time."""

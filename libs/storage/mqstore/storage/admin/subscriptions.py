@@ -95,8 +95,8 @@ class Subscriptions:
         """All subscriptions of a topic that is no more. OSError."""
         with self._lock:
             if self._table.remove_topic(topic):
-                self._adopt(topic, [])
                 self._save()
+                self._adopt(topic, [])
 
     def _registered(self, group: str, topic: str, expression: str) -> FilterData:
         now_ms = self._clock.now_ms()
@@ -106,6 +106,10 @@ class Subscriptions:
         data = FilterData(
             topic, group, expression, SQL92, version, now_ms, 0, self.bloom.bits, positions
         )
+        if known is not None and _meaning(known) != _meaning(data):
+            # Nobody may go by the old one's bits once dispatch writes those of the new one.
+            self._table.put(replace(data, positions=()))
+            self._table.save()
         others = [each for each in self._table.of_topic(topic) if each.group != group]
         newest_ms = self._adopt(topic, [*others, data])
         if known is not None and _meaning(known) == _meaning(data):
@@ -116,11 +120,18 @@ class Subscriptions:
     def _save(self) -> None:
         """Without those that died long ago."""
         now_ms = self._clock.now_ms()
-        for each in self._table.all():
-            if each.is_dead and now_ms - each.dead_ms >= self._kept_ms:
-                self._table.remove(each.topic, each.group)
-                self._adopt(each.topic, self._table.of_topic(each.topic))
+        old = [
+            each
+            for each in self._table.all()
+            if each.is_dead and now_ms - each.dead_ms >= self._kept_ms
+        ]
+        for each in old:
+            self._table.remove(each.topic, each.group)
         self._table.save()
+        for topic in sorted(
+            {each.topic for each in old}
+        ):  # last: until now somebody may go by its bits
+            self._adopt(topic, self._table.of_topic(topic))
 
 
 def _meaning(data: FilterData) -> tuple[str, str, int, tuple[int, ...]]:

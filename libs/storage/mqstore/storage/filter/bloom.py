@@ -45,10 +45,9 @@ class BloomFilter:
         return tuple(found)
 
     def made(self, bits: int, positions: tuple[int, ...]) -> bool:
-        """Whether positions in a bitmap of so many bits can be of this filter; of one with other
-        settings they mean nothing to it."""
-        fit = all(0 <= each < self.bits for each in positions)
-        return bits == self.bits and len(positions) == self.hashes and fit
+        """Whether these are positions in bitmaps like this filter's. How many they are does not
+        matter: whoever reads a bitmap of so many bits goes by the positions that are registered."""
+        return bits == self.bits and all(0 <= each < bits for each in positions)
 
     def empty(self) -> bytearray:
         """A bitmap without any bit."""
