@@ -19,7 +19,7 @@ def test_message_has_the_fields_of_the_documented_example() -> None:
 
 
 def test_message_with_its_place_has_the_fields_of_the_documented_example() -> None:
-    place = RecordPlace(0, 0, QueueEntry(0, 196, 0), 196, Cover.WHOLE)
+    place = RecordPlace(0, 0, QueueEntry(0, 196, 0), None, 196, Cover.WHOLE)
     detail = views.message_detail(stored(), 0, BodyForm(), place)
     shown = json.loads(msgspec.json.encode(detail))
     assert set(shown) == set(examples.MESSAGE_DETAIL)

@@ -286,6 +286,19 @@ def test_a_subscriptions_birth_is_not_before_what_is_stored(root: Path) -> None:
         assert store.subscriptions.put("g", "T", EXPRESSION).born_ms == newest_ms
 
 
+def test_a_record_is_shown_with_its_unit(root: Path, subscribed: FilterData) -> None:
+    with StoreReader.open(root, production_seams()) as reader:
+        for number, has_unit in ((0, False), (60, True)):
+            found = reader.lookups.records("T", 0, number, 1, 1 << 20).records[0]
+            place = reader.places.of(found)
+            assert place is not None
+            assert (place.unit is not None) is has_unit
+            if place.unit is not None:
+                expected = found.tags_code, found.store_timestamp_ms
+                assert place.unit[:2] == expected
+                assert len(place.unit.bitmap) * 8 == subscribed.bits
+
+
 def test_verify_compares_units_with_their_records(root: Path, subscribed: FilterData) -> None:
     assert list(kinds(root)) == []
     with open_store(root, WITH_UNITS) as store:

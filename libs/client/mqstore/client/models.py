@@ -129,6 +129,14 @@ class Message(Model):
         return (self.body or "").encode()
 
 
+class Unit(Model):
+    """What a queue entry leaves to its ConsumeQueueExt unit; ``bitmap`` is hexadecimal."""
+
+    tags_code: int
+    store_timestamp: int
+    bitmap: str
+
+
 class QueueEntry(Model):
     """What stands in a message's own place in its queue; ``names_it``: this very message."""
 
@@ -136,6 +144,8 @@ class QueueEntry(Model):
     size: int
     tags_code: int
     names_it: bool
+    unit: Unit | None
+    """What ``tags_code`` is the address of, where it is one."""
 
 
 class Checksum(Model):

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mqstore.storage.codec import record
+from mqstore.storage.codec import ext_unit, record
+from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError
+from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN
 from mqstore.storage.lookup_views import Entry, LogView, QueuesView
 from mqstore.storage.own.block_guard import BlockGuard
 
@@ -31,6 +33,8 @@ class RecordPlace:
     """Of its first byte in the segment."""
     entry: Entry | None
     """What stands in its own place in its own queue; None without one."""
+    unit: ExtUnit | None
+    """What that leaves to its ConsumeQueueExt; None where nothing is there."""
     covered: int
     """Bytes of it that stand as they were when they were synced, by our block checksums."""
     cover: Cover
@@ -57,7 +61,7 @@ class RecordPlaces:
         return RecordPlace(
             found.physical_offset - position,
             position,
-            self._entry(found),
+            *self._entry(found),
             covered,
             _cover(covered, found.size),
         )
@@ -76,9 +80,16 @@ class RecordPlaces:
         except RecordError:
             return None
 
-    def _entry(self, found: Record) -> Entry | None:
+    def _entry(self, found: Record) -> tuple[Entry | None, ExtUnit | None]:
         queue = self._queues.get(found.topic, found.queue_id)
-        return None if queue is None else queue.entry(found.queue_offset)
+        entry = None if queue is None else queue.entry(found.queue_offset)
+        if queue is None or entry is None or entry.tags_code > EXT_ADDRESS_MAX:
+            return entry, None
+        place = queue.units(entry.tags_code)
+        if place is None:
+            return entry, None
+        view, base = place
+        return entry, ext_unit.decode(view, entry.tags_code - EXT_ADDRESS_MIN - base)
 
 
 def _cover(covered: int, size: int) -> Cover:

@@ -38,7 +38,13 @@ EVENT: Final = f"id: AAAAAAAAAMRaM0qL\nevent: message\ndata: {json.dumps(MESSAGE
 MESSAGE_DETAIL: Final[dict[str, Any]] = MESSAGE | {
     "segment": "00000000000000000000",
     "segmentPosition": 0,
-    "queueEntry": {"physicalOffset": 0, "size": 196, "tagsCode": 1028554472, "namesIt": True},
+    "queueEntry": {
+        "physicalOffset": 0,
+        "size": 196,
+        "tagsCode": 1028554472,
+        "namesIt": True,
+        "unit": None,
+    },
     "checksum": {"bodyCrc": 907060870, "blocks": "verified", "coveredBytes": 196},
 }
 BY_KEY: Final[dict[str, Any]] = {

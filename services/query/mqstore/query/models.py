@@ -63,6 +63,14 @@ class MessageView(msgspec.Struct, rename="camel", gc=False):
     ] = UNSET
 
 
+class UnitView(msgspec.Struct, rename="camel", gc=False):
+    """What a queue entry leaves to its ConsumeQueueExt unit."""
+
+    tags_code: int
+    store_timestamp: int
+    bitmap: Annotated[str, Meta(description="Which subscriptions want the message; hexadecimal.")]
+
+
 class QueueEntryView(msgspec.Struct, rename="camel", gc=False):
     """What stands in a message's own place in its queue."""
 
@@ -70,6 +78,10 @@ class QueueEntryView(msgspec.Struct, rename="camel", gc=False):
     size: int
     tags_code: int
     names_it: Annotated[bool, Meta(description="Whether that is this very record.")]
+    unit: Annotated[
+        UnitView | None,
+        Meta(description="What `tagsCode` is the address of, where it is one and that is there."),
+    ]
 
 
 class ChecksumView(msgspec.Struct, rename="camel", gc=False):

@@ -132,7 +132,7 @@ def _trace_view(found: Trace) -> TraceView:
 
 def _copy_view(copy: Copy) -> CopyView:
     record, place = copy.record, copy.place
-    entry = None if place is None else views.queue_entry(record, place.entry)
+    entry = None if place is None else views.queue_entry(record, place.entry, place.unit)
     return CopyView(
         copy.kind.value,
         copy.state.value,

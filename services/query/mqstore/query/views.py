@@ -15,10 +15,12 @@ from mqstore.query.models import (
     QueueEntryView,
     QueueView,
     ScannedView,
+    UnitView,
     UnreadableView,
 )
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import KEY_SEPARATOR, TRANSACTION_MASK, SysFlag
@@ -65,7 +67,7 @@ def message_detail(
         **_fields(record, shard),
         segment=segment_name(place.segment),
         segment_position=place.position,
-        queue_entry=queue_entry(record, place.entry),
+        queue_entry=queue_entry(record, place.entry, place.unit),
         checksum=ChecksumView(record.body_crc, place.cover.value, place.covered),
     )
     form.show(record, view)
@@ -115,12 +117,13 @@ def _keys(record: Record) -> list[str]:
     return [key for key in (record.keys or "").split(KEY_SEPARATOR) if key]
 
 
-def queue_entry(record: Record, entry: Entry | None) -> QueueEntryView | None:
+def queue_entry(record: Record, entry: Entry | None, unit: ExtUnit | None) -> QueueEntryView | None:
     """What stands in a record's place in its queue."""
     if entry is None:
         return None
     names_it = (entry.physical_offset, entry.size) == (record.physical_offset, record.size)
-    return QueueEntryView(entry.physical_offset, entry.size, entry.tags_code, names_it)
+    shown = unit and UnitView(unit.tags_code, unit.store_timestamp_ms, unit.bitmap.hex())
+    return QueueEntryView(entry.physical_offset, entry.size, entry.tags_code, names_it, shown)
 
 
 def pull(found: Pull, shard: int, form: BodyForm) -> PullView:
