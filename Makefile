@@ -25,10 +25,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt
 SETUP_INPUTS := requirements/constraints.txt requirements/build.txt libs/storage/setup.py \
 	$(addsuffix /pyproject.toml,$(PACKAGES))
-KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h _kernel_read.pxi \
-	_kernel_write.pxi _kernel_index.pxi _kernel_dispatch.pxi _kernel_batch.pxi _kernel_put.pxi \
-	_kernel_blocks.pxi _kernel_filter.pxi _kernel_keys.pxi _kernel_segment.pxi \
-	_kernel_entries.pxi _kernel_lookup.pxi _kernel_memory.pxi)
+KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h) \
+	$(wildcard libs/storage/mqstore/storage/kernel/*.pxi)
 # Stamps stand for what is installed; they lie in the virtual environment and go with it.
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.codec import message_id
+from mqstore.storage.lookup.pull_filter import parse_tags
+from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.pull_filter import parse_tags
-from mqstore.storage.queue_pulls import QueuePulls
 from tests.bench import latencies
 from tests.bench.bench_reads import (
     PULL,

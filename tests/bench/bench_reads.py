@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.pull_filter import PullFilter, SqlFilter, SubscribedBits, parse_tags
+from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter, SubscribedBits, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.consumer_filters import ConsumerFilters

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mqstore.storage import key_cursor
 from mqstore.storage._kernel import (
     Defect,
     IndexWindow,
@@ -44,6 +43,7 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.lookup import key_cursor
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.own import format_file, manifest
 from mqstore.storage.own.state_page import read_state

@@ -10,7 +10,7 @@ import pytest
 from mqstore.storage.derived.index_file import IndexFile, file_size
 from mqstore.storage.errors import ConfigTableError, OffsetOutOfRange, RecordError
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookup_answers import PullStatus
+from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths

@@ -19,7 +19,7 @@ from mqstore.storage.derived.index_file import ITEM, items_start
 from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import PullStatus
+from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own.block_files import blocks_of
 from mqstore.storage.paths import segment_name

@@ -9,7 +9,7 @@ from mqstore.query import examples, views
 from mqstore.query.bodies import BodyForm
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.derived.queue_entry import QueueEntry
-from mqstore.storage.record_place import Cover, RecordPlace
+from mqstore.storage.lookup.record_place import Cover, RecordPlace
 from tests.unit.service.stored import stored
 
 

@@ -14,8 +14,14 @@ from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import EXT_ADDRESS_MIN, StoreFormat
+from mqstore.storage.lookup.pull_filter import (
+    PullFilter,
+    SqlFilter,
+    SubscribedBits,
+    UnitRun,
+    parse_tags,
+)
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.pull_filter import PullFilter, SqlFilter, SubscribedBits, UnitRun, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.consumer_filters import FilterData

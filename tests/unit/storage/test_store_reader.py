@@ -19,7 +19,7 @@ from mqstore.storage.derived.index_file import file_size
 from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, RecordExpired, StoreNotOpen
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookup_answers import PullStatus
+from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.own import format_file
 from mqstore.storage.own.format_file import FormatFile, Sizes
 from mqstore.storage.own.state_page import Health, StatePage

@@ -32,7 +32,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.errors import RecordError, RecordTruncated
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
-from mqstore.storage.lookups import TIME_MAX
+from mqstore.storage.lookup.lookups import TIME_MAX
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams

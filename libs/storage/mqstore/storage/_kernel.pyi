@@ -5,8 +5,8 @@ from typing import Protocol, TypeVar
 
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
-from mqstore.storage.lookup_answers import PullStatus, Unreadable
-from mqstore.storage.lookup_views import QueueView
+from mqstore.storage.lookup.answers import PullStatus, Unreadable
+from mqstore.storage.lookup.views import QueueView
 from mqstore.storage.seams import Clock
 
 A = TypeVar("A", "Pull", "Slices")

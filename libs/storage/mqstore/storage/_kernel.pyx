@@ -211,13 +211,13 @@ cdef class Held:
         PyBuffer_Release(&self.bytes)
 
 
-include "_kernel_read.pxi"
-include "_kernel_write.pxi"
-include "_kernel_index.pxi"
-include "_kernel_dispatch.pxi"
-include "_kernel_blocks.pxi"
-include "_kernel_filter.pxi"
-include "_kernel_keys.pxi"
+include "kernel/read.pxi"
+include "kernel/write.pxi"
+include "kernel/index.pxi"
+include "kernel/dispatch.pxi"
+include "kernel/blocks.pxi"
+include "kernel/filter.pxi"
+include "kernel/keys.pxi"
 
 
 # Checksums and hashes for Python -------------------------------------------------------------
@@ -372,9 +372,9 @@ def futex_wake(view not None, int64_t offset):
         PyBuffer_Release(&page)
 
 
-include "_kernel_batch.pxi"
-include "_kernel_put.pxi"
-include "_kernel_segment.pxi"
-include "_kernel_entries.pxi"
-include "_kernel_lookup.pxi"
-include "_kernel_memory.pxi"
+include "kernel/batch.pxi"
+include "kernel/put.pxi"
+include "kernel/segment.pxi"
+include "kernel/entries.pxi"
+include "kernel/lookup.pxi"
+include "kernel/memory.pxi"

@@ -34,7 +34,7 @@ from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.log.put_checks import check_batch_size
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions

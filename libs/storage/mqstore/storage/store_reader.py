@@ -23,9 +23,13 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.lookup.queue_pulls import QueuePulls
+from mqstore.storage.lookup.record_place import RecordPlaces
+from mqstore.storage.lookup.segment_bytes import SegmentBytes
+from mqstore.storage.lookup.topic_scan import TopicScans
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.own import format_file
@@ -34,12 +38,8 @@ from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.queue_pulls import QueuePulls
-from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.segment_bytes import SegmentBytes
 from mqstore.storage.sizes import ext_file_size
-from mqstore.storage.topic_scan import TopicScans
 
 
 class _Segments:

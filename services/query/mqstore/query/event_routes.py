@@ -22,10 +22,10 @@ from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
-from mqstore.storage import key_cursor
-from mqstore.storage.lookup_answers import KeyAnswer
-from mqstore.storage.pull_filter import PullFilter
-from mqstore.storage.topic_scan import TopicQuery
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.pull_filter import PullFilter
+from mqstore.storage.lookup.topic_scan import TopicQuery
 
 BATCH: Final = 100
 """Messages looked at in one go."""

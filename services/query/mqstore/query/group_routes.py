@@ -26,10 +26,10 @@ from mqstore.query.routes import COUNT_MAX, Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.storage import key_cursor
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import GroupUnknown
-from mqstore.storage.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
 from mqstore.storage.tables.followed import Followed
 

@@ -27,10 +27,10 @@ from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
-from mqstore.storage.hidden_messages import Hidden, by_key, topics_of
-from mqstore.storage.key_query import KeyQuery
-from mqstore.storage.lookup_answers import KeyAnswer
-from mqstore.storage.topic_scan import TopicQuery
+from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.topic_scan import TopicQuery
 
 Order = Literal["newest", "oldest"]
 

@@ -24,8 +24,8 @@ from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown, StorageError
-from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
-from mqstore.storage.pull_filter import PullFilter, SqlFilter
+from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
+from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter
 
 COUNT_DEFAULT: Final = 32
 LOOP_BYTES_MAX: Final = 256 << 10

@@ -23,7 +23,7 @@ from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage._kernel import crc32c
-from mqstore.storage.segment_bytes import SegmentBytes, SegmentPart
+from mqstore.storage.lookup.segment_bytes import SegmentBytes, SegmentPart
 
 RANGE_MAX: Final = 16 << 20
 """Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""

@@ -32,11 +32,11 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup_answers import QueueRange
-from mqstore.storage.lookups import Lookups
-from mqstore.storage.message_trace import MessageTraces
+from mqstore.storage.lookup.answers import QueueRange
+from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.lookup.message_trace import MessageTraces
+from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.pull_filter import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets

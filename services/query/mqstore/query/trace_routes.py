@@ -22,7 +22,7 @@ from mqstore.query.trace_models import (
 )
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.storage.message_trace import Copy, MessageTraces, Trace
+from mqstore.storage.lookup.message_trace import Copy, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
 
 TRACES_MAX: Final = 64

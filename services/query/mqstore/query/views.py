@@ -24,10 +24,10 @@ from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import KEY_SEPARATOR, TRANSACTION_MASK, SysFlag
-from mqstore.storage.lookup_answers import KeyAnswer, Pull, QueueRange, Unreadable
-from mqstore.storage.lookup_views import Entry
+from mqstore.storage.lookup.answers import KeyAnswer, Pull, QueueRange, Unreadable
+from mqstore.storage.lookup.record_place import RecordPlace
+from mqstore.storage.lookup.views import Entry
 from mqstore.storage.paths import segment_name
-from mqstore.storage.record_place import RecordPlace
 
 _TRANSACTION_NAMES: Final = {
     0x4: "TRANSACTION_PREPARED",

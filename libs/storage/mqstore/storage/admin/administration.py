@@ -11,7 +11,7 @@ from mqstore.storage.admin.groups import Groups
 from mqstore.storage.admin.subscriptions import Subscriptions
 from mqstore.storage.admin.topics import TopicDeletion, Topics
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable

@@ -18,7 +18,7 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.errors import OffsetRefused, QueueUnknown, TopicUnknown
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicConfig
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.retention.groups import next_record
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.seams import Clock

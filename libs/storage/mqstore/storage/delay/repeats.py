@@ -18,7 +18,7 @@ from mqstore.storage.layout import (
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.lookups import Lookups
 
 
 class CannotTellYet(StorageError):

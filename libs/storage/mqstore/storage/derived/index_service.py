@@ -23,8 +23,8 @@ from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.index_file import IndexFile, file_size, items_start
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import StoreFormat, SysFlag
+from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams

@@ -13,7 +13,7 @@ from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError
 from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN
-from mqstore.storage.lookup_views import Entry, LogView, QueuesView
+from mqstore.storage.lookup.views import Entry, LogView, QueuesView
 from mqstore.storage.own.block_guard import BlockGuard
 
 

@@ -16,8 +16,8 @@ from typing import Final
 from mqstore.storage.admin.group_offsets import GroupOffset
 from mqstore.storage.codec.topic_names import DLQ_PREFIX
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, TopicUnknown
-from mqstore.storage.lookup_answers import QueueRange
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.answers import QueueRange
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 QUEUES_PER_CALL: Final = 5_000

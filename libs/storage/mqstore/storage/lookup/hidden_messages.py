@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from mqstore.storage import key_cursor
 from mqstore.storage.codec.record import Record
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.storage.lookup_answers import KeyAnswer
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import Lookups
 
 
 class Hidden(StrEnum):

@@ -21,11 +21,11 @@ from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import FilterError, QueueUnknown
 from mqstore.storage.filter.bloom import has
 from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
-from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX
+from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
+from mqstore.storage.lookup.lookups import ENTRIES_PER_CALL_MAX
+from mqstore.storage.lookup.pull_filter import PullFilter, UnitRun, parse_tags
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.pull_filter import PullFilter, UnitRun, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.page_cache import evict, is_in_memory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from mqstore.storage.lookup.record_place import Cover
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.record_place import Cover
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.stores import message, open_store

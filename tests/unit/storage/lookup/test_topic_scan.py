@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage import hidden_messages
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import CursorError
-from mqstore.storage.hidden_messages import Hidden, is_for
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import HALF_TOPIC
-from mqstore.storage.lookup_answers import KeyAnswer
-from mqstore.storage.lookups import TIME_MAX
+from mqstore.storage.lookup import hidden_messages
+from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.hidden_messages import Hidden, is_for
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import TIME_MAX
+from mqstore.storage.lookup.topic_scan import TopicQuery
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.topic_scan import TopicQuery
 from tests.unit.storage.stores import CONFIG
 
 BEGIN_MS = 1_700_000_000_000

@@ -29,10 +29,10 @@ from mqstore.storage.errors import (
     StoreNotOpen,
     TopicUnknown,
 )
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.lookup_answers import PullStatus
-from mqstore.storage.lookups import Lookups
+from mqstore.storage.lookup.answers import PullStatus
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.system.posix_files import PosixFileSystem

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from mqstore.storage import key_cursor
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
-from mqstore.storage.hidden_messages import is_for
-from mqstore.storage.lookup_answers import KeyAnswer, Scanned, Unreadable
-from mqstore.storage.lookup_views import Bounds, Entry, LogView, QueueView, names_record
-from mqstore.storage.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.answers import KeyAnswer, Scanned, Unreadable
+from mqstore.storage.lookup.hidden_messages import is_for
+from mqstore.storage.lookup.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
+from mqstore.storage.lookup.views import Bounds, Entry, LogView, QueueView, names_record
 
 _TRIES: Final = 8
 

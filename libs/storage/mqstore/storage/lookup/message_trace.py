@@ -19,8 +19,6 @@ from typing import Final
 from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import DLQ_PREFIX, RETRY_PREFIX
 from mqstore.storage.errors import KeyUnknown, RecordError
-from mqstore.storage.hidden_messages import Hidden, by_key, topics_of
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
@@ -33,9 +31,11 @@ from mqstore.storage.layout import (
     TIMER_TOPIC,
     TRANSACTION_GROUP,
 )
-from mqstore.storage.lookup_answers import Unreadable
-from mqstore.storage.lookups import TIME_MAX, Lookups
-from mqstore.storage.record_place import RecordPlace, RecordPlaces
+from mqstore.storage.lookup.answers import Unreadable
+from mqstore.storage.lookup.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
+from mqstore.storage.lookup.record_place import RecordPlace, RecordPlaces
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
 
 COPIES_MAX: Final = 64

@@ -19,10 +19,10 @@ from mqstore.storage.layout import (
     TRANSACTION_GROUP,
     StoreFormat,
 )
+from mqstore.storage.lookup.message_trace import CopyKind, CopyState, MessageTraces, Trace
+from mqstore.storage.lookup.record_place import RecordPlaces
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.message_trace import CopyKind, CopyState, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
-from mqstore.storage.record_place import RecordPlaces
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets

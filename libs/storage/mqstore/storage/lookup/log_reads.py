@@ -24,7 +24,7 @@ from mqstore.storage.errors import (
     StoreNotOpen,
 )
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
-from mqstore.storage.lookup_views import Bounds, LogView
+from mqstore.storage.lookup.views import Bounds, LogView
 from mqstore.storage.own.block_guard import BlockGuard
 
 _TRIES: Final = 8

@@ -14,9 +14,9 @@ import pytest
 from mqstore.storage._kernel import crc32c
 from mqstore.storage.errors import SegmentExpired, SegmentUnknown, StoreNotOpen
 from mqstore.storage.layout import BLOCK_SIZE
+from mqstore.storage.lookup.segment_bytes import SegmentBytes
 from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.segment_bytes import SegmentBytes
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.stores import CONFIG, message, open_store

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from mqstore.storage import key_cursor
 from mqstore.storage._kernel import in_memory
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
@@ -28,11 +27,10 @@ from mqstore.storage.errors import (
     StorageError,
     TopicUnknown,
 )
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
 from mqstore.storage.log.multi_dispatch import further_queues
-from mqstore.storage.log_reads import LogReads
-from mqstore.storage.lookup_answers import (
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.answers import (
     KeyAnswer,
     Pull,
     PullStatus,
@@ -41,7 +39,9 @@ from mqstore.storage.lookup_answers import (
     Slices,
     Unreadable,
 )
-from mqstore.storage.lookup_views import (
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.log_reads import LogReads
+from mqstore.storage.lookup.views import (
     Bounds,
     Entry,
     IndexView,

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup_answers import Pull, PullStatus, Slices
-from mqstore.storage.lookup_views import QueueView
-from mqstore.storage.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
-from mqstore.storage.pull_filter import PullFilter, UnitRun
+from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
+from mqstore.storage.lookup.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
+from mqstore.storage.lookup.pull_filter import PullFilter, UnitRun
+from mqstore.storage.lookup.views import QueueView
 
 _RUN_MAX: Final = 256
 """Records read at a time where a filter cannot tell from the entries."""

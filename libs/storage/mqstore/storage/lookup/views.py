@@ -7,8 +7,8 @@ from typing import Protocol
 
 from mqstore.storage._kernel import LogWindow, Word
 from mqstore.storage.codec.record import Record
-from mqstore.storage.key_query import KeyQuery
 from mqstore.storage.layout import PRE_BLANK_SIZE
+from mqstore.storage.lookup.key_query import KeyQuery
 
 
 class Entry(Protocol):

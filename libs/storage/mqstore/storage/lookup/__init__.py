@@ -1,0 +1,1 @@
+"""Every read path, once: for the writer's process and for readers."""
