@@ -8,11 +8,12 @@ from mqstore.storage.own.block_files import blocks_of
 
 
 def bounds(minimum: int, maximum: int, dispatched: int | None = None) -> tuple[Word, ...]:
-    """Epoch 0, minimum, maximum and dispatched offset."""
-    page = memoryview(bytearray(32))
-    words = tuple(Word(page, at) for at in (0, 8, 16, 24))
+    """Epoch 0, minimum, maximum and dispatched offset, and that the index is complete."""
+    page = memoryview(bytearray(40))
+    words = tuple(Word(page, at) for at in (0, 8, 16, 24, 32))
     words[1].value, words[2].value = minimum, maximum
     words[3].value = maximum if dispatched is None else dispatched
+    words[4].value = 1
     return words
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -11,11 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect, LogWindow, Segment, StoredRecord, Word, in_memory
+from mqstore.storage._kernel import (
+    Defect,
+    KeyAnswer,
+    LogWindow,
+    Scanned,
+    Segment,
+    StoredRecord,
+    Word,
+    in_memory,
+)
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
-from mqstore.storage.codec.record import Message
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.layout import (
     BLOCK_SIZE,
     INDEX_HEADER_SIZE,
@@ -367,6 +378,33 @@ def keyed_log(count: int) -> tuple[bytearray, list[int], MemoryIndex]:
     return log, starts, index
 
 
+@dataclass
+class MemoryFiles:
+    """An index; ``meanwhile`` is called when its files were listed."""
+
+    files_now: tuple[MemoryIndex, ...]
+    meanwhile: Callable[[], object] = object
+
+    @property
+    def files(self) -> tuple[MemoryIndex, ...]:
+        listed = self.files_now
+        self.meanwhile()
+        return listed
+
+
+def keyed(
+    window: LogWindow,
+    *files: MemoryIndex,
+    key: str,
+    topic: str = "T",
+    times: tuple[int, int] = (0, 1 << 62),
+    only: bool = False,
+    below: int = 1 << 62,
+    limit: int = 9,
+) -> KeyAnswer | None:
+    return window.keyed(Record, MemoryFiles(files), topic, key, *times, only, below, limit)
+
+
 @given(st.integers(0, 40), st.integers(0, 39), st.integers(0, 39), st.integers(1, 15), st.data())
 def test_a_key_gives_its_records_newest_first(
     count: int, first: int, last: int, limit: int, draw: st.DataObject
@@ -374,9 +412,9 @@ def test_a_key_gives_its_records_newest_first(
     log, starts, index = keyed_log(count)
     window = window_over(log)
     key = draw.draw(st.sampled_from(["k0", "k2", "U7", "U8", "a", "k"]))
-    begin, end = 1_000_000 + first * 1_000, 1_000_000 + last * 1_000
+    times = 1_000_000 + first * 1_000, 1_000_000 + last * 1_000
     below = draw.draw(st.sampled_from([1 << 62, *starts]))
-    found = window.keyed(StoredRecord, [index], "T", key, begin, end, False, below, limit)
+    found = keyed(window, index, key=key, times=times, below=below, limit=limit)
     wanted = [
         start
         for number, start in enumerate(starts)
@@ -385,34 +423,33 @@ def test_a_key_gives_its_records_newest_first(
         and (key == f"U{number}" or key == f"k{number % 3}")
     ][::-1]
     assert found is not None
-    records, looked_at, following, minimum, maximum = found
-    assert [each.physical_offset for each in records] == wanted[:limit]
-    assert looked_at >= len(records)
-    assert (minimum, maximum) == (0, len(log))
+    assert [each.physical_offset for each in found.records] == wanted[:limit]
+    scanned = Scanned(*times, found.scanned.candidates, 0, len(log))
+    assert found == KeyAnswer(found.records, (), None, found.following < 0, scanned)
+    assert scanned.candidates >= len(found.records)
     if len(wanted) > limit:
-        assert wanted[limit] <= following < wanted[limit - 1]
+        assert wanted[limit] <= found.following < wanted[limit - 1]
 
 
 def test_a_unique_key_is_not_one_of_keys() -> None:
     log, starts, index = keyed_log(6)
     index.put("z", starts[-1], 2_000_000)
-    window, whole = window_over(log), (0, 1 << 62)
+    window = window_over(log)
     for only, count in ((False, 1), (True, 0)):
-        found = window.keyed(StoredRecord, [index], "T", "z", *whole, only, 1 << 62, 9)
+        found = keyed(window, index, key="z", only=only)
         assert found is not None
-        assert len(found[0]) == count
-    found = window.keyed(StoredRecord, [index], "T", "U3", *whole, True, 1 << 62, 9)
+        assert len(found.records) == count
+    found = keyed(window, index, key="U3", only=True)
     assert found is not None
-    assert [each.physical_offset for each in found[0]] == [starts[3]]
+    assert [each.physical_offset for each in found.records] == [starts[3]]
 
 
 def test_whatever_is_odd_about_a_query_is_left_to_others() -> None:
     log, starts, index = keyed_log(6)
-    window, whole = window_over(log), (0, 1 << 62)
+    window = window_over(log)
 
     def asked(key: str, topic: str = "T") -> bool:
-        found = window.keyed(StoredRecord, [index], topic, key, *whole, False, 1 << 62, 9)
-        return found is not None
+        return keyed(window, index, key=key, topic=topic) is not None
 
     assert asked("k0")
     assert not asked("\udc80")
@@ -430,7 +467,52 @@ def test_what_dispatch_has_not_reached_is_left_to_others() -> None:
     log, _, index = keyed_log(6)
     window = LogWindow(*bounds(0, len(log), len(log) - 1))
     window.add(Segment(memoryview(log), 0), 4)
-    assert window.keyed(StoredRecord, [index], "T", "k0", 0, 1 << 62, False, 1 << 62, 9) is None
+    assert keyed(window, index, key="k0") is None
+
+
+def test_newer_files_of_an_index_are_looked_at_first() -> None:
+    log, starts, _ = keyed_log(4)
+    files = [new_index() for _ in starts]
+    for number, (start, file) in enumerate(zip(starts, files, strict=True)):
+        file.put("a", start, 1_000_000 + number * 1_000)
+    found = keyed(window_over(log), *files, key="a", limit=3)
+    assert found is not None
+    assert [each.physical_offset for each in found.records] == starts[:0:-1]
+    assert (found.following, found.complete) == (starts[0], False)
+
+
+def test_what_comes_while_the_files_are_listed_is_not_said_to_have_been_looked_for() -> None:
+    log, starts, index = keyed_log(6)
+    words = bounds(0, starts[3])
+    window = LogWindow(*words)
+    window.add(Segment(memoryview(log), 0), 4)
+
+    def put_more() -> None:
+        for word in words[2:4]:
+            word.value = len(log)
+
+    files = MemoryFiles((index,), put_more)
+    found = window.keyed(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
+    assert found is not None
+    assert [each.physical_offset for each in found.records] == [starts[0]]
+    assert found.scanned.max_offset == starts[3]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_an_index_that_was_not_complete_all_along_makes_no_complete_answer(before: int) -> None:
+    log, _, index = keyed_log(6)
+    words = bounds(0, len(log))
+    window = LogWindow(*words)
+    window.add(Segment(memoryview(log), 0), 4)
+    words[4].value = before
+
+    def change() -> None:
+        words[4].value = 1 - before
+
+    files = MemoryFiles((index,), change)
+    found = window.keyed(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
+    assert found is not None
+    assert not found.complete
 
 
 def test_records_are_of_the_class_that_was_asked_for() -> None:

@@ -430,7 +430,9 @@ class LogWindow:
     answered by None, or ends a run of entries. For any thread.
     """
 
-    def __init__(self, epoch: Word, minimum: Word, maximum: Word, dispatched: Word) -> None: ...
+    def __init__(
+        self, epoch: Word, minimum: Word, maximum: Word, dispatched: Word, index_complete: Word
+    ) -> None: ...
     def renew(self) -> int:
         """Forget segments that expired, and all of them when the epoch moved; the epoch."""
     def forget(self) -> None:
@@ -489,8 +491,8 @@ class LogWindow:
         looks at is not plain."""
     def keyed(
         self,
-        kind: type[R],
-        files: Sequence[_IndexFile],
+        kind: type[Record],
+        index: _Index,
         topic: str,
         key: str,
         from_ms: int,
@@ -498,14 +500,12 @@ class LogWindow:
         uniq_key_only: bool,
         below: int,
         limit: int,
-    ) -> tuple[list[R], int, int, int, int] | None:
-        """The records under a key, newest first; ``files`` are so, too.
+    ) -> KeyAnswer | None:
+        """The records under a key, newest first, ``limit`` at most, and no cursor.
 
-        Store times include both ends. Only what lies below ``below`` counts. Returns at most
-        ``limit`` records, how many candidates were read, the first candidate that was not, or -1,
-        and the log's bounds. None also where dispatch is behind the log's end, where over 255 items
-        of one file have the key's hash, and for text that bytes alone cannot be compared with
-        (invalid Unicode, U+FFFD).
+        Store times include both ends. Only what lies below ``below`` counts. None also where
+        dispatch is behind the log's end, where over 255 items of one file have the key's hash, and
+        for text that bytes alone cannot be compared with (invalid Unicode, U+FFFD).
         """
 
     def pull(
@@ -540,6 +540,60 @@ class _IndexFile(Protocol):
     def slots(self) -> int: ...
     @property
     def index_num(self) -> int: ...
+
+class _Index(Protocol):
+    @property
+    def files(self) -> tuple[_IndexFile, ...] | None:
+        """As they are now, oldest first; None where a search cannot read them."""
+
+class Scanned:
+    """What a key query looked at. Immutable."""
+
+    def __init__(
+        self, from_ms: int, to_ms: int, candidates: int, min_offset: int, max_offset: int
+    ) -> None: ...
+    @property
+    def from_ms(self) -> int: ...
+    @property
+    def to_ms(self) -> int: ...
+    @property
+    def candidates(self) -> int:
+        """Index entries whose records were read."""
+    @property
+    def min_offset(self) -> int:
+        """First physical offset of the log as it was."""
+    @property
+    def max_offset(self) -> int:
+        """Everything below it was looked for."""
+
+class KeyAnswer:
+    """Records under a key, newest first."""
+
+    cursor: str | None
+    """Where to go on."""
+
+    def __init__(
+        self,
+        records: list[Record],
+        unreadable: Sequence[Unreadable],
+        cursor: str | None,
+        complete: bool,
+        scanned: Scanned,
+    ) -> None: ...
+    @property
+    def records(self) -> list[Record]: ...
+    @property
+    def unreadable(self) -> Sequence[Unreadable]:
+        """Records under that key, or maybe under it, that are damaged."""
+    @property
+    def complete(self) -> bool:
+        """No record is missing: there is nothing to go on with, and the index covered the whole log
+        all along."""
+    @property
+    def scanned(self) -> Scanned: ...
+    @property
+    def following(self) -> int:
+        """The first candidate that ``LogWindow.keyed`` did not read; else -1."""
 
 class Pull:
     """Records of one queue, ascending; ``next_offset`` is where to go on.

@@ -17,14 +17,13 @@ from pathlib import Path
 from threading import Lock
 
 from mqstore.storage._kernel import LogWindow
-from mqstore.storage.codec.record import Record
 from mqstore.storage.codec.topic_names import is_safe_path, raw_name
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.index_file import IndexFile
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
 from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
-from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.lookup.record_place import RecordPlaces
@@ -299,11 +298,10 @@ class ReaderIndex:
         self._seen = (state.epoch, -1)
         self.close = index.close
 
-    def plain_records(
-        self, window: LogWindow, query: KeyQuery, below: int, limit: int
-    ) -> tuple[list[Record], int, int, int, int] | None:
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
         self._follow()
-        return self._index.plain_records(window, query, below, limit)
+        return self._index.files
 
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int

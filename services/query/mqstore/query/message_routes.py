@@ -27,7 +27,7 @@ from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
-from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.hidden_messages import Hidden, by_key, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.topic_scan import TopicQuery
@@ -279,13 +279,13 @@ class MessageRoutes:
 
 def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
     """Two pages as one; complete is what the last one says, since it looked at the rest."""
-    candidates = first.scanned.candidates + more.scanned.candidates
+    scanned, candidates = first.scanned, first.scanned.candidates + more.scanned.candidates
     return KeyAnswer(
         first.records + more.records,
         [*first.unreadable, *more.unreadable],
         more.cursor,
         more.complete,
-        first.scanned._replace(candidates=candidates),
+        Scanned(scanned.from_ms, scanned.to_ms, candidates, scanned.min_offset, scanned.max_offset),
     )
 
 

@@ -31,7 +31,6 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.answers import PullStatus
-from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.block_guard import BlockGuard
@@ -98,8 +97,9 @@ class MemoryIndex:
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
-    def plain_records(self, window: LogWindow, query: KeyQuery, below: int, limit: int) -> None:
-        """There are no index files."""
+    @property
+    def files(self) -> None:
+        """There are none."""
 
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
@@ -111,25 +111,39 @@ class Bounds:
     """Words as those of a state page; minimum and maximum are the log's."""
 
     def __init__(self, log: MemoryLog) -> None:
-        self.index_complete = True
         self._log = log
-        page = memoryview(bytearray(32))
-        self._words = (Word(page, 0), Word(page, 8), Word(page, 16), Word(page, 24))
+        page = memoryview(bytearray(40))
+        self._words = (
+            Word(page, 0),
+            Word(page, 8),
+            Word(page, 16),
+            Word(page, 24),
+            Word(page, 32),
+        )
+        self.index_complete = True
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word]:
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
         return self._words
 
     @property
     def epoch(self) -> int:
         """Looked at before and after everything else."""
-        _, minimum, maximum, _ = self._words
+        _, minimum, maximum, *_ = self._words
         minimum.value, maximum.value = self._log.min_offset, self._log.max_offset
         return self._words[0].value
 
     @epoch.setter
     def epoch(self, value: int) -> None:
         self._words[0].value = value
+
+    @property
+    def index_complete(self) -> bool:
+        return self._words[4].value != 0
+
+    @index_complete.setter
+    def index_complete(self, value: bool) -> None:
+        self._words[4].value = value
 
     @property
     def dispatched_offset(self) -> int:

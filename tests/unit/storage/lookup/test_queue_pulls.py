@@ -119,6 +119,21 @@ def test_what_the_disk_has_to_be_waited_for_is_left_to_others(tmp_path: Path) ->
         assert beyond is None
 
 
+def test_what_is_odd_is_left_to_others_although_it_is_in_memory(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    segment = sorted(StorePaths(tmp_path).commit_log.iterdir())[0]
+    with StoreReader.open(tmp_path, production_seams()) as reader:
+        changed = reader.lookups.records("T", 0, 20, 1).records[0]
+    with segment.open("r+b") as file:
+        file.seek(changed.physical_offset + changed.size - 1)
+        file.write(b"!")
+    with StoreReader.open(tmp_path, production_seams()) as reader:
+        pulled = reader.pulls.pull("T", 0, 16, count=8, max_bytes=10_000)
+        assert [each.queue_offset for each in pulled.unreadable] == [20]
+        assert reader.pulls.in_memory(Pull, "T", 0, 16, count=8, max_bytes=10_000) is None
+        assert reader.pulls.in_memory(Slices, "T", 0, 16, count=8, max_bytes=10_000) is None
+
+
 class _Unhinting:
     """A filter that nothing in an entry tells anything of."""
 

@@ -46,9 +46,9 @@ class Watched:
         self.blocks = BlockFiles(PosixFileSystem(), directory, SEGMENT, "ab" * 16)
         self.cover(end)
         self.counts = True
-        page = memoryview(bytearray(32))
+        page = memoryview(bytearray(40))
         self.epoch = Word(page, 0)
-        window = LogWindow(self.epoch, Word(page, 8), Word(page, 16), Word(page, 24))
+        window = LogWindow(self.epoch, *(Word(page, at) for at in (8, 16, 24, 32)))
         self.guard = BlockGuard(self.blocks, window, lambda: self.counts)
 
     def cover(self, end: int) -> None:

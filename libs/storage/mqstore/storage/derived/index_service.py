@@ -17,14 +17,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from mqstore.storage._kernel import IndexWindow, LogWindow
+from mqstore.storage._kernel import IndexWindow
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.index_file import IndexFile, file_size, items_start
 from mqstore.storage.layout import StoreFormat, SysFlag
-from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
@@ -250,22 +249,6 @@ class IndexService:
             files=len(files),
             last_update_ms=last.end_ms if last else 0,
             last_update_physical=last.end_physical if last else 0,
-        )
-
-    def plain_records(
-        self, window: LogWindow, query: KeyQuery, below: int, limit: int
-    ) -> tuple[list[Record], int, int, int, int] | None:
-        """``LogWindow.keyed`` over these files."""
-        return window.keyed(
-            Record,
-            self.files[::-1],
-            query.topic,
-            query.key,
-            query.from_ms,
-            query.to_ms,
-            query.uniq_key_only,
-            below,
-            limit,
         )
 
     def candidates(

@@ -5,23 +5,7 @@
 
 
 cdef enum:
-    INDEX_STEP_MS = 1000  # an item's time is its record's, in whole seconds
     MESSAGE_ID_MAX = 28  # bytes: an IPv6 host and an offset
-    REPLACEMENT_BEGIN = 0xEF  # the first byte of U+FFFD in UTF-8, and of little else
-
-
-cdef struct Search:
-    Text topic
-    Text key
-    uint32_t hash
-    int64_t from_ms
-    int64_t to_ms
-    int64_t below
-    int64_t limit
-    int64_t most
-    int64_t looked_at
-    int64_t next
-    bint uniq_key_only
 
 
 cdef bint read_hex(const char *digits, Py_ssize_t count, uint8_t *to) noexcept:
@@ -46,57 +30,13 @@ def base_of(Segment segment not None):
     return segment.base
 
 
-cdef bint begin_search(Search *s, str topic, str key) except -1:
-    """False for what bytes alone do not tell: invalid Unicode, and what Java puts in its place."""
-    cdef Py_ssize_t size
-    cdef uint32_t hash = 0
-    try:
-        s.topic.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(topic, &size)
-        s.topic.length = <uint32_t> size
-        s.key.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(key, &size)
-        s.key.length = <uint32_t> size
-    except UnicodeEncodeError:
-        return False
-    if memchr(s.topic.at, REPLACEMENT_BEGIN, s.topic.length) != NULL:
-        return False
-    if memchr(s.key.at, REPLACEMENT_BEGIN, s.key.length) != NULL:
-        return False
-    mq_hash(s.topic.at, s.topic.length, &hash)
-    hash = hash * 31 + c'#'
-    mq_hash(s.key.at, s.key.length, &hash)
-    s.hash = index_hash(hash)
-    return True
-
-
-cdef bint has_key(Text properties, Text key, bint uniq_key_only) noexcept nogil:
-    """Whether this is the UNIQ_KEY, or one of KEYS."""
-    cdef Facts f
-    cdef Text each
-    cdef const uint8_t *stop
-    read_facts(properties, &f)
-    if key.length == 0:
-        return False
-    if same(f.uniq_key, key):
-        return True
-    each.at = f.keys.at
-    while not uniq_key_only and f.keys.length:
-        stop = <const uint8_t *> memchr(each.at, c' ', f.keys.length)
-        each.length = f.keys.length if stop == NULL else <uint32_t> (stop - each.at)
-        if same(each, key):
-            return True
-        if stop == NULL:
-            break
-        f.keys.length -= each.length + 1
-        each.at = stop + 1
-    return False
-
-
 cdef class LogWindow:
     """The log as one process has it mapped, in one epoch."""
     cdef Word epoch_word
     cdef Word min_word
     cdef Word max_word
     cdef Word dispatched_word
+    cdef Word complete_word  # not 0 while the index is
     cdef int64_t epoch
     cdef int64_t minimum
     cdef list segments  # ascending
@@ -113,10 +53,10 @@ cdef class LogWindow:
 
     def __init__(
         self, Word epoch not None, Word minimum not None, Word maximum not None,
-        Word dispatched not None,
+        Word dispatched not None, Word index_complete not None,
     ):
         self.epoch_word, self.min_word, self.max_word = epoch, minimum, maximum
-        self.dispatched_word = dispatched
+        self.dispatched_word, self.complete_word = dispatched, index_complete
         self.segments = []
         self.epoch = -1
         self.renew()
@@ -452,12 +392,13 @@ cdef class LogWindow:
         return max(<int64_t> -1, <int64_t> get64(place.at + r.store_time_at))
 
     def keyed(
-        self, type kind not None, files, str topic not None, str key not None, int64_t from_ms,
+        self, type kind not None, index, str topic not None, str key not None, int64_t from_ms,
         int64_t to_ms, bint uniq_key_only, int64_t below, int64_t limit,
     ):
         cdef Search s
-        cdef Py_buffer index
-        cdef bint goes_on
+        cdef bint is_complete = atomic_load64(self.complete_word.at) != 0
+        cdef Py_ssize_t number
+        cdef tuple files
         cdef list found = []
         check_kind(kind)
         if not begin_search(&s, topic, key) or not self.is_current():
@@ -468,25 +409,30 @@ cdef class LogWindow:
         s.from_ms, s.to_ms, s.uniq_key_only = from_ms, to_ms, uniq_key_only
         s.below = min(below, s.limit)
         s.most, s.looked_at, s.next = limit, 0, -1
-        for file in files:
-            PyObject_GetBuffer(file.view, &index, PyBUF_SIMPLE)
-            try:
-                goes_on = self.search_file(kind, &index, file.slots, file.index_num, &s, found)
-            finally:
-                PyBuffer_Release(&index)
-            if not goes_on:
-                return None
-            if s.next >= 0:
-                break
-        if not self.is_current():
+        files = index.files  # after the log's end: all that is dispatched below it is in these
+        if files is None:
             return None
-        return found, s.looked_at, s.next, self.minimum, s.limit
+        number = len(files)
+        while number > 0 and s.next < 0:
+            number -= 1
+            if not self.search_in(kind, files[number], &s, found):
+                return None
+        is_complete = is_complete and atomic_load64(self.complete_word.at) != 0
+        return answer_of(found, &s, self.minimum, is_complete) if self.is_current() else None
+
+    cdef bint search_in(self, type kind, file, Search *s, list found) except -1:
+        """False where a candidate is not plain."""
+        cdef Py_buffer index
+        PyObject_GetBuffer(file.view, &index, PyBUF_SIMPLE)
+        try:
+            return self.search_file(kind, &index, file.slots, file.index_num, s, found)
+        finally:
+            PyBuffer_Release(&index)
 
     cdef bint search_file(
         self, type kind, const Py_buffer *index, int64_t slots, int64_t index_num, Search *s,
         list found,
     ) except -1:
-        """False where a candidate is not plain."""
         cdef Chain c
         cdef int i
         cdef const uint8_t *file = <const uint8_t *> index.buf

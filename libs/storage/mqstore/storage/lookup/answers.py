@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
+from mqstore.storage._kernel import KeyAnswer as KeyAnswer
 from mqstore.storage._kernel import Pull as Pull
+from mqstore.storage._kernel import Scanned as Scanned
 from mqstore.storage._kernel import Slices as Slices
-from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import StorageError
 
 
@@ -46,31 +45,3 @@ class QueueRange:
     queue_id: int
     min_offset: int
     max_offset: int
-
-
-class Scanned(NamedTuple):
-    """What a key query looked at."""
-
-    from_ms: int
-    to_ms: int
-    candidates: int
-    """Index entries whose records were read."""
-    min_offset: int
-    """First physical offset of the log as it was."""
-    max_offset: int
-    """Everything below it was looked for."""
-
-
-class KeyAnswer(NamedTuple):
-    """Records under a key, newest first.
-
-    ``complete`` says that no record is missing: there is no ``cursor`` to go on with, and the
-    index covered the whole log all along.
-    """
-
-    records: list[Record]
-    unreadable: Sequence[Unreadable]
-    """Records under that key, or maybe under it, that are damaged."""
-    cursor: str | None
-    complete: bool
-    scanned: Scanned

@@ -15,7 +15,7 @@ from typing import Final
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.storage.lookup import key_cursor
-from mqstore.storage.lookup.answers import KeyAnswer
+from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import Lookups
 
@@ -83,7 +83,7 @@ def by_key(
         [each for answer in answers for each in answer.unreadable if each.physical_offset >= floor],
         key_cursor.encode(floor, asked) if goes_on else None,
         not goes_on and all(answer.complete for answer in answers),
-        type(first)(
+        Scanned(
             first.from_ms,
             first.to_ms,
             sum(answer.scanned.candidates for answer in answers),

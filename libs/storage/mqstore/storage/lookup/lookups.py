@@ -130,10 +130,10 @@ class Lookups:
 
         Raises KeyUnknown, whose ``complete`` says whether the whole log could be looked at.
         """
-        query = KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
-        answer = self._plain_by_key(query, 1, TIME_MAX) or self._reads.settled(
-            self._by_key, query, 1, None
-        )
+        answer = self._window.keyed(Record, self._index, topic, key, 0, TIME_MAX, True, TIME_MAX, 1)
+        if answer is None:
+            query = KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
+            answer = self._reads.settled(self._by_key, query, 1, TIME_MAX)
         if answer.unreadable and not answer.records:
             raise answer.unreadable[0].error
         if not answer.records:
@@ -158,26 +158,22 @@ class Lookups:
         Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
         earlier answer to the same query gave. Hash collisions are left out. Raises CursorError.
         """
-        query = KeyQuery(topic, key, from_ms, TIME_MAX if to_ms is None else to_ms)
-        below = None if cursor is None else key_cursor.decode(cursor, repr(query))
-        count = max(1, min(limit, COUNT_MAX))
-        answer = self._plain_by_key(query, count, TIME_MAX if below is None else below)
-        return answer or self._reads.settled(self._by_key, query, count, below)
+        to = TIME_MAX if to_ms is None else to_ms
+        below, count = TIME_MAX, max(1, min(limit, COUNT_MAX))
+        if cursor is not None:
+            below = key_cursor.decode(cursor, repr(KeyQuery(topic, key, from_ms, to)))
+        answer = self._window.keyed(
+            Record, self._index, topic, key, from_ms, to, False, below, count
+        )
+        if answer is not None and answer.following < 0:
+            return answer
+        query = KeyQuery(topic, key, from_ms, to)
+        if answer is None:
+            return self._reads.settled(self._by_key, query, count, below)
+        answer.cursor = key_cursor.encode(answer.following + 1, repr(query))
+        return answer
 
-    def _plain_by_key(self, query: KeyQuery, limit: int, below: int) -> KeyAnswer | None:
-        """An answer that the kernel finds by itself, as most are."""
-        bounds = self._bounds
-        complete = bounds.index_complete
-        found = self._index.plain_records(self._window, query, below, limit)
-        if found is None:
-            return None
-        records, looked_at, following, minimum, end = found
-        cursor = None if following < 0 else key_cursor.encode(following + 1, repr(query))
-        complete = complete and cursor is None and bounds.index_complete
-        scanned = Scanned(query.from_ms, query.to_ms, looked_at, minimum, end)
-        return KeyAnswer(records, [], cursor, complete, scanned)
-
-    def _by_key(self, query: KeyQuery, limit: int, below: int | None) -> KeyAnswer:
+    def _by_key(self, query: KeyQuery, limit: int, below: int) -> KeyAnswer:
         complete = self._bounds.index_complete
         # The end is taken before the dispatched offset: what lies between is the tail.
         end = self._log.max_offset
@@ -223,12 +219,11 @@ class Lookups:
             return False
 
     def _newest_first(
-        self, query: KeyQuery, tail: list[int], dispatched: int, below: int | None
+        self, query: KeyQuery, tail: list[int], dispatched: int, below: int
     ) -> Iterator[int]:
         """Candidates, each once: the undispatched tail, then the index."""
-        bound = self._log.max_offset if below is None else below
-        yield from (offset for offset in reversed(tail) if offset < bound)
-        bound = min(bound, dispatched)
+        yield from (offset for offset in reversed(tail) if offset < below)
+        bound = min(below, dispatched)
         minimum = self._log.min_offset
         begin, end = query.from_ms, query.to_ms
         for offset in self._index.candidates(query.topic, query.key, begin, end, bound):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from mqstore.storage._kernel import LogWindow, Word
-from mqstore.storage.codec.record import Record
+from mqstore.storage._kernel import Word
 from mqstore.storage.layout import PRE_BLANK_SIZE
-from mqstore.storage.lookup.key_query import KeyQuery
 
 
 class Entry(Protocol):
@@ -64,11 +62,21 @@ class QueuesView(Protocol):
         """By queue id."""
 
 
+class IndexFile(Protocol):
+    """One file of the index."""
+
+    @property
+    def view(self) -> memoryview: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def index_num(self) -> int: ...
+
+
 class IndexView(Protocol):
-    def plain_records(
-        self, window: LogWindow, query: KeyQuery, below: int, limit: int
-    ) -> tuple[list[Record], int, int, int, int] | None:
-        """``LogWindow.keyed`` over the index files; None where it does not suffice."""
+    @property
+    def files(self) -> tuple[IndexFile, ...] | None:
+        """As they are now, oldest first; None where ``LogWindow.keyed`` cannot read them."""
 
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
@@ -87,8 +95,9 @@ class Bounds(Protocol):
     @property
     def index_complete(self) -> bool: ...
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, where they are stored."""
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, and whether the index is complete, where
+        they are stored."""
 
 
 def names_record(entry: Entry) -> bool:

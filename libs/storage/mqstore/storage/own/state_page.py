@@ -157,9 +157,10 @@ class StatePageReader:
         return Health(value) if value in _HEALTH_VALUES else Health.FAILED
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, for the kernel's look-ups."""
-        return self._epoch, self._min, self._max, self._dispatched
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, and whether the index is complete; for
+        the kernel's look-ups."""
+        return self._epoch, self._min, self._max, self._dispatched, self._index_complete
 
     @property
     def min_offset(self) -> int:
