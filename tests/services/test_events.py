@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,3 +101,48 @@ def test_opening_and_pause_are_told_and_the_end_of_the_service_ends_the_stream(
             for _ in lines:
                 pass
         assert process.ended()[0] == 0
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from mqstore.cli.main import app; app()", "events", *arguments]
+
+
+def _mqstore_events(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _command(*arguments), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_command_tells_what_there_is_and_what_came_behind_an_event(
+    services: Run, client: Client, topic: str
+) -> None:
+    told = _mqstore_events("--writer-url", services.writer_url)
+    assert (told.returncode, told.stderr) == (0, "")
+    last = json.loads(told.stdout.splitlines()[-1])
+    assert (last["kind"], last["topic"]) == ("topic", topic)
+    client.create_topic(topic + "-5")
+    new = ("--writer-url", services.writer_url, "--after", last["id"])
+    (line,) = _mqstore_events(*new).stdout.splitlines()
+    assert json.loads(line)["topic"] == topic + "-5"
+    assert "topic " in _mqstore_events(*new, "--table").stdout
+
+
+def test_command_follows_until_the_service_ends(tmp_path: Path) -> None:
+    with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
+        command = _command("--writer-url", process.url, "--follow")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+            assert following.stdout is not None
+            lines = (json.loads(line) for line in following.stdout)
+            assert next(each for each in lines if each["kind"] == "opened")["maxOffset"] == 0
+            client.put_writes(paused=True, reason="of two\u2028lines")
+            found = next(each for each in lines if each["kind"] == "writes")
+            assert found["reason"] == "of two\u2028lines"
+            process.process.terminate()
+            assert list(lines) == []
+            assert following.wait(timeout=30) == 0
+
+
+def test_command_that_finds_no_service_says_so() -> None:
+    gone = _mqstore_events("--writer-url", "http://127.0.0.1:9")
+    assert (gone.returncode, gone.stdout) == (3, "")
+    assert "http://127.0.0.1:9 does not answer" in gone.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +18,14 @@ import trustme
 
 from mqstore.client import Client, ProblemError, Unreachable, trusting
 from mqstore.client.calls import Target
-from tests.services.service_processes import END_TIMEOUT_S, Process, running, start, writer
+from tests.services.service_processes import (
+    END_TIMEOUT_S,
+    Process,
+    environment,
+    running,
+    start,
+    writer,
+)
 
 TOKEN, OTHER = "token-number-one-of-admin", "token-number-two-of-admin"
 
@@ -161,6 +170,38 @@ def test_tokens_are_rotated_without_a_restart(tmp_path: Path) -> None:
         (tokens / "admin").write_text(OTHER)
         _await(lambda: not accepts(process, TOKEN))
         assert accepts(process, OTHER)
+
+
+def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    (tokens / "consume").write_text(f"{TOKEN}\n{OTHER}\n")
+    (tmp_path / "empty").write_text("\n")
+
+    def events(*arguments: str, **settings: Path | str) -> tuple[int, str]:
+        command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "events"]
+        ended = subprocess.run(
+            [*command, "--writer-url", process.url, *arguments],
+            env=environment(**settings),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return ended.returncode, ended.stderr
+
+    with writer(tmp_path / "store", ca=files.ca, tokens_dir=tokens, **files.settings) as process:
+        ca = ("--ca", str(files.ca))
+        assert events(*ca, "--token-file", str(tokens / "consume")) == (0, "")
+        assert events(token_file=tokens / "consume", ca=files.ca) == (0, "")
+        assert events(*ca, token=OTHER) == (0, "")
+        assert events(*ca)[0] == 2
+        assert events("--token", TOKEN)[0] == 3
+        code, why = events(*ca, "--token-file", str(tmp_path / "empty"))
+        assert code == 2
+        assert "holds no token" in why
+        code, why = events("--ca", str(tmp_path / "missing"))
+        assert code == 2
+        assert "No such file" in why
 
 
 def test_mqstore_run_serves_tls(tmp_path: Path, files: Files) -> None:

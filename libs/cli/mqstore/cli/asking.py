@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from pydantic import BaseModel
 
-from mqstore.cli.looking import EXIT_REFUSED
-from mqstore.client import QUERY_URL, Client, ProblemError, Unreachable
+from mqstore.cli.looking import EXIT_FINE, EXIT_REFUSED, end_of
+from mqstore.client import QUERY_URL, WRITER_URL, Client, ProblemError, Unreachable, trusting
 
 EXIT_UNREACHABLE: Final = 3
 
@@ -20,10 +22,26 @@ QueryUrl = Annotated[
         envvar="MQSTORE_QUERY_URL", help="The query service.", metavar="URL", show_default=QUERY_URL
     ),
 ]
+WriterUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="MQSTORE_WRITER_URL", help="store-writer.", metavar="URL", show_default=WRITER_URL
+    ),
+]
 Token = Annotated[
     str | None,
     typer.Option(
         envvar="MQSTORE_TOKEN", help="Bearer token, of the role consume.", metavar="TOKEN"
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(envvar="MQSTORE_TOKEN_FILE", help="A file that holds the token.", metavar="FILE"),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="MQSTORE_CA", help="Who signed the certificate of an https URL.", metavar="FILE"
     ),
 ]
 AsJson = Annotated[
@@ -32,17 +50,51 @@ AsJson = Annotated[
 ]
 
 
-def asked(query_url: str, token: str | None, ask: Callable[[Client], int]) -> int:
-    """The exit code of ``ask``, or 2 for what the service refuses, 3 where none answers."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a service may want to see, and what it is trusted by."""
+
+    token: str | None
+    token_file: Path | None
+    ca: Path | None
+
+    def client(self, **urls: str) -> Client:
+        """Raises OSError, ValueError for files that cannot be used."""
+        tls = None if self.ca is None else trusting(self.ca)
+        query_url, writer_url = urls.get("query_url", QUERY_URL), urls.get("writer_url", WRITER_URL)
+        return Client(writer_url, query_url, token=self._found_token(), tls=tls)
+
+    def _found_token(self) -> str | None:
+        if self.token is not None or self.token_file is None:
+            return self.token
+        found = self.token_file.read_text().split()
+        if not found:
+            raise ValueError(f"{self.token_file} holds no token; write one into it")
+        return found[0]
+
+
+def asked(access: Access, ask: Callable[[Client], int], **url: str) -> int:
+    """The exit code of ``ask``, or 2 for what the service refuses, 3 where none answers.
+
+    ``url`` is of the one service that is asked: ``query_url=...`` or ``writer_url=...``.
+    """
+    return end_of(lambda: _asked(access, ask, url), _refuse, unread=EXIT_FINE)
+
+
+def _asked(access: Access, ask: Callable[[Client], int], url: dict[str, str]) -> int:
     try:
-        with Client(query_url=query_url, token=token) as client:
+        with access.client(**url) as client:
             return ask(client)
     except ProblemError as error:
-        print(f"mqstore: {error.detail or error}", file=sys.stderr)
+        _refuse(error.detail or str(error))
         return EXIT_REFUSED
     except Unreachable as error:
-        print(f"mqstore: {query_url} does not answer ({error})", file=sys.stderr)
+        _refuse(f"{' '.join(url.values())} does not answer ({error})")
         return EXIT_UNREACHABLE
+
+
+def _refuse(why: str) -> None:
+    print(f"mqstore: {why}", file=sys.stderr)
 
 
 def in_json(as_json: bool | None) -> bool:

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.asking import AsJson, QueryUrl, Token, asked, duration, in_json, print_json
+from mqstore.cli.asking import (
+    Access,
+    AsJson,
+    Ca,
+    QueryUrl,
+    Token,
+    TokenFile,
+    asked,
+    duration,
+    in_json,
+    print_json,
+)
 from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
 
 
@@ -15,6 +26,8 @@ def lag(
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
     """Tell how far consumer groups are behind, in messages and in time.
@@ -29,7 +42,7 @@ def lag(
             _tell(client.lag(group, topic=topic), in_lines=in_json(as_json))
         return 0
 
-    raise typer.Exit(asked(query_url, token, ask))
+    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
 
 
 def _tell_all(client: Client, topic: str | None, *, in_lines: bool) -> None:

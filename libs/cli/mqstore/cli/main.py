@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import lag, message, run, store
+from mqstore.cli import events, lag, message, run, store
 
 app = typer.Typer(
     name="mqstore",
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("lag")(lag.lag)
+app.command("events")(events.events)
 app.add_typer(message.app, name="message")
 app.add_typer(store.app, name="store")
 

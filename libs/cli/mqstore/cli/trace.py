@@ -7,7 +7,17 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.asking import AsJson, QueryUrl, Token, asked, in_json, print_json
+from mqstore.cli.asking import (
+    Access,
+    AsJson,
+    Ca,
+    QueryUrl,
+    Token,
+    TokenFile,
+    asked,
+    in_json,
+    print_json,
+)
 from mqstore.cli.looking import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, MessageCopy, Trace
 
@@ -22,6 +32,8 @@ def trace(
     topic: Annotated[str | None, typer.Option(help="The topic that the key is of.")] = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
     """Tell where a message stands: delayed, half, stored, sent back; and which groups are past it.
@@ -35,7 +47,7 @@ def trace(
             return _tell([client.trace(message).trace], in_lines=in_json(as_json))
         return _tell(_with_key(client, topic, message), in_lines=in_json(as_json))
 
-    raise typer.Exit(asked(query_url, token, ask))
+    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
 
 
 def _with_key(client: Client, topic: str, key: str) -> list[Trace]:

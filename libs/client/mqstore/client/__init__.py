@@ -10,6 +10,7 @@ from mqstore.client.client import (
     trusting,
 )
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.events import StoreEvent
 from mqstore.client.models import (
     DelayLevel,
     DelayLevels,
@@ -111,6 +112,7 @@ __all__ = [
     "Segment",
     "Segments",
     "Store",
+    "StoreEvent",
     "Subscription",
     "Subscriptions",
     "Target",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from mqstore.client import calls, transaction_calls
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.events import EVENTS_PATH, HEARTBEAT_S, StoreEvent, events_of
 from mqstore.client.models import Download
 
 P = ParamSpec("P")
@@ -116,6 +117,27 @@ class Client(_Base[httpx.Client]):
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
+
+    def events(
+        self, *, after: str | None = None, seconds: float | None = None
+    ) -> Iterator[StoreEvent]:
+        """What happened in the store and, for so many seconds (None: until the service ends), what
+        happens: behind the event with the id ``after``, else from the oldest that is kept on."""
+        headers = self._headers | ({} if after is None else {"last-event-id": after})
+        try:
+            with self._http.stream(
+                "GET",
+                self._urls[Target.WRITER] + EVENTS_PATH,
+                params={} if seconds is None else {"seconds": seconds},
+                headers=headers,
+                timeout=httpx.Timeout(self._timeout_s, read=self._timeout_s + HEARTBEAT_S),
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise ProblemError(response.status_code, _problem(response))
+                yield from events_of(response.iter_text())
+        except httpx.HTTPError as error:
+            raise Unreachable(f"events: {error or type(error).__name__}") from error
 
     def close(self) -> None:
         self._http.close()
