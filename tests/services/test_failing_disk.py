@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,75 @@ def test_a_file_that_a_new_queue_begins_keeps_nobody_else_waiting(disk: Disk) ->
             disk.heal()
             (made,) = first.result().messages
         assert client.store().dispatched_offset >= made.physical_offset + made.size
+
+
+def _refusal(ask: Callable[[], object]) -> ProblemError:
+    with pytest.raises(ProblemError) as caught:
+        ask()
+    return caught.value
+
+
+def test_a_store_that_is_being_opened_answers_that_it_is_not_ready(disk: Disk) -> None:
+    with disk.writer() as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage(body="1")], durability="sync")
+        one.kill()
+    disk.stall()
+    with disk.writer(status="starting") as two, Client(two.url) as client:
+        for ask in (
+            lambda: client.produce("t", [NewMessage(body="refused")]),
+            lambda: client.create_topic("other", queues=1),
+            client.topics,
+            client.store,
+        ):
+            refusal = _refusal(ask)
+            assert (refusal.status, refusal.type) == (503, "store-not-ready")
+        answer = httpx.post(f"{two.url}/v1/topics/t/messages", json={"messages": [{"body": "x"}]})
+        assert answer.headers["retry-after"] == "1"
+        disk.heal()
+        await_ready(client, Target.WRITER)
+        (placed,) = client.produce("t", [NewMessage(body="2")], durability="sync").messages
+        assert placed.queue_offset == 1
+
+
+BUSY_AFTER_MS = 50
+SMALL_SEGMENT = 1 << 16
+LARGE_BODY = 60_000
+"""No segment has room for two of them."""
+
+
+def test_a_put_behind_one_that_waits_for_a_segment_is_refused_as_busy(disk: Disk) -> None:
+    settings = {
+        "mapped_file_size_commit_log": SMALL_SEGMENT,
+        "os_page_cache_busy_time_out_mills": BUSY_AFTER_MS,
+        "message_delay_level": "4s",
+    }
+    with disk.writer(**settings) as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        large = "x" * LARGE_BODY
+        client.produce("t", [NewMessage(body=large)], durability="sync")
+        client.produce("t", [NewMessage(body=large, delay_level=1)], durability="sync")
+        while not (disk.store / "commitlog" / f"{2 * SMALL_SEGMENT:020}").exists():
+            pass
+        client.produce("t", [NewMessage(body="small")], durability="sync")
+        disk.stall()  # from now on no further segment is made, which the delayed copy needs
+        client.produce("t", [NewMessage(body=large)], durability="async")
+        while _waited_ms(one) <= BUSY_AFTER_MS:
+            pass
+        message = NewMessage(body="behind", uniq_key="A")
+        refusal = _refusal(lambda: client.produce("t", [message], durability="async"))
+        assert (refusal.status, refusal.type) == (503, "page-cache-busy")
+        disk.heal()
+        while _waited_ms(one):
+            pass
+        (placed,) = client.produce("t", [message], durability="sync").messages
+        assert not placed.repeat
+
+
+def _waited_ms(process: Process) -> float:
+    name = "rocketmq_brokeruntime_pagecache_lock_time_mills"
+    metrics = httpx.get(f"{process.url}/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in metrics if line.startswith(name + " "))
 
 
 def test_a_failed_sync_fails_every_waiter_and_ends_the_process_with_its_reason(disk: Disk) -> None:
