@@ -38,11 +38,10 @@ from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
-from mqstore.storage.own import manifest, store_lock
+from mqstore.storage.own import store_lock
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.fences import Fences
-from mqstore.storage.own.manifest import LogState, Manifest
-from mqstore.storage.own.running_manifest import RunningManifestService, queue_states
+from mqstore.storage.own.running_manifest import RunningManifestService
 from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.own.write_pause import WritePause
 from mqstore.storage.paths import StorePaths
@@ -565,30 +564,10 @@ class MessageStore:
             self._parts.block_cover.close()
         if dispatcher.behind:
             return  # as in RocketMQ, `abort` stays
-        manifest.save(self._seams.files, self.paths.manifest, self._clean_manifest())
+        self._running.note_clean_close(self.log)
         remove_file(self._seams.files, self.paths.abort)
         self.state.set_health(Health.CLOSED)
         self.state.sync()
-
-    def _clean_manifest(self) -> Manifest:
-        names = self._seams.files.list(self.paths.index)
-        return Manifest(
-            store_id=self.store_id,
-            epoch=self.epoch,
-            lock_modified_ms=self._opened.format.lock_modified_ms,
-            derived_offset=self.log.max_offset,
-            queues=queue_states(self.queues),
-            log=LogState(
-                min_offset=self.log.min_offset,
-                max_offset=self.log.max_offset,
-                segments=tuple(file.path.name for file in self.log.files.files),
-                last_store_timestamp_ms=self.log.last_store_timestamp_ms,
-                checkpoint_crc32c=manifest.checkpoint_checksum(
-                    self._seams.files, self.paths.checkpoint
-                ),
-                index_files=tuple(name for name in names if name.isdigit()),
-            ),
-        )
 
     def _release(self) -> None:
         self.dispatcher.close()

@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
@@ -29,6 +28,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.consume_queue import ConsumeQueue, Put
 from mqstore.storage.derived.consume_queues import ConsumeQueues, queue_key
 from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.derived.dispatch_counts import DispatchCounts
 from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record, resume_after
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import RecordError
@@ -48,8 +48,6 @@ INLINE_MAX: Final = 8 << 20
 RETRY_S: Final = 1.0
 """Pause after the disk refused a new file."""
 _QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
-_LOGGED_MAX: Final = 100
-"""Stretches that are logged one by one; the counters go on."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,25 +83,6 @@ class Watermarks(Protocol):
 
     def set_dispatched(self, offset: int) -> None: ...
     def set_index_complete(self, complete: bool) -> None: ...
-
-
-@dataclass(slots=True)
-class DispatchCounts:
-    """What was met since this dispatcher was made."""
-
-    indexed: int = 0
-    """Handled by the index's own run."""
-    defects: int = 0
-    """Stretches that are no whole record."""
-    lost_bytes: int = 0
-    """Bytes of those stretches that nothing could be read from."""
-    holes_filled: int = 0
-    present: int = 0
-    """Entries that were there already."""
-    different: int = 0
-    """Queue offsets at which another entry stands; it was left as found."""
-    refused: int = 0
-    """Queue offsets that no queue can have, and names that may not become a path."""
 
 
 class _NewFileDue(Exception):
@@ -343,7 +322,9 @@ class Dispatcher:
         left = SLICE_RECORDS
         end = min(end, self._log.max_offset)
         if self.position < self._log.min_offset:
-            self._lose(self.position, self._log.min_offset, "it expired before it was dispatched")
+            self.counts.lose(
+                self.position, self._log.min_offset, "it expired before it was dispatched"
+            )
             self.end.position = self._log.min_offset
         while self.position < end and left > 0:
             offset, handled = self._slice(self.position, end, index, left, with_queues=True)
@@ -380,7 +361,7 @@ class Dispatcher:
             return self._run(stretch, index, left, with_queues=with_queues)
         following = self._after_segment(offset)
         if with_queues and following > offset and self._log.view_from(offset) is None:
-            self._lose(offset, following, "their segment is not there")
+            self.counts.lose(offset, following, "their segment is not there")
         return following, 0
 
     def _run(
@@ -427,7 +408,8 @@ class Dispatcher:
             if check_record(view, at, stretch.end, offset, False)[0] == Defect.BLANK:
                 return self._after_segment(offset), 0
             found = placeable_record(stretch)
-            self._count_defect(error, found is not None, with_queues)
+            if with_queues:
+                self.counts.add_defect(error, placed=found is not None)
             if found is None:
                 return self._skip(stretch, with_queues), 0
         if with_queues:
@@ -486,7 +468,7 @@ class Dispatcher:
             return
         queue = self._queues.get_or_create(topic, queue_id)
         if queue is None:
-            self._refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
+            self.counts.refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
             return
         if self._is_inline and self.leaves_new_files and queue.begins_file(queue_offset):
             self.file_due_at = found.physical_offset
@@ -499,7 +481,7 @@ class Dispatcher:
         unit = self._unit(found, code, queue) if has_unit else None
         put = queue.put(queue_offset, found.physical_offset, found.size, code, unit)
         if put is Put.REFUSED:
-            self._refuse(found, f"queue offset {queue_offset} cannot follow {before}")
+            self.counts.refuse(found, f"queue offset {queue_offset} cannot follow {before}")
             return
         queue.aim(queue_offset + 1)
         if put is Put.PRESENT:
@@ -573,25 +555,8 @@ class Dispatcher:
         resume = resume_after(stretch, self._queues)
         reached = stretch.base + resume.position
         if count:
-            self._lose(stretch.offset, reached, resume.why)
+            self.counts.lose(stretch.offset, reached, resume.why)
         return reached
-
-    def _count_defect(self, error: RecordError, placed: bool, count: bool) -> None:
-        if not count:
-            return
-        self.counts.defects += 1
-        if placed and self.counts.defects <= _LOGGED_MAX:
-            _log.warning("dispatched although damaged: %s", error)
-
-    def _lose(self, start: int, end: int, why: str) -> None:
-        self.counts.lost_bytes += end - start
-        if self.counts.defects <= _LOGGED_MAX:
-            _log.error("offsets %d to %d are not dispatched: %s", start, end, why)
-
-    def _refuse(self, found: Record, why: str) -> None:
-        self.counts.refused += 1
-        if self.counts.refused <= _LOGGED_MAX:
-            _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)
 
 
 def _tags_beside(queue: ConsumeQueue, queue_offset: int, found: Record) -> int | None:

@@ -1,4 +1,5 @@
-"""Notes from time to time how far the queues are complete and on disk (``running.json``)."""
+"""Notes how far the queues are complete and on disk: from time to time (``running.json``), and with
+the log at a clean close (``clean-close.json``)."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ import logging
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
 from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.opening import Opened
 from mqstore.storage.own import manifest
-from mqstore.storage.own.manifest import Manifest, QueueState
+from mqstore.storage.own.manifest import LogState, Manifest, QueueState
 from mqstore.storage.seams import FileSystem
 
 log = logging.getLogger(__name__)
@@ -62,13 +64,34 @@ class RunningManifestService:
 
     def note(self, position: int, states: tuple[QueueState, ...]) -> None:
         """Everything below ``position`` has its entries, and they are on disk. OSError."""
+        manifest.save(self._files, self._opened.paths.running, self._manifest(position, states))
+        self._noted = position
+
+    def note_clean_close(self, log: CommitLog) -> None:
+        """All of ``log`` has its entries, everything is on disk, and nothing is put any more
+        (``clean-close.json``). OSError."""
+        paths = self._opened.paths
+        names = self._files.list(paths.index)
+        state = LogState(
+            min_offset=log.min_offset,
+            max_offset=log.max_offset,
+            segments=tuple(file.path.name for file in log.files.files),
+            last_store_timestamp_ms=log.last_store_timestamp_ms,
+            checkpoint_crc32c=manifest.checkpoint_checksum(self._files, paths.checkpoint),
+            index_files=tuple(name for name in names if name.isdigit()),
+        )
+        note = self._manifest(log.max_offset, queue_states(self._queues), state)
+        manifest.save(self._files, paths.manifest, note)
+
+    def _manifest(
+        self, position: int, states: tuple[QueueState, ...], log: LogState | None = None
+    ) -> Manifest:
         content = self._opened.format
-        note = Manifest(
+        return Manifest(
             store_id=content.store_id,
             epoch=content.epoch,
             lock_modified_ms=content.lock_modified_ms,
             derived_offset=position,
             queues=states,
+            log=log,
         )
-        manifest.save(self._files, self._opened.paths.running, note)
-        self._noted = position
