@@ -70,6 +70,8 @@ def test_pulls_by_a_subscribed_expression_find_what_it_is_true_of(
             assert [each > 0 for each in bits] == [n > 5 for n in range(10)]
         else:
             assert not bits
+        files = f'mqstore_mapped_files{{kind="consumequeue_ext"}} {len(bits) // 10:.1f}'
+        assert files in httpx.get(f"{run.writer_url}/metrics").text.splitlines()
 
         client.unsubscribe(GROUP, TOPIC)
         assert _pulled(client, sql=EXPRESSION) == WANTED

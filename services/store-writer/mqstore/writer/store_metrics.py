@@ -239,9 +239,11 @@ def _of_files(store: MessageStore) -> Iterable[Metric]:
     files = GaugeMetricFamily("mqstore_mapped_files", "Mapped files", labels=["kind"])
     size = GaugeMetricFamily("mqstore_mapped_bytes", "Bytes of them", labels=["kind"])
     queues = store.queues.all()
+    units = [queue.ext for queue in queues if queue.ext is not None]
     for kind, sizes in (
         ("commitlog", [file.size for file in store.log.files.files]),
         ("consumequeue", [file.size for queue in queues for file in queue.files.files]),
+        ("consumequeue_ext", [file.size for ext in units for file in ext.files.files]),
         ("index", [file.mapped.size for file in store.index.files]),
     ):
         files.add_metric([kind], len(sizes))
