@@ -154,6 +154,9 @@ class Settings(BaseSettings):
     """Look-ups running or waiting for a thread; more are answered 503."""
     max_open_polls: Annotated[int, Field(ge=1)] = 10_000
     """Long polls waiting for arrivals; more are answered 503."""
+    filter_support_retry: bool = False
+    """A pull of %RETRY%GROUP goes by the group's subscriptions of the topics that messages were
+    in before."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one answer, beyond the first."""
     segment_transfer_rate: Annotated[int, Field(ge=0)] = 256 << 20

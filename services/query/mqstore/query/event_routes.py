@@ -112,7 +112,7 @@ class EventRoutes:
             query = TopicQuery(topic, newest_first=False)
         elif from_ is not None:
             start = None
-        stream = _Stream(service, query, start, service.filter(tags, sql), form)
+        stream = _Stream(service, query, start, service.filter(topic, tags, sql), form)
         await service.run(lambda: service.require_topic(topic))
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)

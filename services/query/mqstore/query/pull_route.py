@@ -159,13 +159,14 @@ class PullRoute:
         refuse_unknown(given, PARAMETERS)
         parameters = Parameters(given)
         body = parameters.body()
+        topic = request.params["topic"]
         return _Asked(
-            request.params["topic"],
+            topic,
             path_integer("queue", request.params["queue"], QUEUE_ID_MAX),
             parameters.integer("offset", 0, INT64_MAX),
             parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
             parameters.seconds("wait", WAIT_MAX_S),
-            self._service.filter(parameters.text("tags"), parameters.text("sql")),
+            self._service.filter(topic, parameters.text("tags"), parameters.text("sql")),
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),

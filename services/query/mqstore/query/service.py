@@ -29,13 +29,14 @@ from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY,
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec import topic_names
-from mqstore.storage.errors import QueueUnknown, StoreNotOpen, TopicUnknown
-from mqstore.storage.filter.expression import compile_expression
+from mqstore.storage.codec.topic_names import RETRY_PREFIX, returning_group
+from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, TopicUnknown
+from mqstore.storage.filter.expression import Filter, compile_expression
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup.answers import QueueRange
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.message_trace import MessageTraces
-from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter, parse_tags
+from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
@@ -181,13 +182,30 @@ class QueryService:
         if self._reader is not None:
             self._reader.close()
 
-    def filter(self, tags: str | None, sql: str | None) -> PullFilter | None:
+    def filter(self, topic: str, tags: str | None, sql: str | None) -> PullFilter | None:
         """Which messages are asked for; None for all. Raises Problem (400), FilterError."""
-        if sql is None:
-            return parse_tags(tags or "")
-        if tags is not None:
+        if tags is not None and sql is not None:
             raise Problem(BAD_PARAMETER, "give tags or sql, not both")
-        return SqlFilter(compile_expression(sql, self.reader.format.rocketmq_format))
+        by_tags = parse_tags(tags or "")
+        by_sql = None if sql is None else SqlFilter(self._compiled(sql))
+        if self.settings.filter_support_retry and topic.startswith(RETRY_PREFIX):
+            group = returning_group(topic) or ""
+            return RetryFilter(by_tags, lambda real: self._subscribed(real, group))
+        return by_tags if by_sql is None else by_sql
+
+    def _subscribed(self, topic: str, group: str) -> Filter | None:
+        """The expression of a group's subscription, also of one that ended lately; None for all
+        messages."""
+        found = self._filters.now().table.get(topic, group)
+        if found is None:
+            return None
+        try:
+            return self._compiled(found.expression)
+        except FilterError:
+            return None  # a broker does not filter by what it cannot compile
+
+    def _compiled(self, expression: str) -> Filter:
+        return compile_expression(expression, self.reader.format.rocketmq_format)
 
     # look-ups that know of topics without messages ------------------------------------------
 

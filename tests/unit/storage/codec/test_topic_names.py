@@ -19,6 +19,7 @@ from mqstore.storage.codec.topic_names import (
     check_topic,
     check_user_property,
     is_safe_path,
+    returning_group,
 )
 from mqstore.storage.errors import GroupNameError, PropertyError, TopicNameError
 from mqstore.storage.layout import StoreFormat
@@ -145,3 +146,13 @@ def test_a_safe_path_is_one_plain_component(name: str) -> None:
         assert name not in (".", "..")
         assert "\0" not in name
         assert len(os.fsencode(name)) <= 255
+
+
+@pytest.mark.parametrize(
+    ("topic", "group"),
+    [("%RETRY%g", "g"), ("%DLQ%g", "g"), ("%RETRY%g+T", "g"), ("T", None), ("a%RETRY%g", None)],
+)
+def test_the_name_of_a_retry_or_dead_letter_topic_tells_its_group(
+    topic: str, group: str | None
+) -> None:
+    assert returning_group(topic) == group

@@ -291,3 +291,12 @@ def _topic_length_max(topic: str, store_format: StoreFormat) -> int:
     if store_format is StoreFormat.V5_X and topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         return TOPIC_LENGTH_MAX_V2
     return TOPIC_LENGTH_MAX_V1
+
+
+def returning_group(topic: str) -> str | None:
+    """Whose retry or dead-letter topic it is; None for another. 5.x also has
+    ``%RETRY%GROUP+TOPIC``."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix).partition("+")[0]
+    return None

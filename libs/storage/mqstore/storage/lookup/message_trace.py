@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.codec.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from mqstore.storage.codec.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 from mqstore.storage.errors import KeyUnknown, RecordError
 from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
@@ -302,12 +302,8 @@ _KINDS: Final = {
 
 
 def _sent_back_by(record: Record) -> str | None:
-    """The group of a retry topic; 5.x also has %RETRY%GROUP+TOPIC."""
-    for topic in (record.topic, _property(record, PROPERTY_REAL_TOPIC) or ""):
-        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-            if topic.startswith(prefix):
-                return topic.removeprefix(prefix).partition("+")[0]
-    return None
+    real = _property(record, PROPERTY_REAL_TOPIC) or ""
+    return returning_group(record.topic) or returning_group(real)
 
 
 def _property(record: Record, name: str) -> str | None:

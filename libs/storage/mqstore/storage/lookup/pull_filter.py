@@ -8,7 +8,7 @@ compares the hash only, and its clients the tag: here both are compared.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
@@ -18,7 +18,7 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import Filter
-from mqstore.storage.layout import EXT_ADDRESS_MIN
+from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_RETRY_TOPIC
 from mqstore.storage.tables.consumer_filters import FilterData
 
 TAGS_MAX: Final = 100
@@ -109,6 +109,37 @@ class SqlFilter:
         first = min(with_bits, key=attrgetter("born_ms"))
         bits = SubscribedBits(first.bits, first.positions, first.born_ms)
         return SqlFilter(self._expression, bits)
+
+
+class RetryFilter:
+    """Of messages that a group sent back: those that it wants of the topics where they were first.
+
+    The group's expression there goes instead of one that the pull has. As filterSupportRetry has
+    it: ExpressionForRetryMessageFilter of 4.9.7 and 5.4.0. The latter heeds it only in a pull by
+    an expression.
+    """
+
+    def __init__(
+        self, tags: TagFilter | None, expression_of: Callable[[str], Filter | None]
+    ) -> None:
+        """``expression_of`` a topic; None where all of it is wanted."""
+        self._tags = tags
+        self._expression_of = expression_of
+
+    def passed_over(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
+        if self._tags is None:
+            return 0
+        return self._tags.passed_over(entries, position, count, units)
+
+    def matches(self, found: Record) -> bool:
+        if self._tags is not None and not self._tags.matches(found):
+            return False
+        known = found.properties or {}
+        topic = known.get(PROPERTY_RETRY_TOPIC)
+        expression = None if topic is None else self._expression_of(topic)
+        return expression is None or expression.matches(known)
 
 
 def parse_tags(expression: str) -> TagFilter | None:

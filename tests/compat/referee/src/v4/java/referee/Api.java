@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
-import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
+import org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter;
 import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.ConsumeQueue;
@@ -65,9 +65,10 @@ final class Api {
         clean.invoke(store);
     }
 
-    /** What a broker filters a pull by. */
+    /** What a broker with filterSupportRetry filters a pull by. */
     static MessageFilter filter(String topic, String expression, String type,
         ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
-        return new ExpressionMessageFilter(FilterAPI.build(topic, expression, type), data, manager);
+        return new ExpressionForRetryMessageFilter(
+            FilterAPI.build(topic, expression, type), data, manager);
     }
 }

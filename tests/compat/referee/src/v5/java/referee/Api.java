@@ -6,7 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
-import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
+import org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
@@ -87,9 +87,10 @@ final class Api {
         queues.invoke(store.getQueueStore());
     }
 
-    /** What a broker filters a pull by. */
+    /** What a broker with filterSupportRetry filters a pull by. */
     static MessageFilter filter(String topic, String expression, String type,
         ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
-        return new ExpressionMessageFilter(FilterAPI.build(topic, expression, type), data, manager);
+        return new ExpressionForRetryMessageFilter(
+            FilterAPI.build(topic, expression, type), data, manager);
     }
 }
