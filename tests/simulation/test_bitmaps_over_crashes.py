@@ -109,7 +109,7 @@ class Life:
 
     def _check(self) -> None:
         for queue in self.store.queues.all():
-            for _, entry in queue.entries(queue.min_index, queue.max_index):
+            for index, entry in queue.entries(queue.min_index, queue.max_index):
                 if not entry.is_ext_address:
                     continue
                 assert queue.ext is not None
@@ -118,6 +118,8 @@ class Life:
                 except StorageError:  # a tombstone: nobody knows what its unit is to say
                     continue
                 unit = queue.ext.unit(entry.tags_code)
+                if unit is None and found.queue_offset != index:
+                    continue  # it fills a hole, with an address that a crash left without its unit
                 assert unit is not None
                 assert unit[:2] == (found.tags_code, found.store_timestamp_ms)
                 self._check_bits(found, unit.bitmap)
@@ -131,7 +133,7 @@ class Life:
                 assert has(bitmap, each.positions)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 369_054])
 def test_every_unit_is_true_of_its_message_whatever_crashed(seed: int) -> None:
     life = Life(seed)
     life.live(150)
