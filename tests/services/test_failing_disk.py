@@ -108,28 +108,6 @@ def _timed_out(client: Client, message: NewMessage) -> dict[str, Any]:
     return dict(placed)
 
 
-def test_a_file_that_a_new_queue_begins_keeps_nobody_else_waiting(disk: Disk) -> None:
-    with disk.writer() as one, Client(one.url) as client:
-        for topic in ("old", "new"):
-            client.create_topic(topic, queues=1)
-        client.produce("old", [NewMessage(body="1")], durability="async")
-        disk.stall()  # a new file's directory is synced, whatever the durability
-        with ThreadPoolExecutor(1) as pool, Client(one.url) as other:
-            first = pool.submit(
-                other.produce, "new", [NewMessage(body="1", uniq_key="A")], durability="async"
-            )
-            while client.store().max_offset == client.store().dispatched_offset:
-                assert not first.done()
-            for body in ("2", "3"):
-                message = NewMessage(body=body, uniq_key=body)
-                (placed,) = client.produce("old", [message], durability="async").messages
-            assert placed.queue_offset == 2
-            assert not first.done()
-            disk.heal()
-            (made,) = first.result().messages
-        assert client.store().dispatched_offset >= made.physical_offset + made.size
-
-
 def _refusal(ask: Callable[[], object]) -> ProblemError:
     with pytest.raises(ProblemError) as caught:
         ask()

@@ -184,7 +184,7 @@ def test_everything_ends_cleanly_when_make_is_killed(tmp_path: Path) -> None:
         make = run.process.pid
         (supervisor,) = children_of(make)
         pids = [os.pidfd_open(pid) for pid in (supervisor, *children_of(supervisor))]
-        assert len(pids) == 3
+        assert len(pids) == 4
         os.kill(make, signal.SIGKILL)
         for pid in pids:
             assert _await_end(pid)

@@ -306,15 +306,6 @@ class MessageStore:
         if not self.dispatcher.run_inline(end) and self._dispatch_handle is not None:
             self._dispatch_handle.wake()
 
-    def waits_for_file(self, first: int, end: int) -> bool:
-        """Whether some of what was appended from ``first`` to ``end`` can be read only once a file
-        of its queue is made: with ``StoreOptions.new_files_inline`` False."""
-        return first <= self.dispatcher.file_due_at < end and self.dispatcher.position < end
-
-    def make_readable(self, end: int) -> None:
-        """Make what is left of the queues' files up to ``end``, in the caller's thread."""
-        self.dispatcher.run_to(end)
-
     def _wait(self, end: int, durability: Durability | None) -> None:
         if self.commits is not None:
             self.commits.wait(end)
@@ -473,7 +464,6 @@ class MessageStore:
         self.state.set_health(Health.READY if read_only is None else Health.READ_ONLY)
 
     def _start_services(self) -> None:
-        self.dispatcher.leaves_new_files = not self._options.new_files_inline
         self.flush.start()
         self._parts.allocation.start(self._fail)
         self._dispatch_handle = self._start(self.dispatcher)

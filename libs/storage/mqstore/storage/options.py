@@ -53,9 +53,6 @@ class StoreOptions:
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False
     """True: the log is compared with its block checksums, slowly and again and again."""
-    new_files_inline: bool = True
-    """False: a put whose queue begins a file does not make it; its message is readable once the
-    dispatch service, or ``MessageStore.make_readable``, has made it."""
     on_progress: Callable[[Progress], None] | None = None
     on_failure: Callable[[BaseException], None] | None = None
     """Called once, from any thread, when the store fails (StoreFailed): end the process."""

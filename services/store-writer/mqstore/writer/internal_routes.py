@@ -124,7 +124,7 @@ class InternalRoutes:
         placed = self._placed(placements, asked.records)
         end = placements[-1].end
         try:
-            await service.settled(placements[0].physical_offset, end, sync=self._is_sync(asked))
+            await service.settled(end, sync=self._is_sync(asked))
         except FlushTimeout as error:
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
         reply = AppendReply(placed, store.dispatcher.position >= end)

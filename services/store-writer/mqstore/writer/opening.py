@@ -43,7 +43,6 @@ class Opening:
             store_path_commit_log=settings.store_path_commit_log,
             format=settings.store_format,
             scrubs=True,
-            new_files_inline=False,
             on_progress=on_progress,
             on_failure=on_failure,
         )

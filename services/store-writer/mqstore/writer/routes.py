@@ -138,7 +138,7 @@ class Producer:
         put = batch.append_to(store, topic.name)
         self._count(topic.name, put, batch, time.perf_counter() - started)
         try:
-            await service.settled(put[0][0].physical_offset, end_of(put), sync=batch.sync)
+            await service.settled(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
             if store.once is not None:  # generated keys, too: the client is told them
                 store.once.remember(topic.name, batch.keys, put[0])

@@ -100,17 +100,13 @@ class WriterService:
             raise Problem(STORE_NOT_READY, "the store is not open")
         return self._durability
 
-    async def settled(self, first: int, end: int, *, sync: bool) -> None:
-        """Wait until what was appended from ``first`` to ``end`` counts, for ``sync`` on disk.
-        A file that a queue begins with it is made in a thread: nobody else waits for that.
+    async def settled(self, end: int, *, sync: bool) -> None:
+        """Wait until what was appended up to ``end`` counts, and for ``sync`` is on disk.
 
         Raises FlushTimeout, StoreFailed.
         """
         if self.commits is not None:
             await self.commits.wait(end)
-        store = self._store
-        if store is not None and store.waits_for_file(first, end):
-            await asyncio.to_thread(store.make_readable, end)
         if sync:
             started = time.perf_counter()
             await self.durability.wait(end)

@@ -208,11 +208,6 @@ class ConsumeQueue:
         self.publish()
         return Put.APPENDED
 
-    def begins_file(self, index: int) -> bool:
-        """Whether an entry at ``index`` needs a file that is not there."""
-        last = self.files.last
-        return last is None or index * QUEUE_ENTRY_SIZE >= last.base_offset + self.file_size
-
     def _extended(self, entry: QueueEntry, unit: ExtUnit | None) -> QueueEntry:
         """With the address of the unit, which is stored before it."""
         if unit is None or self.ext is None or not self.extends:

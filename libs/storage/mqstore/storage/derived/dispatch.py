@@ -85,8 +85,6 @@ class Watermarks(Protocol):
     def set_index_complete(self, complete: bool) -> None: ...
 
 
-class _NewFileDue(Exception):
-    """A queue's next entry begins a file, which costs syncs of directories."""
 
 
 class Dispatcher:
@@ -132,11 +130,6 @@ class Dispatcher:
         self._lock = Lock()
         self._closed = False
         self._touched: set[bytes] = set()
-        self.leaves_new_files = False
-        """Whether ``run_inline`` leaves a record that begins a queue's file to other threads."""
-        self.file_due_at = -1
-        """The physical offset of the one that it left last."""
-        self._is_inline = False
         self._near = memoryview(b""), 0
         """The segment that was dispatched from last, and where it begins in the log."""
         self._skip_index_below = 0
@@ -208,33 +201,17 @@ class Dispatcher:
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
         self.end.is_idle = False
-        self._is_inline = True
         try:
             if not self._run_near(end):
                 while not self._closed and self._advance(end):
                     pass
-        except (OSError, _NewFileDue):
+        except OSError:
             return False
         finally:
-            self._is_inline = False
             self._publish()
             self._rest()
             self._lock.release()
         return self._index is None or self._index_joined
-
-    def run_to(self, end: int) -> None:
-        """Dispatch up to ``end`` in the caller's thread, new files and all; what the disk refuses
-        is left to the service."""
-        before = -1
-        while before < self.position < end and not self._closed:
-            before = self.position
-            with self._running():
-                try:
-                    self._advance(end)
-                except OSError as error:
-                    _log.error("dispatch stands still at offset %d: %s", self.position, error)
-                finally:
-                    self._publish()
 
     def _run_near(self, end: int) -> bool:
         """``_advance`` for the usual case, in one call of the kernel: plain records, in the
@@ -470,9 +447,6 @@ class Dispatcher:
         if queue is None:
             self.counts.refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
             return
-        if self._is_inline and self.leaves_new_files and queue.begins_file(queue_offset):
-            self.file_due_at = found.physical_offset
-            raise _NewFileDue
         before = queue.max_index
         code = _tags_beside(queue, queue_offset, found)
         if code is None:
