@@ -20,7 +20,7 @@ from tests.compat.examples import copy_of
 from tests.compat.referee import Line, Referee
 from tests.compat.scripts import Put, Script
 from tests.compat.shapes import Shape
-from tests.unit.storage.test_filter_bitmaps import Counting
+from tests.unit.storage.test_subscribed_pulls import Counting
 
 pytestmark = pytest.mark.referee
 

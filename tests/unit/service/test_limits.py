@@ -178,3 +178,11 @@ def test_body_that_is_still_coming_when_the_service_ends_is_refused_at_once() ->
         return caught.value
 
     assert asyncio.run(scenario()).kind.name == "shutting-down"
+
+
+def test_who_asked_and_holds_nothing_is_not_remembered() -> None:
+    limits = _limits()
+    scope = _scope(client="10.0.0.9")
+    limits.admit(scope)
+    limits.release(scope)
+    assert not limits.memory._by_client

@@ -85,8 +85,6 @@ class Watermarks(Protocol):
     def set_index_complete(self, complete: bool) -> None: ...
 
 
-
-
 class Dispatcher:
     """A ``BackgroundService`` over one log, its queues and its index. See the module."""
 
