@@ -86,6 +86,7 @@ def test_the_subscription_goes_instead_of_a_pulls_expression(referee: Referee, s
     assert 0 < len(found) < COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", ["*", TAGS])
 def test_pulls_by_tags_go_by_the_subscription_as_in_4_9(
     referee: Referee, store: Path, expression: str

@@ -17,6 +17,7 @@ MESSAGES = 12
 QUEUE = ("T", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.referee
 @pytest.mark.parametrize("lost", [range(6, 7), range(5, 8)], ids=["one", "three"])
 def test_a_seek_by_time_finds_its_message_before_and_behind_tombstones(

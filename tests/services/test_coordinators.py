@@ -178,6 +178,7 @@ def test_a_begin_that_is_sent_again_finds_its_shard(two_shards: tuple[Shard, Sha
         assert chosen.status_code == 422
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_down_stops_no_other(tmp_path: Path) -> None:
     with shard_at(tmp_path / "0") as one, contextlib.ExitStack() as stack:
         two = stack.enter_context(shard_at(tmp_path / "1", shard=1))
