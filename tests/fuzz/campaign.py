@@ -13,14 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.fuzz.batches import Batches
 from tests.fuzz.mutate import Mutator
-from tests.fuzz.targets import Batches, IndexFiles, Records, Target, Texts
+from tests.fuzz.targets import IndexFiles, Records, Target, Texts
 from tests.fuzz.whole_stores import WholeStores
 
 ROUND = 20_000
 """Records of one seed; a failure is found again by its round's seed alone."""
 MEMORY_GROWTH_MAX = 128 << 20
-SHARES = {"batches": 20, "index files": 40, "texts": 100, "whole stores": 1_000}
+SHARES = {"batches": 10, "index files": 40, "texts": 100, "whole stores": 1_000}
 """One input of each for so many records."""
 
 

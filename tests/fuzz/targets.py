@@ -25,7 +25,7 @@ from mqstore.storage._kernel import (
     index_find,
     index_put,
 )
-from mqstore.storage.codec import batch, message_id, properties, record
+from mqstore.storage.codec import message_id, properties, record
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.codec.record import Blank, Message, Record
@@ -36,7 +36,6 @@ from mqstore.storage.errors import (
     ConfigTableError,
     CursorError,
     MessageIdError,
-    PutRefused,
     RecordError,
     StoreDamaged,
     StoreUnsupported,
@@ -231,32 +230,6 @@ def _plain_properties(data: bytes) -> dict[str, str]:
     """As RocketMQ reads them, in plain Python."""
     pairs = (part.partition("\x01") for part in decode_utf8(data).split("\x02"))
     return {name: value for name, _, value in pairs if name and value}
-
-
-class Batches:
-    """The clients' batch encoding, as a request body."""
-
-    def __init__(self, mutator: Mutator) -> None:
-        self._mutator = mutator
-        items = [
-            _message(b"body", b"TAGS\x01a"),
-            _message(b"", b""),
-            _message(b"y" * 300, b"k\x01v"),
-        ]
-        self._template = items[0]
-        self._seed = batch.encode_batch(items)
-        self._numbers = [(at, 4) for at in (0, 4, 8, 12, 16)] + [(24, 2), (32, 4), (48, 4)]
-
-    def one(self) -> None:
-        data = bytes(self._mutator.mutated(self._seed, self._numbers, [self._seed]))
-        try:
-            found = batch.decode_batch(
-                data, self._template, batch_properties=b"z\x01z", store_format=StoreFormat.V4_9
-            )
-        except PutRefused as error:
-            assert str(error)
-            return
-        assert sum(len(each.body or b"") for each in found) <= len(data)
 
 
 class IndexFiles:

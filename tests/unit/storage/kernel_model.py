@@ -518,6 +518,7 @@ class PutModel:
             and len(body) <= self.body_max
             and len(body) < 65536
             and (not encoded or (b"\x01" in encoded and b"\0" not in encoded))
+            and not (encoded[-20:-11] == b"__CRC32#\x01" and encoded[-1:] == b"\x02")
             and (b"DELAY", b"\x01") not in names
         )
 

@@ -104,6 +104,7 @@ def test_parts_that_do_not_add_up_are_left_to_python(tmp_path: Path, spoil) -> N
         {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"},
         {"properties": b"KEYS\x01" + b" ".join(b"%d" % n for n in range(70))},
         {"properties": b"no separator"},
+        {"properties": b"k\x01v\x02__CRC32#\x010123456789\x02"},
         {"properties": b"a\x01\0"},
         {"body": bytes(65_536)},
     ],

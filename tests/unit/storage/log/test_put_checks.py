@@ -52,8 +52,15 @@ def test_properties_are_counted_in_bytes() -> None:
         check_message(message(properties=b"k\x01" + b"v" * 32766), V4)
 
 
+@pytest.mark.parametrize("before", [b"", b"k\x01v\x02"])
+def test_the_checksum_of_another_record_is_refused(before: bytes) -> None:
+    with pytest.raises(MessageInvalid, match="__CRC32#"):
+        check_message(message(properties=before + b"__CRC32#\x010123456789\x02"), V5)
+
+
 @pytest.mark.parametrize(
-    "properties", [b"k\x01v", b"k\x01", b"\x01v", b"k\x01v\x02\x02", b"k\x01\xff"]
+    "properties",
+    [b"k\x01v", b"__CRC32#\x01012345678\x02", b"k\x01", b"\x01v", b"k\x01v\x02\x02", b"k\x01\xff"],
 )
 def test_properties_that_rocketmq_reads_leniently_are_taken(properties: bytes) -> None:
     assert check_message(message(properties=properties), V4) == 1

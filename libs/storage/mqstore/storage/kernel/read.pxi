@@ -116,6 +116,15 @@ cdef bint properties_are_whole(Text text) noexcept nogil:
     return True
 
 
+cdef inline bint has_record_crc(const uint8_t *end, uint32_t length) noexcept nogil:
+    """Whether properties of so many bytes end with the CRC of the record that they are in."""
+    return (
+        length >= CRC_PROPERTY_SIZE
+        and end[-1] == 2
+        and memcmp(end - CRC_PROPERTY_SIZE, CRC_PROPERTY.at, CRC_PROPERTY.length) == 0
+    )
+
+
 cdef int verify(const uint8_t *p, const Layout *r) noexcept nogil:
     """Compare the checksums; a body of no bytes is not compared, as RocketMQ does not."""
     cdef const uint8_t *mark
@@ -126,11 +135,9 @@ cdef int verify(const uint8_t *p, const Layout *r) noexcept nogil:
         crc = mq_crc(0, p + r.body_at, r.body_size, 1)
         if crc & CRC_MASK != get32(p + 8):
             return DEFECT_BODY_CORRUPT
-    if r.properties.length < CRC_PROPERTY_SIZE:
+    if not has_record_crc(p + r.size, r.properties.length):
         return DEFECT_NONE
     mark = p + r.size - CRC_PROPERTY_SIZE
-    if mark[19] != 2 or memcmp(mark, CRC_PROPERTY.at, CRC_PROPERTY.length) != 0:
-        return DEFECT_NONE
     for i in range(18, 8, -1):
         if not c'0' <= mark[i] <= c'9':
             return DEFECT_CRC_MISMATCH

@@ -346,6 +346,7 @@ cdef bint is_ordinary(const Parts *m, int64_t body_max) noexcept nogil:
     return (
         memchr(m.properties.at, 1, m.properties.length) != NULL
         and memchr(m.properties.at, 0, m.properties.length) == NULL
+        and not has_record_crc(m.properties.at + m.properties.length, m.properties.length)
     )
 
 

@@ -22,8 +22,11 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
+    CRC32_PROPERTY_SIZE,
     NAME_VALUE_SEPARATOR,
     PROPERTIES_LENGTH_MAX,
+    PROPERTY_CRC32,
+    PROPERTY_SEPARATOR,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
     TRANSACTION_MASK,
@@ -34,6 +37,8 @@ from mqstore.storage.layout import (
 _INTEGERS: Final = struct.Struct(">iiiiqq")
 _ADDRESS_LENGTHS: Final = (4, 16)
 _NAME_VALUE: Final = NAME_VALUE_SEPARATOR.encode()
+_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
+_CRC: Final = PROPERTY_CRC32.encode() + _NAME_VALUE
 BATCH_ITEM_FIXED_SIZE: Final = 22
 """Bytes of one message in RocketMQ's batch encoding beside its body and properties."""
 
@@ -87,13 +92,24 @@ def check_message(message: Message, limits: PutLimits) -> int:
 def check_properties(encoded: bytes) -> None:
     """Raise MessageInvalid for encoded properties (not empty) that no writer of RocketMQ makes.
 
-    A record with them would be taken for a torn one: 0x01 stands in every property, and zeros are
-    what a lost sector leaves.
+    A record with them would be taken for a damaged one: 0x01 stands in every property, zeros are
+    what a lost sector leaves, and a checksum is compared.
     """
     if _NAME_VALUE not in encoded:
         raise MessageInvalid("properties hold no name 0x01 value pair; encode them, or send none")
     if b"\0" in encoded:
         raise MessageInvalid("properties contain NUL; remove it")
+    if has_record_crc(encoded):
+        raise MessageInvalid(
+            f"properties end with {PROPERTY_CRC32}, the checksum of a record; leave it out"
+        )
+
+
+def has_record_crc(encoded: bytes) -> bool:
+    """Whether encoded properties end with ``__CRC32#`` as 5.x appends it: over the record they were
+    read from, so that in any other they make it read as damaged."""
+    end = encoded[-CRC32_PROPERTY_SIZE:]
+    return len(end) == CRC32_PROPERTY_SIZE and end.startswith(_CRC) and end.endswith(_SEPARATOR)
 
 
 def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
