@@ -23,6 +23,7 @@ from tests.bench import (
     bench_reads,
     bench_rebuild,
     bench_sync,
+    bench_transactions,
     bench_visible,
     harness,
     rocketmq,
@@ -41,6 +42,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "network": bench_network.benches,
     "pulls": bench_pulls.benches,
     "beside": bench_beside.benches,
+    "transactions": bench_transactions.benches,
 }
 BUILD: Final = Path(__file__).parents[2] / "build"
 
@@ -82,9 +84,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(setting: Setting, names: list[str], rounds: int) -> Iterator[Row]:
-    processes = {"ours": os.getpid()}
+    processes = {"ours": [os.getpid()]}
     if setting.peer is not None:
-        processes["peer"] = setting.peer.process_id
+        processes["peer"] = [setting.peer.process_id]
     for name in names:
         for bench in BENCHES[name](setting):
             yield from harness.measure(bench, rounds, _progress, processes)

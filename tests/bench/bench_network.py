@@ -16,6 +16,7 @@ from typing import Final
 from mqstore.storage.config import FlushDiskType
 from tests.bench import latencies, senders
 from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.servers import Server
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
 from tests.services.service_processes import running
@@ -54,9 +55,9 @@ SHAPES: Final = (
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
         with _writer(setting, flush) as writer, _broker(setting, flush) as broker:
-            servers = {"ours": writer.process_id}
+            servers = {"ours": writer.process_ids}
             if broker is not None:
-                servers["peer"] = broker.process_id
+                servers["peer"] = broker.process_ids
                 warm = Shape("warm", 8)
                 _peer(setting, broker, warm, setting.records // WARM_SHARE // warm.connections)
             for shape in SHAPES:
@@ -77,18 +78,6 @@ def _metrics(name: str) -> list[Metric]:
     return [rate, *costs, *latencies.metrics(name)]
 
 
-@dataclass(frozen=True)
-class Server:
-    """A process that answers under an address: a URL of ours, a port of the peer's."""
-
-    address: str
-    process_id: int
-
-    def cpu_s(self) -> float:
-        """Processor time so far, by Linux's clock of another process (clock_getcpuclockid)."""
-        return time.clock_gettime(~self.process_id << 3 | 2)
-
-
 @contextmanager
 def _writer(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
     with (
@@ -97,7 +86,7 @@ def _writer(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
         run.client() as client,
     ):
         client.create_topic(TOPIC, queues=QUEUES)
-        yield Server(run.writer_url, run.child("writer"))
+        yield Server(run.writer_url, (run.child("writer"),))
 
 
 @contextmanager
@@ -109,7 +98,7 @@ def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
         fresh_directory(setting.directory) as root,
         setting.peer.broker(root, flush.value) as (port, process_id),
     ):
-        yield Server(str(port), process_id)
+        yield Server(str(port), (process_id,))
 
 
 def _ours(writer: Server, shape: Shape, sends: int) -> Figures:

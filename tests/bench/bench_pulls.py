@@ -16,8 +16,8 @@ from typing import Final
 
 from mqstore.storage.config import FlushDiskType
 from tests.bench import latencies, readers
-from tests.bench.bench_network import Server
 from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.servers import Server
 from tests.bench.stores import FILL_BATCH, Filled, filled_store
 from tests.bench.workload import BODY_SIZE, QUEUES, RARE_TAG
 from tests.services.service_processes import query
@@ -50,9 +50,9 @@ def benches(setting: Setting) -> Iterator[Bench]:
         _query(filled) as ours,
         _broker(setting, filled) as broker,
     ):
-        servers = {"ours": ours.process_id}
+        servers = {"ours": ours.process_ids}
         if broker is not None:
-            servers["peer"] = broker.process_id
+            servers["peer"] = broker.process_ids
         for shape in SHAPES:
             peer = None if broker is None else partial(_peer, setting, broker, shape, filled)
             metrics = _metrics(f"pulls of {PULL} over loopback, {shape.name}", shape)
@@ -71,7 +71,7 @@ def _metrics(name: str, shape: Shape) -> list[Metric]:
 @contextmanager
 def _query(filled: Filled) -> Iterator[Server]:
     with query(filled.ours) as process:
-        yield Server(process.url, process.process.pid)
+        yield Server(process.url, (process.process.pid,))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def _broker(setting: Setting, filled: Filled) -> Iterator[Server | None]:
         return
     flush = FlushDiskType.ASYNC.value
     with setting.peer.broker(filled.peers, flush, segment=SEGMENT) as (port, process_id):
-        yield Server(str(port), process_id)
+        yield Server(str(port), (process_id,))
 
 
 def _queues(shape: Shape) -> list[int]:

@@ -63,7 +63,7 @@ class Bench:
     ours: Side
     peer: Side | None = None
     disk: Side | None = None
-    processes: Mapping[str, int] | None = None
+    processes: Mapping[str, Sequence[int]] | None = None
     """Whose peak memory counts, where the sides are processes of their own."""
 
 
@@ -87,7 +87,10 @@ class Row:
 
 
 def measure(
-    bench: Bench, rounds: int, progress: Progress, processes: Mapping[str, int] | None = None
+    bench: Bench,
+    rounds: int,
+    progress: Progress,
+    processes: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Row]:
     """Run all sides in turn, the first one changing from round to round.
 
@@ -107,14 +110,14 @@ def measure(
     return [*rows, _row(_memory_of(bench), counted)] if processes else rows
 
 
-def _settled(side: Side | None, process_id: int | None) -> Figures:
+def _settled(side: Side | None, process_ids: Sequence[int] | None) -> Figures:
     """A round that does not pay for what the one before left in memory."""
     assert side is not None
     os.sync()
     gc.collect()
-    if process_id is None:
+    if process_ids is None:
         return side()
-    with PeakMemory(process_id) as memory:
+    with PeakMemory(process_ids) as memory:
         figures = side()
     return {**figures, _MEMORY: memory.peak_mib}
 

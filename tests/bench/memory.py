@@ -1,6 +1,6 @@
-"""The most private memory that a process had while something ran: mapped files are not in it.
+"""The most private memory that processes had while something ran: mapped files are not in it.
 
-`python -m tests.bench.memory PID` samples it until its input ends, and prints the peak in MiB: a
+`python -m tests.bench.memory PID…` samples it until its input ends, and prints the peak in MiB: a
 process of its own, since a thread would take the interpreter lock from what is measured.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -18,15 +19,15 @@ MIB: Final = 1 << 20
 
 
 class PeakMemory:
-    """Samples RssAnon of a process around a block; ``peak_mib`` is then its largest, in MiB."""
+    """Samples RssAnon of processes around a block; ``peak_mib`` is then the largest, in MiB."""
 
-    def __init__(self, process_id: int) -> None:
-        self._process_id = process_id
+    def __init__(self, process_ids: Sequence[int]) -> None:
+        self._process_ids = process_ids
         self.peak_mib = 0.0
 
     def __enter__(self) -> PeakMemory:
         self._sampler = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.memory", str(self._process_id)],
+            [sys.executable, "-m", "tests.bench.memory", *map(str, self._process_ids)],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -46,8 +47,12 @@ class PeakMemory:
         self.peak_mib = float(answer)
 
 
-def private_bytes(process_id: int) -> int:
-    """RssAnon of a process, in bytes."""
+def private_bytes(process_ids: Iterable[int]) -> int:
+    """RssAnon of processes, in bytes."""
+    return sum(_private_bytes(each) for each in process_ids)
+
+
+def _private_bytes(process_id: int) -> int:
     status = Path(f"/proc/{process_id}/status")
     for line in status.read_text().splitlines():
         if line.startswith("RssAnon:"):
@@ -55,13 +60,13 @@ def private_bytes(process_id: int) -> int:
     raise ValueError(f"{status} has no RssAnon")
 
 
-def main(process_id: int) -> None:
+def main(process_ids: list[int]) -> None:
     print("ready", flush=True)
-    peak = private_bytes(process_id)
+    peak = private_bytes(process_ids)
     while not select.select([sys.stdin], [], [], SAMPLE_S)[0]:
-        peak = max(peak, private_bytes(process_id))
-    print(max(peak, private_bytes(process_id)) / MIB)
+        peak = max(peak, private_bytes(process_ids))
+    print(max(peak, private_bytes(process_ids)) / MIB)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main([int(each) for each in sys.argv[1:]])

@@ -87,15 +87,15 @@ class Peer:
 
     @contextlib.contextmanager
     def broker(
-        self, directory: Path, flush: str, *, segment: int = SEGMENT_DEFAULT
+        self, directory: Path, flush: str, *, segment: int = SEGMENT_DEFAULT, names: int = 0
     ) -> Iterator[tuple[int, int]]:
         """A whole broker over a directory, in a JVM of its own; its port and its process id.
 
-        Raises PeerError.
+        ``names`` is the port of a name server that leads to it; 0: there is none. Raises PeerError.
         """
         port = free_port()
         process = subprocess.Popen(
-            self._java("peer.Broker", str(directory), str(port), flush, str(segment)),
+            self._java("peer.Broker", str(directory), str(port), flush, str(segment), str(names)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -1,4 +1,5 @@
-"""Lean connections to store-writer: ready-made requests, the next one after the answer to the last.
+"""Lean connections to a service of ours: ready-made requests, the next one after the answer to the
+last.
 
 All in one thread, over epoll: what it costs is told apart from the server, and less than that.
 """
@@ -11,7 +12,7 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,9 +21,12 @@ from tests.bench.workload import QUEUES, TOPIC, encoded_properties, unique_key
 BATCH_MAGIC: Final = 0
 RECEIVE_SIZE: Final = 1 << 16
 _ITEM: Final = struct.Struct(">iiiii")
+_PRODUCE: Final = f"/v1/topics/{TOPIC}/messages"
 
 MakeRequest = Callable[[int, int], bytes]
 """The request of a connection with the number of its first message."""
+Script = Generator[bytes, bytes | None, None]
+"""What a connection sends: yields each request, and is told the body of the answer."""
 
 
 def text_body(size: int) -> str:
@@ -42,7 +46,7 @@ def single(size: int) -> MakeRequest:
             "uniqKey": unique_key(number),
             "queueId": connection % QUEUES,
         }
-        return _post("", "application/json", json.dumps({"messages": [message]}).encode())
+        return post(_PRODUCE, json.dumps({"messages": [message]}).encode())
 
     return request
 
@@ -53,8 +57,8 @@ def batch(size: int, count: int) -> MakeRequest:
 
     def request(connection: int, number: int) -> bytes:
         items = (_item(body, each) for each in encoded_properties(number, count))
-        query = f"?queueId={connection % QUEUES}"
-        return _post(query, "application/x-rocketmq-batch", b"".join(items))
+        path = f"{_PRODUCE}?queueId={connection % QUEUES}"
+        return post(path, b"".join(items), "application/x-rocketmq-batch")
 
     return request
 
@@ -65,9 +69,9 @@ def _item(body: bytes, properties: bytes) -> bytes:
     return b"".join((head, body, struct.pack(">H", len(properties)), properties))
 
 
-def _post(query: str, media_type: str, content: bytes) -> bytes:
+def post(path: str, content: bytes, media_type: str = "application/json") -> bytes:
     head = (
-        f"POST /v1/topics/{TOPIC}/messages{query} HTTP/1.1\r\nhost: localhost\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\n"
         f"content-type: {media_type}\r\ncontent-length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -75,14 +79,24 @@ def _post(query: str, media_type: str, content: bytes) -> bytes:
 
 def send_all(url: str, requests: list[list[bytes]]) -> list[float]:
     """Send each connection's requests one after another; seconds of each."""
+    return run_all(url, [_script(each) for each in requests])
+
+
+def run_all(url: str, scripts: Sequence[Script]) -> list[float]:
+    """A connection for each script; seconds of each request, those of a connection together."""
     host, _, port = urlsplit(url).netloc.rpartition(":")
-    connections = [_Connection(host, int(port), each) for each in requests]
+    connections = [_Connection(host, int(port), each) for each in scripts]
     try:
         _run({each.socket.fileno(): each for each in connections})
     finally:
         for each in connections:
             each.socket.close()
     return [second for each in connections for second in each.seconds]
+
+
+def _script(requests: list[bytes]) -> Script:
+    for request in requests:  # noqa: UP028  # a list takes no answers
+        yield request
 
 
 def _run(connections: dict[int, _Connection]) -> None:
@@ -100,18 +114,20 @@ def _run(connections: dict[int, _Connection]) -> None:
 
 
 class _Connection:
-    def __init__(self, host: str, port: int, requests: list[bytes]) -> None:
+    def __init__(self, host: str, port: int, script: Script) -> None:
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.seconds: list[float] = []
-        self._requests: Iterator[bytes] = iter(requests)
+        self._script = script
+        self._told: bytes | None = None
         self._answer = b""
         self._began = 0.0
 
     def send_next(self) -> bool:
         """False when nothing is left to send."""
-        request = next(self._requests, None)
-        if request is None:
+        try:
+            request = self._script.send(self._told)
+        except StopIteration:
             return False
         self._began = time.perf_counter()
         self.socket.sendall(request)
@@ -124,9 +140,9 @@ class _Connection:
         if not separator or len(body) < _content_length(head):
             return False
         self.seconds.append(time.perf_counter() - self._began)
-        if not head.startswith(b"HTTP/1.1 201"):
-            raise AssertionError(f"produce: {self._answer[:500]!r}")
-        self._answer = b""
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise AssertionError(f"refused: {self._answer[:500]!r}")
+        self._told, self._answer = body, b""
         return True
 
 

@@ -5,6 +5,10 @@ import java.nio.file.Path;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerPathConfigHelper;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.store.config.FlushDiskType;
@@ -12,12 +16,15 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
  * A whole broker with RocketMQ's defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH
- * SEGMENT`, the last one being mappedFileSizeCommitLog.
+ * SEGMENT NAMES`, the fourth being mappedFileSizeCommitLog and the last one the port of a name server
+ * that is to live in this JVM too.
  *
- * <p>It has no name server: it registers nowhere, and whoever sends knows its address. "ready" on
- * stdout says that it answers; it ends with its standard input.
+ * <p>With port 0 there is no name server: it registers nowhere, and whoever sends knows its address.
+ * "ready" on stdout says that it answers; it ends with its standard input.
  */
 public final class Broker {
+    static final String NAME = "bench";
+
     private Broker() {
     }
 
@@ -25,13 +32,24 @@ public final class Broker {
         PrintStream answers = System.out;
         System.setOut(System.err);
         BrokerPathConfigHelper.setBrokerConfigPath(Path.of(args[0], "broker.conf").toString());
+        // As BrokerStartup does; who says no version is taken for one of 2013.
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY,
+            Integer.toString(MQVersion.CURRENT_VERSION));
+        BrokerConfig config = config();
+        int namesPort = Integer.parseInt(args[4]);
+        if (namesPort != 0) {
+            NamesrvController names = new NamesrvController(new NamesrvConfig(), server(namesPort));
+            names.initialize();
+            names.start();
+            config.setNamesrvAddr("127.0.0.1:" + namesPort);
+        }
         BrokerController broker =
-            new BrokerController(config(), server(Integer.parseInt(args[1])), new NettyClientConfig(),
+            new BrokerController(config, server(Integer.parseInt(args[1])), new NettyClientConfig(),
                 store(args[0], FlushDiskType.valueOf(args[2]), Integer.parseInt(args[3])));
         if (!broker.initialize()) {
             throw new IllegalStateException("the broker does not start: initialize() is false");
         }
-        broker.start();
+        broker.start(); // registers it
         answers.println("ready");
         answers.flush();
         while (System.in.read() >= 0) {
@@ -43,8 +61,11 @@ public final class Broker {
     private static BrokerConfig config() {
         BrokerConfig config = new BrokerConfig();
         config.setBrokerIP1("127.0.0.1");
-        // On a machine that does other things too, the 200 ms of the default refuse sends.
+        config.setBrokerName(NAME);
+        // On a machine that does other things too, the 200 ms of the default refuse sends, and the
+        // 3 s drop decisions.
         config.setWaitTimeMillsInSendQueue(60_000);
+        config.setWaitTimeMillsInTransactionQueue(60_000);
         return config;
     }
 

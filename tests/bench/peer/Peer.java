@@ -52,6 +52,8 @@ public final class Peer {
                 return SyncPuts.run(request);
             case "send":
                 return Sends.run(request);
+            case "transactions":
+                return Transactions.run(request);
             case "pull":
                 return Pulls.run(request);
             case "open":

@@ -82,7 +82,7 @@ def test_peak_memory_is_that_of_the_side_that_runs() -> None:
         held.append(bytearray(b"x" * (32 << 20)))
         return {"rate": 1.0}
 
-    rows = measure(Bench([RATE], ours), 1, quiet, {"ours": os.getpid()})
+    rows = measure(Bench([RATE], ours), 1, quiet, {"ours": [os.getpid()]})
     assert [row.name for row in rows] == ["append", "append, peak private memory"]
     assert rows[1].ours > 32
 

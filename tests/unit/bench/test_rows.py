@@ -33,7 +33,7 @@ def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["open", "visible", "network", "pulls", "beside"])
+@pytest.mark.parametrize("name", ["open", "visible", "network", "pulls", "beside", "transactions"])
 def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> None:
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 

@@ -1,0 +1,146 @@
+"""Transactions over loopback: our three services over HTTP, and a real broker with RocketMQ's own
+producer, whose local transaction commits at once.
+
+Each client begins a transaction of one message, then commits it, then begins the next. Our commit
+is answered once the message can be read. RocketMQ's producer tells its decision one way and goes
+on, so its round ends when all messages are in their queues; its latencies are until it goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from mqstore.storage.config import FlushDiskType
+from tests.bench import latencies, senders
+from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.rocketmq import free_port
+from tests.bench.senders import Script
+from tests.bench.servers import Server
+from tests.bench.stores import fresh_directory
+from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.services.service_processes import running
+
+RECORDS_PER_TRANSACTION: Final = 50
+"""One transaction costs about as much as this many puts in a process."""
+SYNC_SHARE: Final = 4
+WARM_SHARE: Final = 25
+"""The broker's code is compiled by one transaction in so many records before any is measured."""
+CLIENTS: Final = (1, 8, 32)
+SERVICES: Final = ("writer", "query", "coordinator")
+_TRANSACTIONS: Final = "/v1/transactions"
+
+
+@dataclass(frozen=True)
+class Shape:
+    clients: int
+    flush: FlushDiskType
+
+    @property
+    def name(self) -> str:
+        clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
+        flush = ", sync flush" if self.flush is FlushDiskType.SYNC else ""
+        return f"transactions 1 KiB over loopback, {clients}{flush}"
+
+    def transactions(self, records: int) -> int:
+        """Of each client."""
+        count = records // RECORDS_PER_TRANSACTION
+        if self.flush is FlushDiskType.SYNC:
+            count //= SYNC_SHARE
+        return max(10, count // self.clients)
+
+
+def benches(setting: Setting) -> Iterator[Bench]:
+    for flush in FlushDiskType:
+        with _services(setting, flush) as services, _broker(setting, flush) as broker:
+            servers = {"ours": services.process_ids}
+            if broker is not None:
+                servers["peer"] = broker.process_ids
+                warm = Shape(8, flush)
+                _peer(setting, broker, warm, max(10, setting.records // WARM_SHARE // warm.clients))
+            for clients in CLIENTS:
+                shape = Shape(clients, flush)
+                count = shape.transactions(setting.records)
+                ours = partial(_ours, services, shape, count)
+                peer = None if broker is None else partial(_peer, setting, broker, shape, count)
+                yield Bench(_metrics(shape.name), ours, peer, processes=servers)
+
+
+def _metrics(name: str) -> list[Metric]:
+    costs = [
+        Metric(key, f"{name}, {what}", "µs a transaction", higher_is_better=False)
+        for key, what in (("server", "servers' cost"), ("client", "clients' cost"))
+    ]
+    rate = Metric("rate", name, "transactions/s", record_size=BODY_SIZE)
+    return [rate, *costs, *latencies.metrics(name)]
+
+
+@contextmanager
+def _services(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
+    with (
+        fresh_directory(setting.directory) as root,
+        running(root / "store", coordinator=True, flush_disk_type=flush.value) as run,
+        run.client() as client,
+    ):
+        client.create_topic(TOPIC, queues=QUEUES)
+        assert run.coordinator_url is not None
+        yield Server(run.coordinator_url, tuple(run.child(name) for name in SERVICES))
+
+
+@contextmanager
+def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
+    if setting.peer is None:
+        yield None
+        return
+    names = free_port()
+    with (
+        fresh_directory(setting.directory) as root,
+        setting.peer.broker(root, flush.value, names=names) as (_, process_id),
+    ):
+        yield Server(str(names), (process_id,))
+
+
+def _script(begins: list[bytes]) -> Script:
+    for begin in begins:
+        answer = yield begin
+        assert answer is not None
+        transaction = json.loads(answer)["transactionId"]
+        yield senders.post(f"{_TRANSACTIONS}/{transaction}:commit", b"")
+
+
+def _begin(number: int) -> bytes:
+    message = {"body": senders.text_body(BODY_SIZE), "keys": [f"order-{number}"], "tags": "paid"}
+    spec = {"producerGroup": "bench", "topic": TOPIC, "messages": [message]}
+    return senders.post(_TRANSACTIONS, json.dumps(spec).encode())
+
+
+def _ours(services: Server, shape: Shape, count: int) -> Figures:
+    scripts = [_script([_begin(number) for number in range(count)]) for _ in range(shape.clients)]
+    cpu, own, began = services.cpu_s(), time.process_time(), time.perf_counter()
+    seconds = senders.run_all(services.address, scripts)
+    taken, total = time.perf_counter() - began, count * shape.clients
+    both = [begin + commit for begin, commit in zip(seconds[::2], seconds[1::2], strict=True)]
+    return {
+        "rate": total / taken,
+        "server": (services.cpu_s() - cpu) / total * 1e6,
+        "client": (time.process_time() - own) / total * 1e6,
+        **latencies.figures(both),
+    }
+
+
+def _peer(setting: Setting, broker: Server, shape: Shape, count: int) -> Figures:
+    """It tells the broker's processor time itself: connecting its producers costs some, too."""
+    assert setting.peer is not None
+    return setting.peer.ask(
+        "transactions",
+        names=broker.address,
+        broker=broker.process_ids[0],
+        clients=shape.clients,
+        transactions=count,
+        body=BODY_SIZE,
+    )
