@@ -24,7 +24,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams
 from tests.compat.ours import ANY_DISK
-from tests.simulation.store_log import Fence, StoreLog
+from tests.simulation.store_log import StoreLog
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
@@ -95,7 +95,7 @@ def opened(
         if create:
             store.create_topic(TOPIC, queues=QUEUES)
         keys = UniqueKeys(seams)
-        log = StoreLog(store, Fence())
+        log = StoreLog(lambda: store)
         side = OurSide(Coordinator(log, seams.clock, keys, rules), log, keys)
         side.coordinator.load()
         yield side

@@ -98,6 +98,22 @@ def test_fences_survive_a_kill(tmp_path: Path) -> None:
         assert _append(two.url, 2, {"topic": "t", "queueId": 0}, name="a").status_code == 409
 
 
+def test_after_a_restart_nothing_is_appended_before_the_fence_is_raised_again(
+    tmp_path: Path,
+) -> None:
+    record = {"topic": "t", "queueId": 0}
+    with writer(tmp_path / "store") as one:
+        assert _append(one.url, 3, record).status_code == 201
+        one.kill()
+    with writer(tmp_path / "store") as two:
+        refused = _append(two.url, 3, record)
+        assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (
+            *(404, "fence-unknown"),
+        )
+        assert _raise(two.url, "leader", 3).status_code == 200
+        assert _append(two.url, 3, record).status_code == 201
+
+
 @pytest.mark.parametrize(
     ("record", "kind"),
     [

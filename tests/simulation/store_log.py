@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Final
 
 from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
 from mqstore.coordinator.log import QueueOffsets, Standing
@@ -13,32 +13,37 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host, parse_host
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.errors import PutRefused, QueueUnknown, StorageError, TopicUnknown
+from mqstore.storage.config import FlushDiskType
+from mqstore.storage.errors import (
+    FencedOff,
+    FenceUnknown,
+    PutRefused,
+    QueueUnknown,
+    StorageError,
+    TopicUnknown,
+)
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from mqstore.storage.message_store import MessageStore
 
-KEYED_MAX = 64
-
-
-@dataclass(slots=True)
-class Fence:
-    """The epoch that a store takes appends under."""
-
-    epoch: int = 0
+FENCE: Final = "transaction-coordinator"
+KEYED_MAX: Final = 64
 
 
 class StoreLog:
     """A ``mqstore.coordinator.log.Log``."""
 
-    def __init__(self, store: MessageStore, fence: Fence) -> None:
-        self.store = store
-        self._fence = fence
+    def __init__(self, opened: Callable[[], MessageStore]) -> None:
+        """``opened`` gives the present opening of the store."""
+        self._opened = opened
         self._epoch = 0
 
+    @property
+    def store(self) -> MessageStore:
+        return self._opened()
+
     def take_over(self) -> Standing:
-        self._fence.epoch += 1
-        self._epoch = self._fence.epoch
         try:
+            self._epoch = self.store.fences.raise_to(FENCE, self._present() + 1).epoch
             self.store.flush.flush_all()
             self.store.wait_for_index()
         except (OSError, StorageError) as error:
@@ -47,11 +52,14 @@ class StoreLog:
         return Standing(self.store.format, _text(host), hours * 3_600_000)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
-        if self._epoch != self._fence.epoch:
-            raise Fenced(f"epoch {self._fence.epoch} leads")
+        store = self.store
         try:
-            found = self.store.append_run([message_of(self.store, each) for each in records])
-            self.store.flush.wait(self.store.flush.request(found[-1].end))
+            messages = [message_of(store, each) for each in records]
+            found = store.append_fenced(FENCE, self._epoch, messages)
+            if store.config.flush_disk_type is FlushDiskType.SYNC:
+                store.flush.wait(store.flush.request(found[-1].end))
+        except FencedOff as error:
+            raise Fenced(str(error)) from error
         except PutRefused as error:
             raise LogRefused(str(error)) from error
         except (OSError, StorageError) as error:
@@ -104,6 +112,12 @@ class StoreLog:
             self.store.offsets.commit(TRANSACTION_GROUP, commits, allow_back=True)
         except StorageError as error:
             raise LogUnavailable(str(error)) from error
+
+    def _present(self) -> int:
+        try:
+            return self.store.fences.get(FENCE).epoch
+        except FenceUnknown:
+            return 0
 
 
 def message_of(store: MessageStore, record: NewRecord) -> Message:

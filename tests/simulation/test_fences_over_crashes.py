@@ -65,6 +65,8 @@ class Leaders:
         self.answered = -1
         """The highest epoch that a raise was answered with."""
         self.next_epoch = 0
+        self.raised = False
+        """Since the store was opened."""
         self.states = 0
         self.found: AssertionError | None = None
         """Kept here: the store takes what a crash point raises for a failing disk."""
@@ -92,7 +94,7 @@ class Leaders:
             case 2 | 3 | 4:
                 self.next_epoch += 1
                 self.store.fences.raise_to(FENCE, self.next_epoch)
-                self.answered = self.next_epoch
+                self.answered, self.raised = self.next_epoch, True
             case _:
                 self._append(self.rng.randint(max(0, self.next_epoch - 2), self.next_epoch))
 
@@ -103,9 +105,10 @@ class Leaders:
             store.append_fenced(FENCE, epoch, group(store, epoch, self.rng.randint(1, 6)))
         except (FencedOff, FenceUnknown):
             assert store.log.max_offset == end
-            # A raise that was not answered may have counted.
-            assert epoch != self.answered or self.next_epoch > self.answered
+            # A raise that was not answered may have counted; so may none since the opening.
+            assert epoch != self.answered or self.next_epoch > self.answered or not self.raised
             return
+        assert self.raised, "nobody had looked what the log has"
         assert epoch >= self.answered, "an older epoch got in"
         if self.rng.random() < 0.5:
             store.flush.flush_all()
@@ -113,6 +116,7 @@ class Leaders:
     def _restart(self, loss: Loss | None) -> None:
         disk = crashed(self.machine.disk, loss, self.rng)
         self.machine = self.machine.restart(disk)
+        self.raised = False
         try:
             self.store = opened(self.machine)
         except (OSError, StorageError):

@@ -30,7 +30,7 @@ from tests.simulation import SimulatedMachine
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
-from tests.simulation.store_log import Fence, StoreLog
+from tests.simulation.store_log import StoreLog
 
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=16 << 10,
@@ -71,6 +71,19 @@ class Plan:
 
     def copy(self) -> Plan:
         return Plan([replace(each) for each in self.transactions])
+
+
+class _WorldClock:
+    """The present machine's: a coordinator may outlive it."""
+
+    def __init__(self, world: DelayedStore) -> None:
+        self._world = world
+
+    def now_ms(self) -> int:
+        return self._world.machine.clock.now_ms()
+
+    def monotonic(self) -> float:
+        return self._world.machine.clock.monotonic()
 
 
 class CoordinatorKilled(Exception):
@@ -149,7 +162,6 @@ class TransactionWorld:
         config = CONFIG.model_copy(update={"flush_disk_type": flush})
         self.world = DelayedStore(seed, config=config, store_format=store_format, machine=machine)
         self.plan = plan or Plan()
-        self.fence = Fence()
         self.brittle = brittle
         self.coordinator = self._coordinator()
 
@@ -158,21 +170,23 @@ class TransactionWorld:
         return self.world.machine.disk
 
     def _coordinator(self) -> Coordinator:
-        seams = self.world.machine.seams
-        log = BrittleLog(StoreLog(self.world.store, self.fence), self.rng, self.brittle)
-        return Coordinator(log, seams.clock, UniqueKeys(seams), RULES)
+        log = BrittleLog(StoreLog(lambda: self.world.store), self.rng, self.brittle)
+        keys = UniqueKeys(self.world.machine.seams)
+        return Coordinator(log, _WorldClock(self.world), keys, RULES)
 
     def restart_coordinator(self) -> None:
         self.coordinator = self._coordinator()
 
     def restart_store(self, disk: SimulatedDisk) -> None:
-        """The next writer, on what the last one left, and a coordinator that starts with it."""
+        """The next writer, on what the last one left; the coordinator starts anew, or knows nothing
+        of it."""
         try:
             self.world.restart(disk)
         except (OSError, StorageError):
             disk.forgive()
             self.world.restart(disk.kill())
-        self.coordinator = self._coordinator()
+        if self.rng.random() < 0.5:
+            self.restart_coordinator()
 
     # what producers do ----------------------------------------------------------------------
 
@@ -236,7 +250,7 @@ class TransactionWorld:
 
     def visible(self) -> list[str]:
         """What a consumer reads."""
-        log = StoreLog(self.world.store, self.fence)
+        log = StoreLog(lambda: self.world.store)
         return [found.record.body.decode() for found in log.read("T", 3, 0, 1_000).records]
 
     # what must hold -------------------------------------------------------------------------

@@ -133,6 +133,8 @@ def _call(call: Callable[[], T]) -> T:
     except ProblemError as error:
         if error.type == "fenced-off":
             raise Fenced(error.detail) from error
+        if error.type == "fence-unknown":  # the store was opened again since our take-over
+            raise LogUnavailable(error.detail) from error
         # Of the others only these say for sure that nothing was stored.
         if error.status in REFUSED or error.status == 507:
             raise LogRefused(error.detail, error.problem) from error

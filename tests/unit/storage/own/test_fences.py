@@ -46,6 +46,16 @@ def test_a_fence_is_raised_before_it_is_held(paths: StorePaths) -> None:
         raise AssertionError("not to that epoch")
 
 
+def test_a_fence_is_raised_again_in_each_opening(paths: StorePaths) -> None:
+    Fences(FILES, paths).raise_to("leader", 7)
+    fences = Fences(FILES, paths)
+    with pytest.raises(FenceUnknown, match="since the store was opened"), fences.held("leader", 7):
+        raise AssertionError("the log's end may be another one")
+    fences.raise_to("leader", 7)
+    with fences.held("leader", 7):
+        pass
+
+
 def test_a_raise_waits_for_who_holds_the_fence(paths: StorePaths) -> None:
     fences = Fences(FILES, paths)
     fences.raise_to("leader", 1)

@@ -2,7 +2,9 @@
 
 A leader of another service appends under a fence: a name with an epoch that grows with each
 leader. Once an epoch was answered, nothing gets in under a lower one, whatever crashes: it is on
-disk first. The file is sealed by a checksum. One that cannot be read closes every fence: which
+disk first. Nor does anything get in before the fence was raised in this opening, were it to the
+same epoch: a power cut may have taken the end of the log, so whoever appends looks again first.
+The file is sealed by a checksum. One that cannot be read closes every fence: which
 epochs it held is not known, and a person removes it when no old leader can be alive any more.
 """
 
@@ -60,6 +62,8 @@ class Fences:
         self.damage: str | None = None
         """Why the file cannot be read."""
         self._epochs: dict[str, int] = {}
+        self._raised: set[str] = set()
+        """In this opening."""
         try:
             self._epochs = {fence.name: fence.epoch for fence in self._load()}
         except ValueError as error:
@@ -80,7 +84,7 @@ class Fences:
         return Fence(name=name, epoch=epoch)
 
     def stands_at(self, name: str, epoch: int) -> bool:
-        """Whether the fence need not be raised for this epoch; a look without the disk."""
+        """Whether a raise would change nothing on the disk; a look without it."""
         return self._epochs.get(name, -1) >= epoch
 
     def raise_to(self, name: str, epoch: int) -> Fence:
@@ -93,18 +97,25 @@ class Fences:
             self._check(name, epoch)
             if self._epochs.get(name) != epoch:
                 self._raise_to(name, epoch)
+            self._raised.add(name)
         return Fence(name=name, epoch=epoch)
 
     @contextmanager
     def held(self, name: str, epoch: int) -> Iterator[None]:
         """While this is held the fence stays at ``epoch``, which it was raised to before.
 
-        Raises FencedOff when it stands higher, FenceUnknown when it was never raised so far.
+        Raises FencedOff when it stands higher, FenceUnknown when it was not raised so far since the
+        store was opened.
         """
         with self._lock:
             self._check(name, epoch)
             if self._epochs.get(name) != epoch:
                 raise FenceUnknown(f"fence {name} was not raised to epoch {epoch} yet")
+            if name not in self._raised:
+                raise FenceUnknown(
+                    f"fence {name} was not raised since the store was opened: raise it, and look "
+                    "what the log has before you append"
+                )
             yield
 
     def _raise_to(self, name: str, epoch: int) -> None:
