@@ -12,11 +12,13 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
 
-from mqstore.service import logs, problems
+from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator, Role
 from mqstore.service.health import Health
 from mqstore.service.http import (
@@ -47,6 +49,7 @@ BEARER: Final = "bearer"
 _LOOKING: Final = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
 _SCHEMA_REF = "#/components/schemas/{name}"
+_MODEL_REF = "#/components/schemas/{model}"
 
 
 class Api:
@@ -87,6 +90,7 @@ class Api:
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
         self._structs: list[type[msgspec.Struct]] = []
+        self._models: list[type[BaseModel]] = []
         self._add_error_handlers()
         self._add_operations()
         self.app.openapi = self._openapi  # type: ignore[method-assign]  # FastAPI's documented way
@@ -97,6 +101,10 @@ class Api:
     def add_schemas(self, *structs: type[msgspec.Struct]) -> None:
         """Put msgspec structs among the OpenAPI schemas, under their own names."""
         self._structs.extend(structs)
+
+    def add_models(self, *models: type[BaseModel]) -> None:
+        """Put pydantic models of hot routes among the OpenAPI schemas."""
+        self._models.extend(models)
 
     def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
         """Before each request that may change something, other than those of hot routes, call
@@ -199,6 +207,11 @@ class Api:
         schemas["Problem"] = problems.schema()
         _, structs = msgspec.json.schema_components(self._structs, ref_template=_SCHEMA_REF)
         schemas.update(structs)
+        modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+            (model, "validation") for model in self._models
+        ]
+        _, models = models_json_schema(modes, ref_template=_MODEL_REF)
+        schemas.update(models.get("$defs", {}))
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         for route in self._hot:
@@ -263,42 +276,13 @@ def _validation(request: Request, error: RequestValidationError) -> Problem:
     """400 for what stands in the address, 415 and 422 for what stands in the body."""
     items = error.errors()
     if any(item["type"] == "json_invalid" for item in items):
-        at, why = items[0]["loc"][-1], items[0].get("ctx", {}).get("error", "")
-        return Problem(problems.BAD_JSON, f"the body is no JSON: {_lower(why)} at character {at}")
-    in_body = any(item["loc"][:1] == ("body",) for item in items)
-    if in_body and not _says_json(request):
-        return Problem(
-            problems.UNSUPPORTED_MEDIA_TYPE, "send the body with content-type application/json"
-        )
-    detail = "; ".join(f"{_place(item['loc'])}: {_explained(item)}" for item in items[:10])
-    return Problem(problems.BODY_INVALID if in_body else problems.BAD_PARAMETER, detail)
-
-
-def _says_json(request: Request) -> bool:
+        return bodies.body_problem(items)
+    if not any(item["loc"][:1] == ("body",) for item in items):
+        return Problem(problems.BAD_PARAMETER, bodies.explained(items))
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return media_type == "application/json" or media_type.endswith("+json")
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location[1:]) or str(location[0])
-
-
-def _explained(item: dict[str, Any]) -> str:
-    """Pydantic's text, where it does not speak of Python."""
-    return _EXPLANATIONS.get(item["type"]) or _lower(item["msg"].removeprefix("Value error, "))
-
-
-_EXPLANATIONS: Final = {
-    "missing": "it is needed",
-    "extra_forbidden": "there is no such field; leave it out",
-    "model_attributes_type": "it should be a JSON object",
-    "int_parsing": "it should be an integer",
-    "float_parsing": "it should be a number",
-}
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    if not bodies.says_json(media_type):
+        return bodies.not_json()
+    return bodies.body_problem(items)
 
 
 def _http_problem(request: Request, error: HTTPException, offered: set[str]) -> Problem:

@@ -18,7 +18,7 @@ HEAD_SIZE_MAX: Final = 2048
 KEPT: Final = 1024
 """How many request lines, and how many runs of header fields, are kept."""
 _LINE: Final = re.compile(
-    rb"(GET|POST) (/[A-Za-z0-9._~|/-]*)(?:\?([A-Za-z0-9._~|=&%+,:@/*-]*))? HTTP/1\.1"
+    rb"(GET|POST) (/[A-Za-z0-9._~|:/-]*)(?:\?([A-Za-z0-9._~|=&%+,:@/*-]*))? HTTP/1\.1"
 )
 _ODD: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 """Header fields that ask for more than an answer."""

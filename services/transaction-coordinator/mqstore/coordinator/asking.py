@@ -60,7 +60,7 @@ class Asker:
         if not groups or free <= 0:
             return
         claim = partial(_claim, shard.ordinal, groups, free)
-        for due in await asyncio.wrap_future(shard.worker.ask(claim)):
+        for due in await shard.worker.ask(claim):
             call = asyncio.get_running_loop().create_task(self._settle(shard, due))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
@@ -70,14 +70,13 @@ class Asker:
         by, answer = await self._asked(due)
         try:
             if by is None:
-                await asyncio.wrap_future(shard.worker.ask(lambda c: c.unsent([key])))
+                await shard.worker.ask(lambda c: c.unsent([key]))
                 return
             told = "none" if answer is None else answer.decision.value
-            await asyncio.wrap_future(shard.worker.ask(lambda c: c.sent([key], by, told)))
+            await shard.worker.ask(lambda c: c.sent([key], by, told))
             if answer is not None and answer.decision is not Wanted.UNKNOWN:
                 why = answer.reason or f"asked: {by}"
-                decide = Decide(key, Verdict(answer.decision.value), why)
-                await asyncio.wrap_future(shard.worker.decide(decide))
+                await shard.worker.decide(Decide(key, Verdict(answer.decision.value), why))
         except CoordinatorError as error:
             log.warning("a check comes again", transaction=due.transaction_id, why=str(error))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mqstore.coordinator import halves, loading
-from mqstore.coordinator.errors import Contradicted, CoordinatorError, LogRefused
+from mqstore.coordinator.errors import Contradicted, LogRefused
 from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.ledger import Group, Ledger, attempt
+from mqstore.coordinator.ledger import Group, Ledger, Plan, attempt
 from mqstore.coordinator.records import NewRecord, Placement
 from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
@@ -44,26 +44,29 @@ class Begins:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def begin(self, asked: Sequence[Begin]) -> list[Transaction | CoordinatorError]:
-        """See ``Coordinator.begin``."""
-        results: list[Transaction | CoordinatorError | None] = [None] * len(asked)
-        groups: dict[int, Group] = {}
+    def plan(self, asked: Sequence[Begin]) -> Plan[Transaction]:
+        """See ``Coordinator.begin``. Raises LogUnavailable."""
+
+        def stored(index: int) -> Transaction:
+            return self._again(asked[index])
+
+        plan = Plan[Transaction]([None] * len(asked), {}, stored, stored)
         under_way: set[str] = set()
         for index, each in enumerate(asked):
             if each.key in under_way:
-                continue  # looked at again below, once the first one is stored
-            results[index] = attempt(partial(self._begun, each))
-            if results[index] is None:
-                groups[index] = self._half_group(each)
+                continue  # it repeats one of this plan
+            plan.results[index] = attempt(partial(self._begun, each))
+            if plan.results[index] is None:
+                plan.groups[index] = self._half_group(each)
                 under_way.add(each.key)
-        ledger = self._ledger
-        ledger.append_each(groups, results, lambda index: ledger.state.find(asked[index].key))
-        for index, each in enumerate(asked):
-            if results[index] is None:
-                results[index] = attempt(partial(self._begun, each)) or LogRefused(
-                    "the transaction that it repeats was refused; begin again"
-                )
-        return [result for result in results if result is not None]
+        return plan
+
+    def _again(self, asked: Begin) -> Transaction:
+        """What is stored by now. Raises Contradicted, LogRefused."""
+        found = self._begun(asked)
+        if found is None:
+            raise LogRefused("the transaction that it repeats was refused; begin again")
+        return found
 
     def _begun(self, asked: Begin) -> Transaction | None:
         """The same transaction, when it was begun before: a producer asks again when it got no

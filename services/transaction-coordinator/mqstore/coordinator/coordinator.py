@@ -118,7 +118,7 @@ class Coordinator:
         One that was begun before under the same unique keys is that one. Raises LogUnavailable:
         then none is known to be stored.
         """
-        return self._begins.begin(asked)
+        return self.take(asked, ())[0]
 
     def decide(self, asked: Sequence[Decide]) -> list[Decided | CoordinatorError]:
         """Take several decisions in one append; repeating one is fine.
@@ -126,7 +126,18 @@ class Coordinator:
         Each is one contiguous group: the real messages, then the op record. Raises LogUnavailable:
         then none is known to be taken.
         """
-        return self._decisions.decide(asked)
+        return self.take((), asked)[1]
+
+    def take(
+        self, begins: Sequence[Begin], decisions: Sequence[Decide]
+    ) -> tuple[list[Transaction | CoordinatorError], list[Decided | CoordinatorError]]:
+        """``begin`` and ``decide`` in one append: for decisions of other transactions than these.
+
+        Raises LogUnavailable: then nothing is known to be done.
+        """
+        begun, decided = self._begins.plan(begins), self._decisions.plan(decisions)
+        self._ledger.append_plans([begun, decided])
+        return begun.told, decided.told
 
     def find(self, key: str) -> Transaction:
         """A transaction, from memory or from the log. Raises TransactionUnknown."""

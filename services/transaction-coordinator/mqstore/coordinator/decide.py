@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from mqstore.coordinator import halves, loading
 from mqstore.coordinator.errors import (
@@ -16,7 +15,7 @@ from mqstore.coordinator.errors import (
     TransactionUnknown,
 )
 from mqstore.coordinator.halves import Decision, Verdict
-from mqstore.coordinator.ledger import Group, Ledger, attempt
+from mqstore.coordinator.ledger import Group, Ledger, Plan
 from mqstore.coordinator.records import NewRecord, Placement
 from mqstore.coordinator.transactions import Part, Transaction
 
@@ -54,30 +53,28 @@ class Decisions:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def decide(self, asked: Sequence[Decide]) -> list[Decided | CoordinatorError]:
-        """See ``Coordinator.decide``."""
-        results: list[Decided | CoordinatorError | None] = [None] * len(asked)
-        groups: dict[int, Group] = {}
+    def plan(self, asked: Sequence[Decide]) -> Plan[Decided]:
+        """See ``Coordinator.decide``. Raises LogUnavailable."""
+        plan = Plan[Decided](
+            [None] * len(asked),
+            {},
+            lambda index: self._outcome(asked[index], repeated=False),
+            lambda index: self._outcome(asked[index], repeated=True),
+        )
         under_way: set[str] = set()
         for index, each in enumerate(asked):
             try:
                 transaction = self.find(each.key)
                 if transaction.key in under_way:
-                    continue  # looked at again below, once the first one is stored
+                    continue  # it repeats one of this plan
                 if transaction.decision is None or each.reopens(transaction):
-                    groups[index] = self._first_group(transaction, each)
+                    plan.groups[index] = self._first_group(transaction, each)
                     under_way.add(transaction.key)
             except LogUnavailable:
                 raise
             except CoordinatorError as error:
-                results[index] = error
-        self._ledger.append_each(
-            groups, results, lambda index: self._outcome(asked[index], repeated=False)
-        )
-        for index, each in enumerate(asked):
-            if results[index] is None:
-                results[index] = attempt(partial(self._outcome, each, repeated=True))
-        return [result for result in results if result is not None]
+                plan.results[index] = error
+        return plan
 
     def find(self, key: str) -> Transaction:
         """A transaction, from memory or from the log. Raises TransactionUnknown."""
@@ -113,9 +110,7 @@ class Decisions:
         def note(placed: list[Placement]) -> None:
             for op, place in zip(ops, placed[begin:], strict=True):
                 ledger.state.add_op(place.queue_offset, halves.offsets_in(op.body), decision)
-            ledger.state.settle(transaction, decision)
-            ledger.counts.settled(transaction, decision.verdict, ledger.clock.now_ms())
-            ledger.schedule.drop(transaction)
+            ledger.settle(transaction, decision)
 
         return Group(records + ops, note)
 

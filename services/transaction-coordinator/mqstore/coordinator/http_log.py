@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mqstore.client import Client, ClientError, Message, ProblemError
+from mqstore.coordinator.connection import Connection
 from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
 from mqstore.coordinator.log import QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
@@ -21,8 +24,21 @@ PATIENCE_S: Final = 30.0
 """How long a takeover waits until all that was appended is readable and on disk."""
 UNKNOWN: Final = frozenset({"topic-unknown", "queue-unknown"})
 REFUSED: Final = range(400, 500)
+_APPEND: Final = "/v1/internal/append"
 
 T = TypeVar("T")
+
+
+class _Placed(msgspec.Struct, rename="camel", gc=False):
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+
+
+class _Appended(msgspec.Struct, gc=False):
+    records: list[_Placed]
+    readable: bool
 
 
 class HttpLog:
@@ -31,13 +47,17 @@ class HttpLog:
     def __init__(
         self,
         client: Client,
+        appends: Connection,
         shard: int,
         store_host: str,
         reserved_ms: int,
         next_epoch: Callable[[int], int],
     ) -> None:
-        """``next_epoch``: as ``Leadership.next_epoch``."""
+        """``appends`` is a connection of its own to store-writer; ``next_epoch`` as
+        ``Leadership.next_epoch``."""
         self._client = client
+        self._appends = appends
+        self._appended = msgspec.json.Decoder(_Appended)
         self._shard = shard
         self._next_epoch = next_epoch
         self._host = store_host
@@ -64,8 +84,9 @@ class HttpLog:
         return Standing(StoreFormat(store.format), self._host, self._reserved_ms)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
-        body = [_as_json(record) for record in records]
-        reply = _call(lambda: self._client.append(FENCE, self._epoch, body))
+        fence = {"name": FENCE, "epoch": self._epoch}
+        asked = {"fence": fence, "records": [_as_json(record) for record in records]}
+        reply = _call(lambda: self._answer(self._appends.post(_APPEND, _encode(asked))))
         end = max(placed.physical_offset + placed.size for placed in reply.records)
         deadline = time.monotonic() + PATIENCE_S
         while not reply.readable and _call(self._client.store).dispatched_offset < end:
@@ -115,6 +136,17 @@ class HttpLog:
             commit = partial(self._client.commit, TRANSACTION_GROUP, topic, new)
             _call(partial(commit, allow_back=True))
 
+    def _answer(self, response: tuple[int, bytes]) -> _Appended:
+        """Raises ProblemError, ClientError."""
+        status, body = response
+        try:
+            if status == HTTPStatus.CREATED:
+                return self._appended.decode(body)
+            problem = msgspec.json.decode(body, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise ClientError(f"{_APPEND} answered {status} with what is not known") from error
+        raise ProblemError(status, problem)
+
     def _raised(self) -> int:
         """Our own epoch. Raises NotLeading."""
         try:
@@ -139,7 +171,7 @@ def _call(call: Callable[[], T]) -> T:
         if error.status in REFUSED or error.status == 507:
             raise LogRefused(error.detail, error.problem) from error
         raise LogUnavailable(str(error)) from error
-    except ClientError as error:
+    except (ClientError, OSError) as error:
         raise LogUnavailable(str(error)) from error
 
 
@@ -154,12 +186,16 @@ def _known(call: Callable[[], T]) -> T | None:
         raise LogUnavailable(str(error)) from error
 
 
+_encode: Final = msgspec.json.Encoder().encode
+
+
 def _as_json(record: NewRecord) -> dict[str, object]:
+    """Bytes become base64."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,
-        "bodyBase64": base64.b64encode(record.body).decode(),
-        "properties": dict(record.properties),
+        "bodyBase64": record.body,
+        "properties": record.properties,
         "flag": record.flag,
         "sysFlag": record.sys_flag,
         "bornTimestamp": record.born_timestamp_ms,

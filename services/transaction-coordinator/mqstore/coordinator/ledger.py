@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from mqstore.coordinator import halves, loading
 from mqstore.coordinator.counts import Counts
@@ -20,7 +20,9 @@ from mqstore.coordinator.errors import (
     NotLoaded,
     TransactionGone,
 )
+from mqstore.coordinator.halves import Decision
 from mqstore.coordinator.log import Log, Standing, read_one
+from mqstore.coordinator.recent import RecentHalves
 from mqstore.coordinator.records import NewRecord, Placement, Stored
 from mqstore.coordinator.schedule import Schedule
 from mqstore.coordinator.transactions import Part, Transaction, Transactions
@@ -39,6 +41,25 @@ class Group:
     then: Callable[[list[Placement]], None]
 
 
+@dataclass(slots=True)
+class Plan(Generic[T]):
+    """What several askers of one kind need of one append, and what each is told."""
+
+    results: list[T | CoordinatorError | None]
+    """None until it is known; complete after ``Ledger.append_plans``."""
+    groups: dict[int, Group]
+    """To append, by the asker's number."""
+    stored: Callable[[int], T]
+    """The result of an asker whose group was stored; may raise a CoordinatorError."""
+    repeated: Callable[[int], T]
+    """That of one who asked for the same as another one."""
+
+    @property
+    def told(self) -> list[T | CoordinatorError]:
+        """Once it was appended."""
+        return [result for result in self.results if result is not None]
+
+
 class Ledger:
     """The log, what memory holds of it, and who is to be asked when. Used by one thread."""
 
@@ -48,6 +69,7 @@ class Ledger:
         self.keys = keys
         self.schedule = schedule
         self.counts = Counts()
+        self._recent = RecentHalves()
         self._state: Transactions | None = None
         self._standing: Standing | None = None
 
@@ -81,12 +103,15 @@ class Ledger:
     def forget(self) -> None:
         """What is known may be wrong: it must be read again."""
         self._state = None
+        self._recent.clear()
         self.schedule.clear()
 
     def content(self, transaction: Transaction, part: Part) -> Stored:
         """A record with a part's content: the newest copy of its half, or the copy that was set
         aside. Raises TransactionGone, LogUnavailable."""
         half = part.newest
+        if (recent := self._recent.find(half)) is not None:
+            return recent
         found = read_one(self.log, HALF_TOPIC, halves.QUEUE, half.queue_offset)
         if found is not None:
             seen = halves.read_half(found)
@@ -106,12 +131,21 @@ class Ledger:
     def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
         """Half messages of one transaction were stored."""
         for record, place in zip(records, placed, strict=True):
-            half = halves.read_half(
-                Stored(record, place.queue_offset, place.physical_offset, place.store_timestamp_ms)
+            stored = Stored(
+                record, place.queue_offset, place.physical_offset, place.store_timestamp_ms
             )
+            half = halves.read_half(stored)
             assert half is not None, "it was made here"
+            self._recent.keep(half, stored)
             transaction = self.state.add_half(half)
         self.schedule.begin(transaction)
+
+    def settle(self, transaction: Transaction, decision: Decision) -> None:
+        """A decision was stored: nobody is to be asked any more."""
+        self.state.settle(transaction, decision)
+        self.counts.settled(transaction, decision.verdict, self.clock.now_ms())
+        self.schedule.drop(transaction)
+        self._recent.drop(transaction.halves)
 
     def append(self, groups: Sequence[Group]) -> None:
         """One contiguous append; whatever its answer leaves unclear is found out by loading.
@@ -136,26 +170,30 @@ class Ledger:
             begin = end
         self._check_offsets(records, placed, expected)
 
-    def append_each(
-        self,
-        groups: dict[int, Group],
-        results: list[T | CoordinatorError | None],
-        result: Callable[[int], T | None],
-    ) -> None:
-        """Append all groups, each by itself where the store refuses them together, and note each
-        one's result. Raises LogUnavailable."""
+    def append_plans(self, plans: Sequence[Plan[Any]]) -> None:
+        """Append what all of them need together, each group by itself where the store refuses that,
+        and note each one's result. Raises LogUnavailable."""
+        groups = {
+            (number, index): group
+            for number, plan in enumerate(plans)
+            for index, group in plan.groups.items()
+        }
         refused = self._refused(groups)
-        for index in groups:
-            error = refused.get(index)
-            results[index] = attempt(partial(result, index)) if error is None else error
+        for number, index in groups:
+            plan, error = plans[number], refused.get((number, index))
+            plan.results[index] = attempt(partial(plan.stored, index)) if error is None else error
+        for plan in plans:
+            for index, result in enumerate(plan.results):
+                if result is None:
+                    plan.results[index] = attempt(partial(plan.repeated, index))
 
-    def _refused(self, groups: dict[int, Group]) -> dict[int, CoordinatorError]:
+    def _refused(self, groups: dict[tuple[int, int], Group]) -> dict[Any, CoordinatorError]:
         try:
             self.append(list(groups.values()))
         except LogRefused as error:
             if len(groups) == 1:
                 return dict.fromkeys(groups, error)
-            refused: dict[int, CoordinatorError] = {}
+            refused: dict[Any, CoordinatorError] = {}
             for index, group in groups.items():
                 refused |= self._refused({index: group})
             return refused

@@ -11,6 +11,9 @@ from pydantic.alias_generators import to_camel
 MESSAGES_MAX: Final = 100
 WHY_LENGTH_MAX: Final = 1_000
 PROPERTIES_MAX: Final = 100
+ID_LENGTH_MAX: Final = 300
+ID_TEXT: Final = "As begin answered it; also `SHARD-` and the UNIQ_KEY of a broker's producer."
+ID_EXAMPLE: Final = "0-AC1100021F9018B4AAC2A1B2C3D40000"
 
 
 class State(StrEnum):
@@ -193,6 +196,14 @@ class LeaderView(_Answer):
 
 
 BEGUN_EXAMPLE: Final[dict[str, Any]] = {
-    "transactionId": "0-AC1100021F9018B4AAC2A1B2C3D40000",
+    "transactionId": ID_EXAMPLE,
     "state": "pending",
+}
+ID_PARAMETER: Final[dict[str, Any]] = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": ID_TEXT,
+    "schema": {"type": "string", "maxLength": ID_LENGTH_MAX},
+    "examples": {"one": {"value": ID_EXAMPLE}},
 }

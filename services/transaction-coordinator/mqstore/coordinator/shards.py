@@ -12,11 +12,13 @@ from typing import Final
 from zlib import crc32
 
 from mqstore.client import Client
+from mqstore.coordinator.connection import Connection
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.errors import NotLoaded, TransactionUnknown
 from mqstore.coordinator.http_log import HttpLog
 from mqstore.coordinator.leadership import Leadership
 from mqstore.coordinator.schedule import Rules
+from mqstore.coordinator.topics import Topics
 from mqstore.coordinator.transactions import Transaction, Transactions
 from mqstore.coordinator.worker import Worker
 from mqstore.service.refusal import Refused
@@ -33,6 +35,8 @@ class Shard:
 
     ordinal: int
     client: Client
+    appends: Connection
+    topics: Topics
     coordinator: Coordinator
     worker: Worker
 
@@ -82,6 +86,7 @@ class Shards:
             shard.worker.interrupt()
         for shard in self:
             shard.worker.stop()
+            shard.appends.close()
             shard.client.close()
 
     def find(self, transaction_id: str) -> tuple[Shard, str]:
@@ -126,9 +131,11 @@ def shards_of(
     for ordinal, (writer_url, query_url) in enumerate(pairs, settings.shard):
         client = Client(writer_url, query_url, token=token, tls=tls)
         host, reserved_ms = settings.store_host, settings.store_config.file_reserved_time * HOUR_MS
-        log = HttpLog(client, ordinal, host, reserved_ms, leadership.next_epoch)
+        appends = Connection(writer_url, token=token, tls=tls)
+        log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
-        shards.append(Shard(ordinal, client, coordinator, Worker(coordinator, leadership)))
+        topics, worker = Topics(client), Worker(coordinator, leadership)
+        shards.append(Shard(ordinal, client, appends, topics, coordinator, worker))
     return Shards(shards)
 
 

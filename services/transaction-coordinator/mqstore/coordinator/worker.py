@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -24,6 +24,7 @@ BATCH_MAX: Final = 64
 """Begins or decisions of one append."""
 WAITING_MAX: Final = 4_096
 STEP_MAX_S: Final = 1.0
+_ENDING: Final = "the coordinator is ending"
 
 T = TypeVar("T")
 log = logs.get(__name__)
@@ -33,20 +34,24 @@ class Busy(CoordinatorError):
     """Too many requests wait for the coordinator."""
 
 
+Ask = Begin | Decide | Callable[[Coordinator], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
-    ask: Begin | Decide | Callable[[Coordinator], Any]
-    done: Future[Any]
+    ask: Ask
+    told: asyncio.Future[Any]
 
 
 class Worker:
-    """Runs a coordinator. Its asking methods may be called from any thread."""
+    """Runs a coordinator. Its asking methods are for the event loop."""
 
     def __init__(self, coordinator: Coordinator, leadership: Leadership) -> None:
         self._coordinator = coordinator
         self._leadership = leadership
         self._term: int | None = None
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(WAITING_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
         self._ending = False
         self.trouble: str | None = "the half messages are being read"
@@ -58,34 +63,34 @@ class Worker:
     def interrupt(self) -> None:
         """What waits is refused, and the thread ends."""
         self._ending = True
-        with suppress(queue.Full):  # then it is awake
-            self._jobs.put_nowait(None)
+        self._jobs.put(None)
 
     def stop(self) -> None:
         """Returns when the thread has ended."""
         self.interrupt()
         self._thread.join()
 
-    def begin(self, asked: Begin) -> Future[Transaction]:
+    def begin(self, asked: Begin) -> asyncio.Future[Transaction]:
         """Its future raises a CoordinatorError."""
         return self._put(asked)
 
-    def decide(self, asked: Decide) -> Future[Decided]:
+    def decide(self, asked: Decide) -> asyncio.Future[Decided]:
         """Its future raises a CoordinatorError."""
         return self._put(asked)
 
-    def ask(self, look: Callable[[Coordinator], T]) -> Future[T]:
-        """Call ``look`` on the coordinator's thread."""
+    def ask(self, look: Callable[[Coordinator], T]) -> asyncio.Future[T]:
+        """Call ``look`` on the coordinator's thread. Its future raises a CoordinatorError."""
         return self._put(look)
 
-    def _put(self, ask: Begin | Decide | Callable[[Coordinator], Any]) -> Future[Any]:
-        """Raises Busy."""
-        done: Future[Any] = Future()
-        try:
-            self._jobs.put_nowait(_Job(ask, done))
-        except queue.Full:
-            raise Busy(f"{WAITING_MAX} requests wait for the coordinator already") from None
-        return done
+    def _put(self, ask: Ask) -> asyncio.Future[Any]:
+        """Raises Busy, NotLoaded."""
+        if self._ending:
+            raise NotLoaded(_ENDING)
+        if self._jobs.qsize() >= WAITING_MAX:
+            raise Busy(f"{WAITING_MAX} requests wait for the coordinator already")
+        told: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.put(_Job(ask, told))
+        return told
 
     def _run(self) -> None:
         while not self._ending:
@@ -94,9 +99,7 @@ class Worker:
             self._keep_term()
             self._coordinator.leave()
         while not self._jobs.empty():
-            job = self._jobs.get_nowait()
-            if job is not None:
-                job.done.set_exception(NotLoaded("the coordinator is ending"))
+            self._tell([(job, NotLoaded(_ENDING)) for job in self._next(0)])
 
     def _step(self) -> float:
         """Seconds until the next step."""
@@ -126,45 +129,61 @@ class Worker:
     def _next(self, timeout_s: float) -> list[_Job]:
         """What waits, at least one unless the time is up."""
         jobs: list[_Job] = []
-        try:
+        with suppress(queue.Empty):
             job = self._jobs.get(timeout=timeout_s) if timeout_s > 0 else self._jobs.get_nowait()
-            while job is not None and len(jobs) < BATCH_MAX:
+            while job is not None:
                 jobs.append(job)
+                if len(jobs) == BATCH_MAX:
+                    break
                 job = self._jobs.get_nowait()
-            if job is not None:
-                jobs.append(job)
-        except queue.Empty:
-            pass
         return jobs
 
     def _serve(self, jobs: list[_Job]) -> None:
         if self.trouble is not None:
-            for job in jobs:
-                job.done.set_exception(NotLoaded(self.trouble))
+            self._tell([(job, NotLoaded(self.trouble)) for job in jobs])
             return
-        coordinator = self._coordinator
         begins = [(job, job.ask) for job in jobs if isinstance(job.ask, Begin)]
         decisions = [(job, job.ask) for job in jobs if isinstance(job.ask, Decide)]
-        _together(begins, coordinator.begin)
-        _together(decisions, coordinator.decide)
-        for job in jobs:
-            if callable(job.ask):
-                try:
-                    job.done.set_result(job.ask(coordinator))
-                except CoordinatorError as error:
-                    job.done.set_exception(error)
+        begun = {ask.key for _, ask in begins}
+        if any(ask.key in begun for _, ask in decisions):  # told before it was answered
+            self._together(begins, [])
+            begins = []
+        self._together(begins, decisions)
+        self._tell([(job, self._look(job.ask)) for job in jobs if callable(job.ask)])
+
+    def _look(self, look: Callable[[Coordinator], Any]) -> Any:
+        """What it answers or raises."""
+        try:
+            return look(self._coordinator)
+        except CoordinatorError as error:
+            return error
+
+    def _together(
+        self, begins: list[tuple[_Job, Begin]], decisions: list[tuple[_Job, Decide]]
+    ) -> None:
+        """One append for all; each is told its own result."""
+        jobs = [job for job, _ in [*begins, *decisions]]
+        if not jobs:
+            return
+        try:
+            begun, decided = self._coordinator.take(
+                [ask for _, ask in begins], [ask for _, ask in decisions]
+            )
+            self._tell(list(zip(jobs, [*begun, *decided], strict=True)))
+        except CoordinatorError as error:
+            self._tell([(job, error) for job in jobs])
+
+    def _tell(self, results: list[tuple[_Job, Any]]) -> None:
+        """All of them in one turn of the event loop."""
+        if results:
+            self._loop.call_soon_threadsafe(_deliver, results)
 
 
-def _together(jobs: list[tuple[_Job, T]], act: Callable[[list[T]], list[Any]]) -> None:
-    """One call for all; each is told its own result."""
-    if not jobs:
-        return
-    try:
-        results = act([asked for _, asked in jobs])
-    except CoordinatorError as error:
-        results = [error] * len(jobs)
-    for (job, _), result in zip(jobs, results, strict=True):
+def _deliver(results: list[tuple[_Job, Any]]) -> None:
+    for job, result in results:
+        if job.told.done():  # nobody waits any more
+            continue
         if isinstance(result, CoordinatorError):
-            job.done.set_exception(result)
+            job.told.set_exception(result)
         else:
-            job.done.set_result(result)
+            job.told.set_result(result)

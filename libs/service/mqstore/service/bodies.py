@@ -1,0 +1,78 @@
+"""What was wrong with a request's body or parameters, in words; bodies of hot routes as models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mqstore.service import problems
+from mqstore.service.http import HotRequest
+from mqstore.service.problems import Problem
+
+SHOWN_MAX: Final = 10
+"""Of what is wrong with one body."""
+Model = TypeVar("Model", bound=BaseModel)
+Item = Mapping[str, Any]
+"""One thing that is wrong, as pydantic says it."""
+
+
+def read(model: type[Model], request: HotRequest, body: bytes) -> Model:
+    """Raises Problem: 400 for no JSON, 415 for another type, 422 for what does not fit."""
+    if not says_json(request.media_type.decode("latin-1")):
+        raise not_json()
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        items = error.errors(include_url=False, include_context=True, include_input=False)
+        raise body_problem([{**item, "loc": ("body", *item["loc"])} for item in items]) from None
+
+
+def body_problem(items: Sequence[Item]) -> Problem:
+    """400 for no JSON, 422 for what does not fit."""
+    if any(item["type"] == "json_invalid" for item in items):
+        why = str(items[0].get("ctx", {}).get("error", ""))
+        at = items[0]["loc"][-1]
+        where = f" at character {at}" if isinstance(at, int) else ""
+        return Problem(problems.BAD_JSON, f"the body is no JSON: {lower(why)}{where}")
+    return Problem(problems.BODY_INVALID, explained(items))
+
+
+def not_json() -> Problem:
+    return Problem(
+        problems.UNSUPPORTED_MEDIA_TYPE, "send the body with content-type application/json"
+    )
+
+
+def says_json(media_type: str) -> bool:
+    """Without its parameters, in lower case."""
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+def explained(items: Sequence[Item]) -> str:
+    return "; ".join(f"{_place(item['loc'])}: {_explained(item)}" for item in items[:SHOWN_MAX])
+
+
+def lower(text: str) -> str:
+    """The first letter, unless an abbreviation begins with it."""
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location[1:]) or str(location[0])
+
+
+def _explained(item: Item) -> str:
+    """Pydantic's text, where it does not speak of Python."""
+    return _EXPLANATIONS.get(item["type"]) or lower(item["msg"].removeprefix("Value error, "))
+
+
+_EXPLANATIONS: Final = {
+    "missing": "it is needed",
+    "extra_forbidden": "there is no such field; leave it out",
+    "model_attributes_type": "it should be a JSON object",
+    "model_type": "it should be a JSON object",
+    "int_parsing": "it should be an integer",
+    "float_parsing": "it should be a number",
+}

@@ -1,0 +1,36 @@
+"""What a coordinator's own words become in answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mqstore.coordinator import errors
+from mqstore.coordinator.worker import Busy
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+
+T = TypeVar("T")
+
+
+async def result_of(ask: Callable[[Any], asyncio.Future[T]], asked: Any) -> T:
+    """Ask a worker, and wait. Raises Problem."""
+    try:
+        return await ask(asked)
+    except errors.CoordinatorError as error:
+        raise problem_of(error) from error
+
+
+def problem_of(error: errors.CoordinatorError) -> Problem:
+    """What a producer is told."""
+    if isinstance(error, errors.Contradicted):
+        extra = {"decision": error.decision, "decidedAt": error.decided_at_ms, "why": error.why}
+        return Problem(problems.TRANSACTION_DECIDED, str(error), extra=extra)
+    kinds = {
+        errors.TransactionUnknown: problems.TRANSACTION_UNKNOWN,
+        errors.TransactionGone: problems.TRANSACTION_GONE,
+        errors.LogRefused: problems.STORE_NOT_WRITABLE,
+        Busy: problems.OVERLOADED,
+    }
+    return Problem(kinds.get(type(error), problems.COORDINATOR_NOT_READY), str(error))

@@ -1,0 +1,59 @@
+"""What store-writer says of topics: asked once in a while, for whoever begins a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.client import Client, ClientError, ProblemError, Topic
+from mqstore.service import problems
+from mqstore.service.problems import Problem
+from mqstore.storage.codec import topic_names
+from mqstore.storage.layout import StoreFormat
+
+KNOWN_S: Final = 1.0
+"""How long what was told counts."""
+KNOWN_MAX: Final = 1_000
+_WRITABLE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    topic: Topic
+    until: float
+
+
+class Topics:
+    """Topics of one shard. Used on the event loop only."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def writable(self, name: str) -> Topic:
+        """A topic that takes messages. Raises Problem, TopicNameError."""
+        known = self._known.get(name)
+        if known is not None and time.monotonic() < known.until:
+            return known.topic
+        topic_names.check_send_topic(name, StoreFormat.V5_X)
+        topic = await asyncio.to_thread(self._ask, name)
+        if not topic.perm & _WRITABLE or topic.write_queues < 1:
+            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        self._known[name] = _Known(topic, time.monotonic() + KNOWN_S)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        return topic
+
+    def _ask(self, name: str) -> Topic:
+        """Raises Problem."""
+        try:
+            return self._client.topic(name)
+        except ProblemError as error:
+            if error.type == "topic-unknown":
+                raise Problem(problems.TOPIC_UNKNOWN, error.detail) from error
+            raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
+        except ClientError as error:
+            raise Problem(problems.COORDINATOR_NOT_READY, str(error)) from error
