@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,17 +60,28 @@ class Access:
     ca: Path | None
 
     def client(self, **urls: str) -> Client:
-        """Raises OSError, ValueError for files that cannot be used."""
-        tls = None if self.ca is None else trusting(self.ca)
+        """Raises ValueError for files that cannot be used."""
         query_url, writer_url = urls.get("query_url", QUERY_URL), urls.get("writer_url", WRITER_URL)
-        return Client(writer_url, query_url, token=self._found_token(), tls=tls)
+        return Client(writer_url, query_url, token=self._found_token(), tls=self._tls())
+
+    def _tls(self) -> ssl.SSLContext | None:
+        try:
+            return None if self.ca is None else trusting(self.ca)
+        except OSError as error:
+            raise ValueError(f"--ca {error}") from error
 
     def _found_token(self) -> str | None:
         if self.token is not None or self.token_file is None:
             return self.token
-        found = self.token_file.read_text().split()
+        try:
+            found = self.token_file.read_text().split()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise ValueError(
+                f"--token-file {self.token_file} cannot be read ({why}); name a file with a token"
+            ) from error
         if not found:
-            raise ValueError(f"{self.token_file} holds no token; write one into it")
+            raise ValueError(f"--token-file {self.token_file} holds no token; write one into it")
         return found[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
@@ -35,12 +36,25 @@ def trusting(
 ) -> ssl.SSLContext:
     """A client's TLS: servers signed by ``ca`` (PEM), and our own certificate where they want one.
 
-    Raises OSError for files that cannot be used.
+    Raises OSError, which names the files, for such as cannot be used.
     """
-    context = ssl.create_default_context(cafile=str(ca))
+    with _using("a file of signers", ca):
+        context = ssl.create_default_context(cafile=str(ca))
     if certificate is not None:
-        context.load_cert_chain(certificate, key)
+        with _using("files of a certificate and its key", certificate, key):
+            context.load_cert_chain(certificate, key)
     return context
+
+
+@contextlib.contextmanager
+def _using(what: str, *paths: Path | str | None) -> Iterator[None]:
+    """``ssl`` names neither the file nor what it should hold."""
+    try:
+        yield
+    except OSError as error:
+        files = " and ".join(str(path) for path in paths if path is not None)
+        why = error.strerror or str(error)
+        raise OSError(f"{files} cannot be used ({why}); name {what} in PEM") from error
 
 
 class _Base(Generic[Http]):
