@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -202,6 +203,53 @@ def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) ->
         code, why = events("--ca", str(tmp_path / "missing"))
         assert code == 2
         assert f"--ca {tmp_path / 'missing'} cannot be used" in why
+
+
+def _silent(process: Process) -> socket.socket:
+    """A connection that never begins its handshake."""
+    url = httpx.URL(process.url)
+    assert url.port is not None
+    return socket.create_connection((url.host, url.port), timeout=END_TIMEOUT_S)
+
+
+def _is_over_share(process: Process, files: Files) -> bool:
+    with _client(process, trusting(files.ca)) as client:
+        try:
+            client.topics()
+        except ProblemError as error:
+            return error.type == "client-over-share"
+    return False
+
+
+@pytest.mark.slow
+def test_handshakes_that_never_end_take_places_for_a_bounded_time(
+    tmp_path: Path, files: Files
+) -> None:
+    settings = {"max_connections": 8, "max_client_share": 50, "receive_timeout_s": 1}
+    with (
+        writer(tmp_path / "store", ca=files.ca, **files.settings, **settings) as process,
+        contextlib.ExitStack() as stack,
+        _client(process, trusting(files.ca)) as client,
+    ):
+        silent = [stack.enter_context(_silent(process)) for _ in range(4)]
+        while not _is_over_share(process, files):  # who looked before may still have a place
+            silent.append(stack.enter_context(_silent(process)))
+            assert len(silent) < 20
+        assert client.health(Target.WRITER).status == "ready"
+        assert [connection.recv(1) for connection in silent] == [b""] * len(silent)
+        assert client.topics().topics == ()
+
+
+def test_handshake_that_never_ends_does_not_delay_the_end_of_the_service(
+    tmp_path: Path, files: Files
+) -> None:
+    with (
+        writer(tmp_path / "store", ca=files.ca, **files.settings) as process,
+        _silent(process) as silent,
+    ):
+        process.process.terminate()
+        assert process.ended()[0] == 0
+        assert silent.recv(1) == b""
 
 
 def test_mqstore_run_serves_tls(tmp_path: Path, files: Files) -> None:

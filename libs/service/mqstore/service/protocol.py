@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
@@ -55,6 +56,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.on_connected: Callable[[], None] = lambda: None
+        """Called before this connection takes its place among the open ones."""
         self._address = ""
         self._overflow: Problem | None = None
         """The connection is one too many."""
@@ -78,6 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # as in uvicorn: its base class says BaseTransport
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        self.on_connected()
         self._overflow = self._refusal = self.open.enter(self, self._address)
         if self.needs_certificate and not transport.get_extra_info("peercert"):
             self._refusal = self._refusal or Problem(

@@ -14,16 +14,17 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, cast
 
 import uvicorn
 import uvloop
 
 from mqstore.service import auth, logs
+from mqstore.service.handshakes import TlsListener
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.process import STOP_SIGNALS, end_with_parent, raise_open_files_limit
-from mqstore.service.protocol import bounded_protocol
+from mqstore.service.protocol import BoundedProtocol, bounded_protocol
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, listen
@@ -87,10 +88,37 @@ def main(
 
 
 class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, protocol: type[BoundedProtocol], tls: ServerTls | None
+    ) -> None:
+        super().__init__(config)
+        self._protocol = protocol
+        self._tls = tls
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """None: ``_live`` handles them."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        listeners = [self._listen_with(self._tls, each) for each in sockets or []]
+        self.servers = cast(Any, listeners)  # of a server uvicorn only uses what these have too
+        self.started = True
+
+    def _listen_with(self, tls: ServerTls, listener: socket.socket) -> TlsListener:
+        protocol = self._protocol
+
+        def connected() -> BoundedProtocol:
+            return protocol(
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+
+        return TlsListener(listener, tls.context, connected, protocol.open, protocol.head_timeout_s)
 
 
 def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server:
@@ -113,8 +141,7 @@ def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server
         timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s / 3)),
     )
     config.load()
-    config.ssl = None if tls is None else tls.context
-    return _Server(config)
+    return _Server(config, protocol, tls)
 
 
 async def _live(
