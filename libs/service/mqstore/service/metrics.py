@@ -47,7 +47,7 @@ nobody has it."""
 
 
 class Histogram:
-    """How many values lie at or below each bound. Changed by the event loop only."""
+    """How many values lie at or below each bound. Changed by one thread only."""
 
     __slots__ = ("bounds", "counts", "total")
 

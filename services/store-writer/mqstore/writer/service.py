@@ -163,6 +163,7 @@ class WriterService:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
         self.watching.opened(store)
+        self.metrics.watch(store)
         status = store.status()
         log.info(
             "store open",

@@ -49,6 +49,9 @@ SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 """Those of rocketmq_message_size: bytes."""
 
 
+DELIVERY_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600)
+
+
 class StoreMetrics(Collector):
     """Counters are plain numbers that the event loop adds to; the rest is asked of the store."""
 
@@ -63,6 +66,8 @@ class StoreMetrics(Collector):
         self.sync_seconds = Histogram()
         self.put_seconds = Histogram(PUT_BUCKETS_S)
         self.message_size = Histogram(SIZE_BUCKETS)
+        self.delivery_seconds = Histogram(DELIVERY_BUCKETS_S)
+        """Observed by the delivering thread alone."""
         self.traffic = Traffic(topics_max)
         self._names = names
         self._store = store
@@ -78,6 +83,11 @@ class StoreMetrics(Collector):
         self.put_seconds.observe(seconds)
         self.message_size.observe(size / count)
         self.traffic.count(topic, "delay" if delayed else "normal", count, size)
+
+    def watch(self, store: MessageStore) -> None:
+        """Count what this store delivers."""
+        observe = self.delivery_seconds.observe
+        store.delays.service.on_delivered = lambda late_ms: observe(late_ms / 1000)
 
     def collect(self) -> Iterable[Metric]:
         store = self._store()
@@ -191,6 +201,12 @@ class StoreMetrics(Collector):
             behind.add_metric([str(each.level), each.delay], late_ms / 1000)
         yield pending
         yield behind
+        yield HistogramMetricFamily(
+            "mqstore_delay_delivery_seconds",
+            "Time from when delayed messages were due until their copies were stored",
+            self.delivery_seconds.buckets(),
+            self.delivery_seconds.total,
+        )
         yield self._names.gauge(
             "timing_messages",
             "Current message number in timing",

@@ -53,6 +53,19 @@ def test_a_message_is_delivered_when_its_level_says(store_format: StoreFormat) -
     assert entry.tags_code == properties.tags_code("a")
 
 
+def test_it_is_told_how_late_a_message_was_delivered(world: DelayedStore) -> None:
+    late: list[int] = []
+    world.store.delays.service.on_delivered = late.append
+    world.put(1, 1)
+    world.run(2)
+    world.put(2, 1)
+    world.machine.clock.advance(9)
+    world.run(2)
+    assert world.delivered() == [1, 2]
+    assert late[0] < 100
+    assert 7_900 <= late[1] <= 8_100
+
+
 def test_levels_go_in_order_and_beside_each_other(world: DelayedStore) -> None:
     for number, level in enumerate([3, 1, 2, 1, 3, 2, 1]):
         world.put(number, level)

@@ -67,6 +67,8 @@ class DeliveryService:
         """Found to have been delivered before the opening."""
         self.passed_over = 0
         """Unreadable, or meant for nowhere."""
+        self.on_delivered: Callable[[int], None] = lambda _: None
+        """Told, in this service's thread, how many milliseconds after it was due a copy was put."""
         self.waiting: dict[int, str] = {}
         """Why a level stands still although messages of it are due."""
         self._put = put
@@ -164,6 +166,7 @@ class DeliveryService:
             return
         self._put(delivered(found, self._format))
         self.delivered += 1
+        self.on_delivered(max(0, self._clock.now_ms() - self._due_ms(level, entry)))
 
     def _read(self, entry: QueueEntry) -> Record:
         """Raises RecordError, Undeliverable."""
