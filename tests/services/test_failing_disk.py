@@ -143,6 +143,52 @@ LARGE_BODY = 60_000
 """No segment has room for two of them."""
 
 
+def test_a_put_that_waits_for_a_segment_keeps_nobody_else_waiting(disk: Disk) -> None:
+    with disk.writer(mapped_file_size_commit_log=SMALL_SEGMENT) as one, Client(one.url) as client:
+        client.create_topic("t", queues=1)
+        large = NewMessage(body="x" * LARGE_BODY)
+        client.produce("t", [large], durability="sync")
+        disk.stall()  # no further segment is made, but a spare one may be there
+
+        def put_two() -> int:
+            with Client(one.url) as other:
+                answers = [other.produce("t", [large], durability="async") for _ in range(2)]
+            return answers[-1].messages[0].queue_offset
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(put_two)
+            while not waiting.done() and not _waited_ms(one):
+                pass
+            (small,) = client.produce("t", [NewMessage(body="small")], durability="async").messages
+            assert client.store().dispatched_offset == small.physical_offset + small.size
+            assert client.health(Target.WRITER).status == "ready"
+            assert not waiting.done()
+            disk.heal()
+            assert waiting.result() == 3
+        assert small.queue_offset < 3
+
+
+def test_a_file_that_a_new_queue_begins_keeps_nobody_else_waiting(disk: Disk) -> None:
+    with disk.writer() as one, Client(one.url) as client:
+        for topic in ("old", "new"):
+            client.create_topic(topic, queues=1)
+        client.produce("old", [NewMessage(body="1")], durability="async")
+        disk.stall()  # a new file's directory is synced, whatever the durability
+        with ThreadPoolExecutor(1) as pool, Client(one.url) as other:
+            first = pool.submit(other.produce, "new", [NewMessage(body="1")], durability="async")
+            while not first.done() and not (disk.store / "consumequeue" / "new").exists():
+                pass
+            for body in ("2", "3"):
+                (last,) = client.produce(
+                    "old", [NewMessage(body=body)], durability="async"
+                ).messages
+                assert client.store().dispatched_offset == last.physical_offset + last.size
+            assert not first.done()
+            disk.heal()
+            (made,) = first.result().messages
+        assert client.store().dispatched_offset == made.physical_offset + made.size
+
+
 def test_a_put_behind_one_that_waits_for_a_segment_is_refused_as_busy(disk: Disk) -> None:
     settings = {
         "mapped_file_size_commit_log": SMALL_SEGMENT,
@@ -161,7 +207,7 @@ def test_a_put_behind_one_that_waits_for_a_segment_is_refused_as_busy(disk: Disk
         client.produce("t", [NewMessage(body=large)], durability="async")
         while _waited_ms(one) <= BUSY_AFTER_MS:
             pass
-        message = NewMessage(body="behind", uniq_key="A")
+        message = NewMessage(body=large, uniq_key="A")
         refusal = _refusal(lambda: client.produce("t", [message], durability="async"))
         assert (refusal.status, refusal.type) == (503, "page-cache-busy")
         disk.heal()
@@ -255,7 +301,7 @@ def test_a_disk_that_refuses_a_new_store_refuses_the_start(disk: Disk) -> None:
     disk.fail()
     ended = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("failing_writer.py"))],
-        env=environment(store=disk.store, termination_message_path=disk.message),
+        env=environment(store=disk.store, termination_message_path=disk.message, writer_port=0),
         stderr=subprocess.DEVNULL,
     )
     assert ended.returncode == 2
@@ -266,7 +312,7 @@ def test_a_refused_start_leaves_its_reason(disk: Disk) -> None:
     with disk.writer(termination_message_path=disk.store.parent / "unused"):
         ended = subprocess.run(
             [sys.executable, "-m", "mqstore.writer"],
-            env=environment(store=disk.store, termination_message_path=disk.message),
+            env=environment(store=disk.store, termination_message_path=disk.message, writer_port=0),
             stderr=subprocess.DEVNULL,
         )
     assert ended.returncode == 2

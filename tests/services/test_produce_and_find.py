@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -24,6 +25,20 @@ def _refused(status: int, kind: str, call: Any, *arguments: Any, **options: Any)
         call(*arguments, **options)
     assert (caught.value.status, caught.value.type) == (status, kind)
     return caught.value
+
+
+def test_first_message_of_each_of_many_new_queues_is_read_once_it_is_answered(
+    services: Run, client: Client
+) -> None:
+    client.create_topic("new-queues", queues=40)
+
+    def put_and_read(queue_id: int) -> int:
+        with services.client() as own:
+            own.produce("new-queues", [NewMessage(queue_id=queue_id)], durability="async")
+            return len(own.pull("new-queues", queue_id).messages)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(put_and_read, range(40))) == [1] * 40
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])

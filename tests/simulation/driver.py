@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
-from mqstore.storage.errors import PutRefused
+from mqstore.storage.errors import FilePending, PutRefused
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.seams import Seams
@@ -122,10 +122,7 @@ class Driver:
         messages = [message_of(self.store, key, each, now_ms) for each in new]
         self.journal.expect(messages)
         try:
-            if len(messages) == 1:
-                end = self.store.put(messages[0], durability).end
-            else:
-                end = self.store.put_batch(messages, durability)[-1].end
+            end = self._put(messages, durability)
         except PutRefused:
             self.journal.refused()
             return False
@@ -133,6 +130,16 @@ class Driver:
         if durability is Durability.SYNC:
             self.journal.promise(end)
         return True
+
+    def _put(self, messages: Sequence[Message], durability: Durability) -> int:
+        """Where the last one ends; files that it lacks are made first, as a service does it."""
+        while True:
+            try:
+                if len(messages) == 1:
+                    return self.store.put(messages[0], durability).end
+                return self.store.put_batch(messages, durability)[-1].end
+            except FilePending as pending:
+                pending.make()
 
     def flush_later(self) -> None:
         """Ask for durability as a service does: by a callback."""

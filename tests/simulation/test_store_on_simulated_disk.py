@@ -19,7 +19,7 @@ from mqstore.storage.own.state_page import Health
 from tests.simulation import SimulatedMachine
 from tests.simulation.driver import NewMessage
 from tests.simulation.inode import PAGE, Loss
-from tests.simulation.world import World, open_store
+from tests.simulation.world import WAITLESS_SEEDS, World, open_store
 
 SEEDS = st.integers(0, 2**32)
 TRACE = """
@@ -50,6 +50,14 @@ def put(world: World, number: int = 10_000, durability: Durability = Durability.
 @given(seed=SEEDS)
 def test_acknowledged_messages_survive_kills_power_cuts_and_faults(seed: int) -> None:
     World(seed).live(150)
+
+
+@pytest.mark.parametrize("turn", range(8))
+def test_files_made_ahead_survive_kills_power_cuts_and_faults(turn: int) -> None:
+    count, number = WAITLESS_SEEDS
+    world = World(number + count * turn)
+    assert not world.waits
+    world.live(100)
 
 
 @pytest.mark.slow

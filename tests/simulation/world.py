@@ -26,6 +26,8 @@ ROOT: Final = Path("/store")
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
 CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, WIDE, WARMED)
 """By seed, so that no draw of a world depends on it."""
+WAITLESS_SEEDS: Final = 11, 9
+"""Of so many seeds the one whose puts do not wait for files; it is none of those with a name."""
 FAULT_WITHIN: Final = 60
 """Operations from now within which an armed fault strikes."""
 
@@ -39,6 +41,8 @@ class World:
         self.disk.make_directories(ROOT)
         self.scheduler = SimulatedScheduler(self.rng, self.disk.clock)
         self.config = CONFIGS[seed % len(CONFIGS)]
+        count, number = WAITLESS_SEEDS
+        self.waits = seed % count != number
         self.format = store_format or self.rng.choice(list(StoreFormat))
         self.model = Model(self.format)
         self.player = Player(self.rng)
@@ -71,7 +75,7 @@ class World:
         """Start a process, and hold what it recovered against the model."""
         self.disk.before_effect = self.crash_point
         self.scheduler = SimulatedScheduler(self.rng, self.clock)
-        store = open_store(self.seams, self.format, self.config)
+        store = open_store(self.seams, self.format, self.config, waits=self.waits)
         checker = Checker(store, self.model, self.seams, random.Random(1), torn=self.torn)
         checker.check(self.floor)
         checker.settle()
@@ -238,9 +242,9 @@ class World:
 
 
 def open_store(
-    seams: Seams, store_format: StoreFormat, config: StoreConfig = CONFIG
+    seams: Seams, store_format: StoreFormat, config: StoreConfig = CONFIG, *, waits: bool = True
 ) -> MessageStore:
-    options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1)
+    options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1, waits_for_files=waits)
     return MessageStore.open(ROOT, config, seams, options)
 
 

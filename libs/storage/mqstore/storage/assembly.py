@@ -224,6 +224,7 @@ class Assembly:
             offsets=offsets,
             allocation=allocation,
             pool=self._pool(found),
+            waits=self._options.waits_for_files,
             last_store_timestamp_ms=newest_ms,
             on_flushed=on_flushed,
             on_synced=(lambda _: None) if cover is None else cover.synced,

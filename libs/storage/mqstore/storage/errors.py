@@ -21,6 +21,7 @@
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
     │   ├── UniqueKeyTaken
     │   ├── DiskFull               a StoreNotWritable: diskSpaceWarningLevelRatio is exceeded
+    ├── FilePending                nothing was stored yet: a file is to be made before
     ├── FlushTimeout               stored, but not known to be on disk in time
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
@@ -41,7 +42,8 @@ Each message says what was wrong and what to do, lower case, without a final per
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -193,7 +195,7 @@ class PropertiesTooLong(PutRefused):
 
 
 class PageCacheBusy(PutRefused):
-    """The put lock was held longer than osPageCacheBusyTimeOutMills."""
+    """A put has waited for a segment for longer than osPageCacheBusyTimeOutMills."""
 
     status = "OS_PAGECACHE_BUSY"
 
@@ -230,6 +232,20 @@ class LmqQueuesExceeded(PutRefused):
     """A multi-dispatch record would make a light message queue beyond maxLmqConsumeQueueNum."""
 
     status = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
+
+
+class FilePending(StorageError):
+    """Nothing was stored, as the put needs a file that is not made yet: ``make`` it, and put again.
+    Only in a store whose puts do not wait (``StoreOptions.waits_for_files``).
+
+    ``make`` blocks, in any thread, and raises SegmentCreationFailed; one call serves all that
+    wait for the same ``path``.
+    """
+
+    def __init__(self, path: Path, make: Callable[[], None]) -> None:
+        super().__init__(f"{path} is not made yet; put again once it is")
+        self.path = path
+        self.make = make
 
 
 class FlushTimeout(StorageError):

@@ -51,6 +51,8 @@ class SysFlag(IntFlag):
 
 TRANSACTION_MASK: Final = 0xC
 TRANSACTION_NONE: Final = 0x0
+QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
+"""Of a record's SYSFLAG under TRANSACTION_MASK: those that get queue entries."""
 
 # Files --------------------------------------------------------------------------------
 

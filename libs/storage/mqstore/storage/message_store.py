@@ -23,9 +23,11 @@ from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.delay.delayed_messages import DelayedMessages
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch import Dispatcher
+from mqstore.storage.derived.files_ahead import FilesAhead
 from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import (
     DiskRefuses,
+    FilePending,
     FlushTimeout,
     StoreFailed,
     StoreNotWritable,
@@ -138,6 +140,8 @@ class MessageStore:
         self.flush: FlushService = self.log.flush
         self.commits: CommitService | None = self.log.commits
         """There with a TransientStorePool: what is put counts once it is committed."""
+        ahead = FilesAhead(self.queues, self.log.offsets, self.log.end)
+        self._ahead = None if options.waits_for_files else ahead
         self._waits = is_sync or self.commits is not None
         self.recovery: RecoveryReport = self._parts.report
         guard = BlockGuard(opened.blocks, LogWindow(*self.state.bound_words))
@@ -222,7 +226,9 @@ class MessageStore:
     def append(self, message: Message) -> Placement:
         """Append without waiting for the disk; readable before it returns when dispatch is caught
         up, else soon after. As in RocketMQ's put, one with a DELAY property is delivered when it is
-        due; until then it stands where the placement says. Raises PutRefused, StoreFailed.
+        due; until then it stands where the placement says.
+
+        Raises PutRefused, StoreFailed, and FilePending as ``StoreOptions.waits_for_files`` says.
 
         With a TransientStorePool it is readable, and may be acknowledged, only when ``commits``
         has it: wait there, or add a callback to its request.
@@ -232,11 +238,22 @@ class MessageStore:
             return placement
         if message.has_delay:
             message = self.delays.delayed(message)
+        return self._append_slowly(message)
+
+    def _append_slowly(self, message: Message) -> Placement:
+        if self._ahead is not None:
+            self._ahead.require_all([message])
         return self._dispatched([self.log.append(message)])[0]
 
     def _put_copy(self, message: Message) -> None:
         """One that was delayed before: whatever its DELAY says, it is due."""
-        (placement,) = self._dispatched([self.log.append(message)])
+        while True:
+            try:
+                placement = self._append_slowly(message)
+            except FilePending as pending:
+                pending.make()
+            else:
+                break
         self._wait(placement.end, Durability.ASYNC)
 
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
@@ -244,11 +261,15 @@ class MessageStore:
 
         As in RocketMQ's put of a batch, DELAY means nothing in it: ``append_run`` looks at it.
         """
+        if self._ahead is not None and messages:
+            self._ahead.require(messages[0].topic, messages[0].queue_id, len(messages))
         return self._dispatched(self.log.append_batch(messages))
 
     def append_run(self, messages: Sequence[Message]) -> list[Placement]:
         """As ``append``, for messages of any topics and queues: contiguous, all or none."""
         put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
+        if self._ahead is not None:
+            self._ahead.require_all(put)
         return self._dispatched(self.log.append_run(put))
 
     def append_fenced(self, name: str, epoch: int, messages: Sequence[Message]) -> list[Placement]:
@@ -525,6 +546,7 @@ class MessageStore:
         for handle in self._services:
             handle.stop()
         self._parts.allocation.close()
+        self.queues.end_ahead()
         refused: StoreFailed | None = None
         for service in (self.commits, self.flush):
             try:

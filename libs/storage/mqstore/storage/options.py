@@ -53,6 +53,8 @@ class StoreOptions:
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False
     """True: the log is compared with its block checksums, slowly and again and again."""
+    waits_for_files: bool = True
+    """False: a put that needs a file that is not made yet raises FilePending."""
     on_progress: Callable[[Progress], None] | None = None
     on_failure: Callable[[BaseException], None] | None = None
     """Called once, from any thread, when the store fails (StoreFailed): end the process."""

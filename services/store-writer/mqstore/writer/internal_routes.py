@@ -120,7 +120,9 @@ class InternalRoutes:
         messages = [_message(each, store, caller) for each in asked.records]
         if not store.fences.stands_at(fence.name, fence.epoch):
             await asyncio.to_thread(store.fences.raise_to, fence.name, fence.epoch)
-        placements = store.append_fenced(fence.name, fence.epoch, messages)
+        placements = await service.files_due.put(
+            lambda: store.append_fenced(fence.name, fence.epoch, messages)
+        )
         placed = self._placed(placements, asked.records)
         end = placements[-1].end
         try:

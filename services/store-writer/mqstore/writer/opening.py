@@ -43,6 +43,7 @@ class Opening:
             store_path_commit_log=settings.store_path_commit_log,
             format=settings.store_format,
             scrubs=True,
+            waits_for_files=False,
             on_progress=on_progress,
             on_failure=on_failure,
         )

@@ -134,9 +134,7 @@ class Producer:
         body = await request.body()
         topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
         batch = self._batch(request, topic, body)
-        started = time.perf_counter()
-        put = batch.append_to(store, topic.name)
-        self._count(topic.name, put, batch, time.perf_counter() - started)
+        put = await service.files_due.put(lambda: self._put(topic, batch))
         try:
             await service.settled(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
@@ -146,6 +144,15 @@ class Producer:
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
         reply = ProduceReply(self._placed(put, batch.keys))
         return Reply(self._encoder.encode(reply), _CREATED)
+
+    def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
+        store = self._service.store
+        if topic.name not in self._topics:
+            store.topic(topic.name)  # deleted meanwhile?
+        started = time.perf_counter()
+        put = batch.append_to(store, topic.name)
+        self._count(topic.name, put, batch, time.perf_counter() - started)
+        return put
 
     async def _look_up(self, name: str) -> TopicConfig:
         """One that takes messages. Raises TopicNameError, TopicUnknown, Problem."""

@@ -1,7 +1,8 @@
 """The store-writer process: opens the store, serves its interface, closes it.
 
 Threads: the event loop appends and answers; the store's own threads flush, dispatch and allocate;
-opening, closing and topic changes run in worker threads, since they wait for the disk.
+opening, closing and topic changes run in worker threads, since they wait for the disk, and so does
+the making of files that puts need.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mqstore.storage.errors import DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
+from mqstore.writer.files_due import FilesDue
 from mqstore.writer.opening import Opening
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.watching import Watching
@@ -73,6 +75,7 @@ class WriterService:
             settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
         )
         self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
+        self.files_due = FilesDue()
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,

@@ -16,6 +16,7 @@ from mqstore.storage.codec.record import Blank, Message, Record, scan
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DiskFull,
+    FilePending,
     MessageInvalid,
     MessageTooLarge,
     OffsetOutOfRange,
@@ -414,6 +415,13 @@ class HeldUpSegments:
         assert next_offset == offset + queue.file_size
         self.queue = queue
 
+    def is_settled(self, offset: int) -> bool:
+        return self.may_go_on.is_set()
+
+    def wait(self, offset: int, timeout_s: float) -> None:
+        self.asked.set()
+        assert self.may_go_on.wait(WAIT_S)
+
     def take(self, offset: int, timeout_s: float) -> MappedFile:
         self.asked.set()
         assert self.may_go_on.wait(WAIT_S)
@@ -441,6 +449,31 @@ def test_puts_are_refused_while_one_waits_too_long_for_a_segment(
         segments.may_go_on.set()
         assert slow.result(WAIT_S).physical_offset == 0
     opened.log.append(message())
+
+
+def test_a_log_whose_puts_do_not_wait_goes_on_below_the_segment_that_is_not_made(
+    make: Callable[..., Opened],
+) -> None:
+    segments = HeldUpSegments()
+    segments.may_go_on.set()
+    opened = make(allocation=segments, waits=False)
+    opened.log.append(message())
+    segments.may_go_on.clear()
+    large = of_size(SEGMENT - 8)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(FilePending) as caught:
+            opened.log.append(large)
+        waiting = pool.submit(caught.value.make)
+        assert segments.asked.wait(WAIT_S)
+        small = opened.log.append(message())
+        opened.clock.advance(1.001)
+        with pytest.raises(PageCacheBusy, match="1001 ms"):
+            opened.log.append(large)
+        assert opened.log.append(message()).physical_offset == small.end
+        segments.may_go_on.set()
+        waiting.result(WAIT_S)
+    assert opened.log.waiting_for_segment_ms == 0
+    assert opened.log.append(large).physical_offset == SEGMENT
 
 
 def test_refuse_puts_returns_when_no_put_is_under_way(make: Callable[..., Opened]) -> None:

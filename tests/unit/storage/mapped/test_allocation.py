@@ -148,6 +148,39 @@ def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) 
     service.close()
 
 
+def test_a_file_is_waited_for_without_being_taken(tmp_path: Path) -> None:
+    seams = production_seams()
+    go_on = threading.Event()
+
+    class SlowQueue(MappedFileQueue):
+        def create(self, offset: int) -> MappedFile:
+            assert go_on.wait(30)
+            return super().create(offset)
+
+    queue = SlowQueue(tmp_path / "log", SIZE, seams, staging=tmp_path / "staging")
+    service = AllocationService(seams)
+    service.start(refuse_to_fail)
+    service.request(queue, 0, None)
+    assert not service.is_settled(0)
+    with pytest.raises(SegmentCreationFailed, match=r"not made within 0\.01 s"):
+        service.wait(0, timeout_s=0.01)
+    go_on.set()
+    service.wait(0, timeout_s=30)
+    assert service.is_settled(0)
+    assert service.take(0, timeout_s=0).base_offset == 0
+    service.wait(0, timeout_s=0)  # somebody took it: nothing to wait for
+    service.close()
+
+
+def test_who_waits_is_told_why_a_file_cannot_be_made(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    machine.disk.capacity = SIZE - 1
+    service.request(queue, 0, SIZE)
+    with pytest.raises(SegmentCreationFailed, match="No space left"):
+        service.wait(0)
+
+
 def test_taking_what_was_not_requested_is_a_mistake(service: AllocationService) -> None:
     with pytest.raises(ValueError, match="not requested"):
         service.take(0)

@@ -335,7 +335,8 @@ class ConsumeQueue:
                 self._changed.add(mapped)
 
     def destroy(self) -> None:
-        """Unlink every file; readers that map one keep it."""
+        """Unlink every file, and make none any more; readers that map one keep it."""
+        self.files.end_ahead()
         if self.ext is not None:
             self.ext.destroy()
         self._detach()

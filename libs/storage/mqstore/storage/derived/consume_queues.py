@@ -1,6 +1,7 @@
 """Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
 
-One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up.
+One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up,
+and make files ahead of their queue's entries.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from mqstore.storage._kernel import QueueWindow
@@ -57,6 +59,9 @@ class ConsumeQueues:
         self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
         """The same by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._ahead: dict[tuple[str, int], ConsumeQueue] = {}
+        """Queues whose first file may be there, and no entry yet."""
+        self._ahead_lock = Lock()
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._by_key: dict[bytes, ConsumeQueue] = {}
         self._paths = paths
@@ -103,11 +108,38 @@ class ConsumeQueues:
 
         None when the name may not become a path.
         """
-        queue = self._table.get((topic, queue_id))
-        if queue is None and is_safe_path(topic) and 0 <= queue_id <= _QUEUE_ID_MAX:
-            queue = self._make(topic, queue_id)
-            self._register(queue)
+        place = topic, queue_id
+        queue = self._table.get(place)
+        if queue is None and _may_be(topic, queue_id):
+            with self._ahead_lock:
+                queue = self._ahead.pop(place, None) or self._make(topic, queue_id)
+                self._register(queue)
         return queue
+
+    def get_or_prepare(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """As ``get_or_create``, for files to be made ahead: a new queue is none before its first
+        entry comes. Any thread."""
+        place = topic, queue_id
+        with self._ahead_lock:
+            queue = self._table.get(place) or self._ahead.get(place)
+            if queue is None and _may_be(topic, queue_id):
+                queue = self._ahead[place] = self._make(topic, queue_id)
+            return queue
+
+    def end_ahead(self) -> None:
+        """Remove files that were made ahead and not used, and make no more. OSError."""
+        for queue in self.all():
+            queue.files.end_ahead()
+        self._drop_ahead(lambda _: True)
+
+    def _drop_ahead(self, is_meant: Callable[[str], bool]) -> None:
+        with self._ahead_lock:
+            dropped = [
+                self._ahead.pop(place) for place in sorted(self._ahead) if is_meant(place[0])
+            ]
+        for queue in dropped:
+            queue.destroy()
+            self._remove_empty(queue.files.directory)
 
     def all(self) -> list[ConsumeQueue]:
         """All queues as of now, in topic and queue id order."""
@@ -154,6 +186,7 @@ class ConsumeQueues:
 
     def destroy_topic(self, topic: str) -> None:
         """``destroy`` all queues of a topic."""
+        self._drop_ahead(lambda each: each == topic)
         for queue in self.of_topic(topic):
             self.destroy(topic, queue.queue_id)
 
@@ -277,6 +310,10 @@ class ConsumeQueues:
             self.windows.pop(_key_of(queue), None)
             self.windows_by_place.pop(place, None)
         return queue
+
+
+def _may_be(topic: str, queue_id: int) -> bool:
+    return is_safe_path(topic) and 0 <= queue_id <= _QUEUE_ID_MAX
 
 
 def _key_of(queue: ConsumeQueue) -> bytes:

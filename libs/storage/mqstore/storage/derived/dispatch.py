@@ -34,10 +34,9 @@ from mqstore.storage.derived.index_service import IndexService
 from mqstore.storage.errors import RecordError
 from mqstore.storage.layout import (
     PROPERTY_DELAY,
+    QUEUED_TYPES,
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
-    TRANSACTION_NONE,
-    SysFlag,
 )
 from mqstore.storage.log.multi_dispatch import further_queues
 
@@ -47,7 +46,6 @@ INLINE_MAX: Final = 8 << 20
 """Bytes behind from which an append leaves dispatching to the background."""
 RETRY_S: Final = 1.0
 """Pause after the disk refused a new file."""
-_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 
 _log = logging.getLogger(__name__)
 
@@ -423,7 +421,7 @@ class Dispatcher:
 
     def _put_in_queues(self, found: Record) -> None:
         self.end.last_store_timestamp_ms = found.store_timestamp_ms
-        if found.sys_flag & TRANSACTION_MASK not in _QUEUED:
+        if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
         self._put(found.topic, found.raw_topic, found.queue_id, found.queue_offset, found)
         for topic, queue_id, queue_offset in self._multi_dispatched(found):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from mqstore.storage._kernel import LogEnd, put_ordinary_batch
@@ -28,6 +29,7 @@ from mqstore.storage.codec.record import (
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DiskFull,
+    FilePending,
     MessageInvalid,
     OffsetOutOfRange,
     PageCacheBusy,
@@ -38,14 +40,13 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
+    QUEUED_TYPES,
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
     RECORD_V2_EXTRA_SIZE,
     TOPIC_LENGTH_MAX_V2,
     TRANSACTION_MASK,
-    TRANSACTION_NONE,
     StoreFormat,
-    SysFlag,
 )
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
@@ -71,13 +72,16 @@ _OVERHEAD_MAX: Final = (
     RECORD_FIXED_SIZE + RECORD_V2_EXTRA_SIZE + 2 * RECORD_IPV6_EXTRA_SIZE + TOPIC_LENGTH_MAX_V2
 )
 _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
-_QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 
 
 class SegmentSource(Protocol):
     """Makes segments ahead of need (``allocation.AllocationService``)."""
 
     def request(self, queue: MappedFileQueue, offset: int, next_offset: int) -> None: ...
+
+    def is_settled(self, offset: int) -> bool: ...
+
+    def wait(self, offset: int, timeout_s: float) -> None: ...
 
     def take(self, offset: int, timeout_s: float) -> MappedFile: ...
 
@@ -116,6 +120,7 @@ class CommitLog:
         offsets: QueueOffsets | None = None,
         allocation: SegmentSource | None = None,
         pool: TransientStorePool | None = None,
+        waits: bool = True,
         last_store_timestamp_ms: int = 0,
         on_flushed: Callable[[int], None] = lambda _: None,
         on_synced: Callable[[int], None] = lambda _: None,
@@ -126,7 +131,8 @@ class CommitLog:
         ``last_store_timestamp_ms`` is the newest record's; no later one gets an earlier time.
         ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService. Without
         ``allocation`` segments are made when needed, by the thread that puts. With ``pool``, what
-        is put can be read, and counts, only once ``commits`` has it in the page cache.
+        is put can be read, and counts, only once ``commits`` has it in the page cache. Without
+        ``waits`` a put that needs a segment which is not made yet raises FilePending.
         """
         self.files = files
         self.offsets = offsets if offsets is not None else QueueOffsets()
@@ -139,7 +145,10 @@ class CommitLog:
         self.end = LogEnd(self.offsets.known, self._limits.body_size_max, seams.clock)
         """Where the next record goes, and, once it may publish by itself, what puts plain ones."""
         self._lock = _PutLock(self.end)
+        self._waits = waits
         self._rolling_since: float | None = None
+        self._lacking_since: float | None = None
+        """While a put waits for a segment, under the lock; and while one does without it."""
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
@@ -199,8 +208,8 @@ class CommitLog:
 
     @property
     def waiting_for_segment_ms(self) -> float:
-        """How long the put that holds the lock has waited for a segment; 0 when none does."""
-        since = self._rolling_since
+        """How long a put has waited for the next segment; 0 when none does."""
+        since = self._lacking_since if self._rolling_since is None else self._rolling_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
 
     # who may put
@@ -363,7 +372,7 @@ class CommitLog:
     def _place(self, message: Message, version: int) -> Placement:
         if self.end.position + _size_bound(message) > self.end.room_end:
             self._make_room([message], [version])
-        queued = message.sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
+        queued = message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES
         queue_offset = self.offsets.next(message.topic, message.queue_id) if queued else 0
         timestamp = self._store_timestamp()
         offset = self.end.max_offset
@@ -389,7 +398,7 @@ class CommitLog:
         """Offsets in the further queues are part of the record: its size is known only here."""
         wrapped, queues = self._multi_dispatch.wrap(message)
         placement = self._place(wrapped, check_message(wrapped, self._limits))
-        if message.sys_flag & TRANSACTION_MASK in _QUEUED_TYPES:
+        if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
             own = message.topic, message.queue_id
             self._multi_dispatch.advance([queue for queue in queues if queue != own])
         return placement
@@ -419,7 +428,7 @@ class CommitLog:
         return _placements(first, sizes, numbers, messages, timestamp)
 
     def _number_in_run(self, message: Message, counts: dict[Queue, int]) -> int:
-        if message.sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
+        if message.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return 0
         queue = message.topic, message.queue_id
         count = counts.get(queue, 0)
@@ -510,17 +519,29 @@ class CommitLog:
             self.end.attach(segment, self._view)
 
     def _new_segment(self, offset: int) -> MappedFile:
+        if self._allocation is not None:
+            self._allocation.request(self.files, offset, offset + self.files.file_size)
+            if not self._waits and not self._allocation.is_settled(offset):
+                self._check_busy()
+                wait = partial(self._wait_without_lock, self._allocation, offset)
+                raise FilePending(self.files.path_of(offset), wait)
         # Only this can hold the put lock for long, so only here is the time taken.
         self._rolling_since = self._clock.monotonic()
         try:
             if self._allocation is None:
                 return self.files.create(offset)
-            self._allocation.request(self.files, offset, offset + self.files.file_size)
             return self._allocation.take(offset, SEGMENT_WAIT_S)
         except OSError as error:
             raise _no_room(offset, error) from error
         finally:
             self._rolling_since = None
+
+    def _wait_without_lock(self, allocation: SegmentSource, offset: int) -> None:
+        self._lacking_since = self._clock.monotonic()
+        try:
+            allocation.wait(offset, SEGMENT_WAIT_S)
+        finally:
+            self._lacking_since = None
 
     # refusing
 

@@ -76,20 +76,25 @@ class AllocationService:
         SegmentCreationFailed when it could not be made (then it may be requested again) or is not
         there in time (then it is still being made, and a later ``take`` may find it).
         """
-        request = self._find(offset)
-        if self._handle is None:
-            self._make(request)
-        elif not self._signal.wait_for(request.is_done, timeout_s):
-            raise SegmentCreationFailed(
-                f"segment {offset} was not made within {timeout_s} s; the disk is too slow"
-            )
+        request = self._wanted(offset)
+        if request is None:
+            raise ValueError(f"segment {offset} was not requested; call request first")
+        self._wait(request, timeout_s)
         with self._lock:
             self._requests.pop(request.queue.path_of(offset), None)
-        if request.file is None:
-            raise SegmentCreationFailed(
-                f"segment {offset} cannot be made ({request.error}); make room on its volume"
-            ) from request.error
-        return request.file
+        return _file_of(request)
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether ``take`` would not wait for the others."""
+        request = self._wanted(offset)
+        return request is None or self._handle is None or request.is_done()
+
+    def wait(self, offset: int, timeout_s: float = WAIT_S) -> None:
+        """Wait for a requested file, and leave it to ``take``. Raises SegmentCreationFailed."""
+        request = self._wanted(offset)
+        if request is not None:
+            self._wait(request, timeout_s)
+            _file_of(request)
 
     def populate(self, queue: MappedFileQueue) -> None:
         """Ask for pages ahead of the write position, once it passed ``MappedFile.populate_at``."""
@@ -139,13 +144,21 @@ class AllocationService:
             request = self._requests[path] = _Request(queue, offset)
         return request
 
-    def _find(self, offset: int) -> _Request:
+    def _wanted(self, offset: int) -> _Request | None:
         with self._lock:
             for request in self._requests.values():
                 if request.offset == offset:
                     request.wanted = True
                     return request
-        raise ValueError(f"segment {offset} was not requested; call request first")
+        return None
+
+    def _wait(self, request: _Request, timeout_s: float) -> None:
+        if self._handle is None:
+            self._make(request)
+        elif not self._signal.wait_for(request.is_done, timeout_s):
+            raise SegmentCreationFailed(
+                f"segment {request.offset} was not made within {timeout_s} s; the disk is too slow"
+            )
 
     def _next(self) -> _Request | None:
         with self._lock:
@@ -180,3 +193,11 @@ class AllocationService:
             for path, other in list(self._requests.items()):
                 if other.is_pending and not other.wanted and other.offset > request.offset:
                     del self._requests[path]
+
+
+def _file_of(request: _Request) -> MappedFile:
+    if request.file is None:
+        raise SegmentCreationFailed(
+            f"segment {request.offset} cannot be made ({request.error}); make room on its volume"
+        ) from request.error
+    return request.file

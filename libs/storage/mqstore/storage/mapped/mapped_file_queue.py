@@ -87,6 +87,9 @@ class MappedFileQueue:
         self._reserve = None if reserve else min(RESERVE_CHUNK_SIZE, file_size)
         self._left_behind: set[Path] = set()
         """Files that could not be made, and maybe not be removed again either; never used."""
+        self._ahead: dict[int, MappedFile] = {}
+        self._is_ended = False
+        self._ahead_lock = Lock()
         self._change_lock = Lock()
         self._flush_lock = Lock()
 
@@ -191,10 +194,31 @@ class MappedFileQueue:
         return self.directory / segment_name(offset)
 
     def add(self, offset: int) -> MappedFile:
-        """``create`` and ``append``."""
-        file = self.create(offset)
-        self.append(file)
+        """``create``, unless it was made ahead, and ``append``."""
+        with self._ahead_lock:
+            file = self._ahead.pop(offset, None) or self.create(offset)
+            self.append(file)
         return file
+
+    def has(self, offset: int) -> bool:
+        """Whether ``add`` need not make the file that begins at ``offset``, or nobody needs to."""
+        return offset in self._ahead or self.find(offset) is not None
+
+    def make_ahead(self, offset: int) -> None:
+        """``create`` for a later ``add``; nothing once ``end_ahead`` was called. As ``create``."""
+        with self._ahead_lock:
+            if not self._is_ended and not self.has(offset):
+                self._ahead[offset] = self.create(offset)
+
+    def end_ahead(self) -> None:
+        """Remove what was made ahead and never added, and make no more of it. OSError."""
+        with self._ahead_lock:
+            self._is_ended = True
+            ahead, self._ahead = self._ahead, {}
+            for _, file in sorted(ahead.items()):
+                file.destroy(self._seams.clock.monotonic(), force_after_s=0)
+            if ahead:
+                self._seams.files.sync_directory(self.directory)
 
     def create(self, offset: int) -> MappedFile:
         """Make the file that begins at ``offset``, durable under its name; not yet in ``files``.

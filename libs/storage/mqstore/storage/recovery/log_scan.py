@@ -21,10 +21,10 @@ from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     BLOCK_SIZE,
     MAGIC_V2,
+    QUEUED_TYPES,
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
     TRANSACTION_MASK,
-    TRANSACTION_NONE,
     SysFlag,
 )
 from mqstore.storage.own.block_files import damage_in
@@ -54,7 +54,6 @@ _NEAR: Final = 64
 _BODY_LENGTH_POSITION: Final = 84
 """Where both hosts are IPv4."""
 _BOTH_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-_QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 
 
 @dataclass(slots=True)
@@ -444,7 +443,7 @@ def _told_size(view: memoryview, position: int, base: int) -> int:
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:
     """The queue entry that a whole record is; None for prepared and rolled back ones."""
     magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(view, position)
-    if sys_flag & TRANSACTION_MASK not in _QUEUED_TYPES:
+    if sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
         return None
     at = position + _BODY_LENGTH_POSITION
     if sys_flag & _BOTH_HOSTS_V6:

@@ -26,12 +26,12 @@ from mqstore.storage.layout import (
     PROPERTY_CRC32,
     PROPERTY_SEPARATOR,
     PROPERTY_TOMBSTONE,
+    QUEUED_TYPES,
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
     TOMBSTONE_MARK,
     TOPIC_LENGTH_MAX_V1,
     TRANSACTION_MASK,
-    TRANSACTION_NONE,
     StoreFormat,
     SysFlag,
 )
@@ -43,7 +43,6 @@ PIECES_MAX: Final = 1_000
 """Records that one stretch is cut into; what lies behind them is one piece."""
 _UNKNOWN_TOPIC: Final = "T"
 _NO_HOST: Final = Host(bytes(4), 0)
-_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 _TO_BE_DECODED: Final = int(
     SysFlag.COMPRESSED
     | SysFlag.COMPRESSION_TYPE_MASK
@@ -105,7 +104,7 @@ class Parts(NamedTuple):
     @property
     def place(self) -> QueuePlace | None:
         """None for prepared and rolled back ones."""
-        if self.sys_flag & TRANSACTION_MASK not in _QUEUED:
+        if self.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return None
         return QueuePlace(self.topic, self.queue_id, self.queue_offset)
 

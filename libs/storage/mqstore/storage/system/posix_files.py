@@ -13,6 +13,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 from mqstore.storage.errors import StoreLocked
@@ -24,6 +25,7 @@ LOCK_CONTENT: Final = b"lock"
 COPY_CHUNK_SIZE: Final = 1 << 20
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, process id."""
+_MAKING_DIRECTORIES: Final = RLock()
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
 
@@ -128,6 +130,10 @@ class PosixFileSystem:
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "is there and no directory", str(path))
             return
+        with _MAKING_DIRECTORIES:  # a directory that is there must be on disk for whoever looks
+            self._make_directory(path)
+
+    def _make_directory(self, path: Path) -> None:
         self.make_directories(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir()

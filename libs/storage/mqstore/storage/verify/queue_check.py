@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.derived.consume_queue import ConsumeQueue
@@ -15,9 +14,8 @@ from mqstore.storage.layout import (
     EXT_ADDRESS_MIN,
     LMQ_PREFIX,
     QUEUE_ENTRY_SIZE,
+    QUEUED_TYPES,
     TRANSACTION_MASK,
-    TRANSACTION_NONE,
-    SysFlag,
 )
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
@@ -25,8 +23,6 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
-
-_QUEUED: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
 
 Place = tuple[str, int, int]
 """Topic, queue id and entry number."""
@@ -73,7 +69,7 @@ class QueueCheck:
 
     def log(self, found: Record) -> Iterator[Finding]:
         """The entries of the next record of the log."""
-        if found.sys_flag & TRANSACTION_MASK not in _QUEUED:
+        if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
         yield from self._entry_of(found, (found.topic, found.queue_id, found.queue_offset))
         for name, offset in further_queues(found):
