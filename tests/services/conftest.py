@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,18 @@ from tests.services.service_processes import Run, running
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Both services over one new store, for tests that each use topics of their own."""
     with running(tmp_path_factory.mktemp("store") / "store") as run:
+        yield run
+
+
+@pytest.fixture(scope="session")
+def with_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """All three services over one new store with topic orders; producers are asked about their
+    transactions at once, and each second again. Tests that use it are of one ``xdist_group``."""
+    store = tmp_path_factory.mktemp("store") / "store"
+    soon: dict[str, Any] = {"transaction_time_out": 0, "transaction_check_interval": 1_000}
+    with running(store, coordinator=True, **soon) as run:
+        with run.client() as client:
+            client.create_topic("orders")
         yield run
 
 

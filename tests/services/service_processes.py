@@ -58,11 +58,12 @@ class Run:
     writer_url: str
     query_url: str
     banner: str
-    coordinator_url: str | None
-    """None unless it was started too."""
+    coordinator_url: str
+    """Empty unless it was started too."""
 
     def client(self, *, token: str | None = None) -> Client:
-        return Client(self.writer_url, self.query_url, token=token)
+        urls = self.writer_url, self.query_url
+        return Client(*urls, coordinator_url=self.coordinator_url, token=token)
 
     def children(self) -> list[int]:
         return children_of(self.process.pid)
@@ -155,7 +156,7 @@ def _ready(process: subprocess.Popen[str], services: int) -> Run:
         banner += line
         addresses.update(_ADDRESS.findall(line))
     writer_url, query_url = addresses["store-writer"], addresses["query"]
-    return Run(process, writer_url, query_url, banner, addresses.get("transactions"))
+    return Run(process, writer_url, query_url, banner, addresses.get("transactions", ""))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -131,6 +132,27 @@ def test_a_leader_killed_under_load_loses_nothing_and_doubles_nothing(shard: Sha
         assert [body for body in shard.bodies() if body[0] == "p"] == sorted(load.committed)
 
 
+@pytest.mark.slow
+def test_a_leader_that_stood_still_is_fenced_off(shard: Shard) -> None:
+    """Each has a lock of its own, as on machines that share nothing: only the fence is between."""
+    other: dict[str, Any] = {"leader_lock": shard.root / "other-lock"}
+    with shard.coordinator() as old:
+        transaction = begin(old, "stood still")
+        old.process.send_signal(signal.SIGSTOP)
+        answers: list[httpx.Response] = []
+        asked = threading.Thread(target=lambda: answers.append(end(old, transaction, "commit")))
+        asked.start()
+        with shard.coordinator(**other) as new:
+            assert end(new, transaction, "rollback").json()["state"] == "rolled-back"
+            old.process.send_signal(signal.SIGCONT)
+            asked.join()
+            assert answers[0].status_code in (409, 503)
+        while (answer := end(old, transaction, "commit")).status_code == 503:
+            assert old.process.poll() is None
+        assert (answer.status_code, answer.json()["decision"]) == (409, "rollback")
+    assert "stood still" not in shard.bodies()
+
+
 @pytest.fixture(scope="module")
 def two_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shard, Shard]]:
     root = tmp_path_factory.mktemp("shards")
@@ -140,6 +162,20 @@ def two_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shard
 
 def both(one: Shard, two: Shard) -> dict[str, str]:
     return {name: f"{url},{two.urls[name]}" for name, url in one.urls.items()}
+
+
+def refused_cursors(process: Process, cursor: str) -> None:
+    """One that was changed, one of another query, and what is none."""
+    changed = ("b" if cursor[0] == "a" else "a") + cursor[1:]
+    for params in (
+        {"cursor": changed},
+        {"cursor": cursor, "state": "committed"},
+        {"cursor": cursor, "group": "billing"},
+        {"cursor": "x"},
+        {"cursor": ""},
+    ):
+        answer = httpx.get(f"{process.url}/v1/transactions", params=params, timeout=60)
+        assert (answer.status_code, problem(answer)) == (400, "bad-cursor"), params
 
 
 def test_a_transaction_lives_on_the_shard_that_its_id_names(
@@ -156,6 +192,7 @@ def test_a_transaction_lives_on_the_shard_that_its_id_names(
         rest = {"cursor": page["next"]}
         page = httpx.get(f"{process.url}/v1/transactions", params=rest, timeout=60).json()
         assert [each["transactionId"] for each in page["transactions"]] == found[3:]
+        refused_cursors(process, rest["cursor"])
         for each in found:
             assert end(process, each, "commit").status_code == 200
         assert sorted(one.bodies() + two.bodies()) == ["a", "b", "c", "d"]

@@ -44,11 +44,25 @@ QUESTIONS = {
     "/{text}": ("unknown",),
 }
 """Paths, and the parameters that are sent to them."""
+OF_TRANSACTIONS = {
+    "/v1/transactions": ("state", "group", "olderThan", "limit", "cursor", "unknown"),
+    "/v1/transactions/{text}": (),
+    "/v1/transactions/0-{text}": ("unknown",),
+    "/v1/producers": ("group",),
+    "/v1/leader": (),
+}
+TO_COORDINATOR = {
+    "/v1/transactions": ("producerGroup", "topic", "messages", "checkImmunitySeconds", "shard"),
+    "/v1/transactions/0-{text}:commit": ("reason",),
+    "/v1/transactions/0-{text}:rollback": ("reason",),
+    "/v1/transactions/{text}:resolve": ("decision", "reason"),
+    "/v1/checks": ("producerGroup", "max"),
+}
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> str:
-    path, names = draw(st.sampled_from(sorted(QUESTIONS.items())))
+def questions(draw: st.DrawFn, of: dict[str, tuple[str, ...]]) -> str:
+    path, names = draw(st.sampled_from(sorted(of.items())))
     url = path.format(text=_quoted(draw(texts)), number=_quoted(draw(numbers)))
     given_names = draw(st.lists(st.sampled_from(names), unique=True)) if names else []
     return url + "?" + "&".join(f"{name}={_quoted(draw(numbers))}" for name in given_names)
@@ -82,7 +96,7 @@ def _quoted(text: str) -> str:
 
 def test_no_question_is_a_defect(services: Run, http: httpx.Client) -> None:
     @fuzzing
-    @given(questions())
+    @given(questions(QUESTIONS))
     def ask(question: str) -> None:
         _assert_meant(http.get(services.query_url + question))
 
@@ -134,3 +148,51 @@ def test_no_bytes_as_a_body_are_a_defect(services: Run, http: httpx.Client) -> N
             body = source.randbytes(source.randrange(200))
             headers = {"content-type": source.choice(types)}
             _assert_meant(http.post(url, content=body, headers=headers))
+
+
+@pytest.mark.xdist_group("coordinator")
+def test_no_question_of_transactions_is_a_defect(with_coordinator: Run) -> None:
+    with httpx.Client() as http:
+
+        @fuzzing
+        @given(questions(OF_TRANSACTIONS))
+        def ask(question: str) -> None:
+            _assert_meant(http.get(with_coordinator.coordinator_url + question))
+
+        ask()
+
+
+@pytest.mark.xdist_group("coordinator")
+def test_no_request_to_the_coordinator_is_a_defect(with_coordinator: Run) -> None:
+    given_values = st.sampled_from(["orders", "commit"]) | st.lists(messages, max_size=3)
+
+    with httpx.Client() as http:
+
+        @fuzzing
+        @given(st.sampled_from(sorted(TO_COORDINATOR)), texts, st.data())
+        def send(path: str, text: str, data: st.DataObject) -> None:
+            fields = dict.fromkeys(TO_COORDINATOR[path], given_values | json_values)
+            body = data.draw(st.fixed_dictionaries({}, optional=fields) | json_values)
+            url = with_coordinator.coordinator_url + path.format(text=_quoted(text))
+            _assert_meant(http.post(url, json=body))
+
+        send()
+
+
+@pytest.mark.xdist_group("coordinator")
+def test_no_registration_of_a_producer_is_a_defect(with_coordinator: Run) -> None:
+    urls = texts | st.builds(
+        "{}://{}:{}/{}".format, st.sampled_from(["https", "ftp"]), *[texts] * 3
+    )
+
+    with httpx.Client() as http:
+
+        @fuzzing
+        @given(texts, texts, urls | json_values, json_values)
+        def register(group: str, name: str, url: object, lease_s: object) -> None:
+            path = f"/v1/producers/x{_quoted(group)}/x{_quoted(name)}"
+            body = {"url": url, "secret": "s" * 32, "leaseSeconds": lease_s}
+            for each in (body, {**body, "leaseSeconds": 10}):
+                _assert_meant(http.put(with_coordinator.coordinator_url + path, json=each))
+
+        register()

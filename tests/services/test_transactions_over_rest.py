@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, Transaction
+from mqstore.storage.layout import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
 
-@pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
-    with shard_at(tmp_path) as found:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
+    with shard_at(tmp_path_factory.mktemp("shard")) as found:
         yield found
+
+
+@pytest.fixture
+def shard(store: Shard) -> Shard:
+    return store.afresh()
 
 
 def test_messages_are_seen_together_at_the_commit_and_never_after_a_rollback(shard: Shard) -> None:
@@ -54,7 +60,12 @@ def test_what_is_pending_and_decided_outlives_a_kill(shard: Shard) -> None:
         assert [each["transactionId"] for each in listed] == [pending]
         assert end(two, decided, "commit").json()["state"] == "committed"
         end(two, pending, "commit")
+        two.process.terminate()
+        assert two.ended()[0] == 0
     assert shard.bodies() == ["a", "b"]
+    saved = shard.client.offsets(TRANSACTION_GROUP, topic=HALF_TOPIC).offsets
+    ends = shard.client.queues(HALF_TOPIC).queues
+    assert [each.committed for each in saved] == [each.max_offset for each in ends]
 
 
 def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard) -> None:
@@ -100,6 +111,53 @@ def test_the_client_has_every_call_blocking_and_not(shard: Shard) -> None:
                 return await other.resolve_transaction(found.transaction_id, "commit", "by hand")
 
         assert asyncio.run(resolve()).why == "by hand"
+    assert shard.bodies() == ["a", "b"]
+
+
+def test_transactions_are_listed_by_state_group_and_age(shard: Shard) -> None:
+    with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
+
+        def listed(**asked: Any) -> list[str]:
+            group = {"group": "listed"}
+            return [
+                each.transaction_id for each in client.transactions(**group | asked).transactions
+            ]
+
+        ids = [
+            client.begin("listed", "orders", [NewMessage(body=body)]).transaction_id
+            for body in "abcd"
+        ]
+        client.commit_transaction(ids[1])
+        client.rollback_transaction(ids[2])
+        assert listed() == listed(state="pending") == [ids[0], ids[3]]
+        assert (listed(state="committed"), listed(state="rolled-back")) == ([ids[1]], [ids[2]])
+        assert listed(group="nobody") == listed(older_than_s=3_600) == []
+        for each in (ids[0], ids[3]):
+            client.rollback_transaction(each)
+
+
+@pytest.mark.slow
+def test_what_nobody_answers_for_is_set_aside_and_resolved_by_hand(shard: Shard) -> None:
+    few: dict[str, Any] = {"transaction_check_interval": 1_000, "transaction_check_max": 2}
+    with shard.coordinator(**few) as one, Client(coordinator_url=one.url) as client:
+        messages = [NewMessage(body="a"), NewMessage(body="b")]
+        begun = client.begin("forgetful", "orders", messages).transaction_id
+        while (found := client.transaction(begun)).state == "pending":
+            client.take_checks("forgetful", wait_s=1)  # and answers none of them
+        assert (found.state, found.checks_sent, found.why) == ("set-aside", 2, "checked 2 times")
+        assert client.transactions(group="forgetful").transactions == (found,)
+        kept = shard.client.pull(CHECK_MAX_TIME_TOPIC, 0).messages
+        assert [each.body for each in kept] == ["a", "b"]
+        with pytest.raises(ProblemError, match="resolve it by hand") as refused:
+            client.commit_transaction(begun)
+        assert refused.value.problem["decision"] == "set-aside"
+        assert shard.bodies() == []
+        client.resolve_transaction(begun, "commit", "the customer has paid")
+    with shard.coordinator() as two, Client(coordinator_url=two.url) as client:
+        story = client.transaction(begun)
+        assert (story.state, story.why) == ("committed", "the customer has paid")
+        assert [copy.check_times for copy in story.halves] == [0, 1, 2, 0, 1, 2]
+        assert not client.transactions().transactions
     assert shard.bodies() == ["a", "b"]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ class Shard:
     root: Path
     client: Client
     urls: dict[str, str]
+    seen: Counter[str] = field(default_factory=Counter)
+    """Bodies that were there before."""
+
+    def afresh(self) -> Shard:
+        """For another test."""
+        return replace(self, seen=self.seen + Counter(self.bodies()))
 
     def coordinator(
         self, status: str = "ready", **settings: Any
@@ -38,7 +45,8 @@ class Shard:
 
     def bodies(self) -> list[str]:
         found = [self.client.pull("orders", queue).messages for queue in range(4)]
-        return sorted(message.body or "" for messages in found for message in messages)
+        bodies = Counter(message.body or "" for messages in found for message in messages)
+        return sorted((bodies - self.seen).elements())
 
 
 @contextlib.contextmanager

@@ -318,6 +318,16 @@ def test_offsets_are_saved_up_to_the_oldest_that_is_pending(bench: Bench) -> Non
     assert bench.coordinator.state.half_end == 3
 
 
+def test_one_that_leaves_saves_at_once_how_far_all_is_over(bench: Bench) -> None:
+    for key in ("a", "b"):
+        bench.begin(key)
+    bench.commit("a")
+    bench.step(7)
+    assert bench.check() == ["b"]
+    bench.coordinator.leave()
+    assert bench.saved() == (2, 1), "a broker asks about the newest copy of b alone"
+
+
 def test_one_that_nobody_answers_for_does_not_hold_the_offsets_back() -> None:
     bench = Bench(rules=dataclasses.replace(RULES, carry_behind=10))
     bench.begin("old")

@@ -31,13 +31,15 @@ from mqstore.coordinator.models import (
 )
 from mqstore.coordinator.service import CoordinatorService
 from mqstore.coordinator.shards import Shard
-from mqstore.coordinator.views import Listing, cursor_of, view
+from mqstore.coordinator.views import Listing, place_of, view
 from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem, responses
+from mqstore.storage.lookup import key_cursor
 
 LIST_MAX: Final = 1_000
+CURSOR_LENGTH_MAX: Final = 4_000
 CHECK_POLL_S: Final = 0.25
 _BASE: Final = "/v1/transactions"
 TransactionId = Annotated[
@@ -62,12 +64,13 @@ class Routes:
         unknown = (problems.TRANSACTION_UNKNOWN,)
         decided = (*unknown, problems.TRANSACTION_DECIDED, problems.TRANSACTION_GONE)
         one = _BASE + "/{id}"
+        listed = (problems.BAD_CURSOR,)
         produce, admin = Role.PRODUCE, Role.ADMIN
         forwarder = self._service.forwarder
         api.app.add_exception_handler(Relayed, _relayed)
         for method, path, endpoint, summary, role, kinds in (
             ("POST", one + ":resolve", self.resolve, "Resolve one by hand", admin, decided),
-            ("GET", _BASE, self.transactions, "Transactions, oldest first", Role.CONSUME, ()),
+            ("GET", _BASE, self.transactions, "Transactions, oldest first", Role.CONSUME, listed),
             ("GET", one, self.transaction, "One transaction's story", Role.CONSUME, unknown),
             ("POST", "/v1/checks", self.checks, "Take checks of a group", produce, ()),
             ("GET", "/v1/leader", self.leader, "Who leads", Role.CONSUME, ()),
@@ -111,10 +114,15 @@ class Routes:
             int, Query(alias="olderThan", ge=0, le=2**31, description="Seconds since it was begun.")
         ] = 0,
         limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
-        cursor: Annotated[str, Query(max_length=600)] = "",
+        cursor: Annotated[
+            str | None,
+            Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the answer before."),
+        ] = None,
     ) -> TransactionList:
         """Over all shards. Decided ones as far as remembered: the newest 50,000 of each."""
-        asked = Listing(state, group, older_than * 1000, cursor, limit + 1)
+        query = f"transactions {state} {group!r}"
+        after = "" if cursor is None else key_cursor.decode_name(cursor, query)
+        asked = Listing(state, group, older_than * 1000, after, limit + 1)
         every = list(self._service.shards)
         answers = await asyncio.gather(
             *(result_of(each.worker.ask, partial(asked.of, each.ordinal)) for each in every),
@@ -129,11 +137,11 @@ class Routes:
                 missing.append(shard.ordinal)
             else:
                 raise answer
-        found = sorted(found, key=cursor_of)[: limit + 1]
+        found = sorted(found, key=place_of)[: limit + 1]
         shown = found[:limit]
         return TransactionList(
             transactions=shown,
-            next=cursor_of(shown[-1]) if len(found) > limit else None,
+            next=None if shown == found else key_cursor.encode_name(place_of(shown[-1]), query),
             complete=not missing,
             missing=missing,
         )

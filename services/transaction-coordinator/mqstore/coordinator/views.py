@@ -29,11 +29,12 @@ class Listing:
     group: str | None
     older_than_ms: int
     after: str
+    """A place in the list, or an empty text for its beginning."""
     limit: int
 
     def of(self, shard: int, coordinator: Coordinator) -> list[TransactionView]:
-        """Those of one shard, oldest first, behind the cursor. Raises NotLoaded."""
-        found = sorted(self._fitting(shard, coordinator), key=lambda each: cursor(shard, each))
+        """Those of one shard, oldest first, behind ``after``. Raises NotLoaded."""
+        found = sorted(self._fitting(shard, coordinator), key=lambda each: _place(shard, each))
         return [view(shard, each) for each in found[: self.limit]]
 
     def _fitting(self, shard: int, coordinator: Coordinator) -> Iterator[Transaction]:
@@ -46,7 +47,7 @@ class Listing:
                     state_of(each) in wanted
                     and self.group in (None, each.group)
                     and each.born_ms <= before_ms
-                    and cursor(shard, each) > self.after
+                    and _place(shard, each) > self.after
                 ):
                     yield each
 
@@ -55,17 +56,17 @@ def state_of(found: Transaction) -> State:
     return _STATES[None if found.decision is None else found.decision.verdict]
 
 
-def cursor(shard: int, found: Transaction) -> str:
-    """Its place in lists: by age, over all shards."""
-    return _place(found.born_ms, shard, found.key)
-
-
-def cursor_of(shown: TransactionView) -> str:
+def place_of(shown: TransactionView) -> str:
+    """Where it stands in lists: by age, over all shards."""
     shard, _, key = shown.transaction_id.partition("-")
-    return _place(shown.born_timestamp, int(shard), key)
+    return _place_at(shown.born_timestamp, int(shard), key)
 
 
-def _place(born_ms: int, shard: int, key: str) -> str:
+def _place(shard: int, found: Transaction) -> str:
+    return _place_at(found.born_ms, shard, found.key)
+
+
+def _place_at(born_ms: int, shard: int, key: str) -> str:
     return f"{born_ms:015d}.{shard:05d}.{key}"
 
 
