@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -224,6 +225,23 @@ def test_clean_close_is_what_the_next_start_finds(tmp_path: Path) -> None:
         assert client.recovery().plan["startReason"] == "clean close of ours, unchanged since"
 
 
+@pytest.mark.slow
+def test_an_end_saves_how_far_transactions_are(tmp_path: Path) -> None:
+    """A broker that opens the store next asks about nothing that is over."""
+    store = tmp_path / "store"
+    with running(store, coordinator=True) as run:
+        with run.client() as client:
+            client.create_topic("t", queues=1)
+            begun = client.begin("billing", "t", [NewMessage(body="a"), NewMessage(body="b")])
+            client.commit_transaction(begun.transaction_id)
+        assert run.stop() == (0, "")
+    saved = (store / "config" / "consumerOffset.json").read_text()
+    assert re.findall(r"(RMQ_SYS_\w+@\w+)\W+0\W+(\d+)", saved) == [
+        ("RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS", "2"),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS", "2"),
+    ]
+
+
 def test_what_went_through_a_pool_is_answered_and_found(tmp_path: Path) -> None:
     pool: dict[str, Any] = {
         "transient_store_pool_enable": True,
@@ -321,11 +339,14 @@ def test_network_address_without_tokens_is_one_line(tmp_path: Path) -> None:
 def test_with_tokens_each_role_does_its_part(tmp_path: Path) -> None:
     tokens = {role: f"{role}-token-long-enough" for role in ("admin", "produce", "consume")}
     settings: dict[str, Any] = {f"token_{role}": token for role, token in tokens.items()}
+    settings["coordinator"] = True
     with running(tmp_path / "store", "--host", "0.0.0.0", **settings) as run:
         clients = {role: run.client(token=token) for role, token in tokens.items()}
         clients["admin"].create_topic("t", queues=1)
         (placed,) = clients["produce"].produce("t", [NewMessage(body="x")]).messages
         assert clients["consume"].message(placed.offset_msg_id).body == "x"
+        begun = clients["produce"].begin("billing", "t", [NewMessage(body="y")])
+        assert clients["consume"].transaction(begun.transaction_id).state == "pending"
         for role, call in (
             ("consume", "create_topic"),
             ("produce", "queues"),

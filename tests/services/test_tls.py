@@ -17,11 +17,12 @@ import httpx
 import pytest
 import trustme
 
-from mqstore.client import Client, ProblemError, Unreachable, trusting
+from mqstore.client import Client, NewMessage, ProblemError, Unreachable, trusting
 from mqstore.client.calls import Target
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Process,
+    Run,
     environment,
     running,
     start,
@@ -173,6 +174,39 @@ def test_tokens_are_rotated_without_a_restart(tmp_path: Path) -> None:
         assert accepts(process, OTHER)
 
 
+@pytest.mark.slow
+def test_a_coordinator_goes_on_with_a_rotated_token(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    for role in ("admin", "system"):
+        (tokens / role).write_text(f"{role}-token-number-one")
+    with running(tmp_path / "store", coordinator=True, tokens_dir=tokens) as run:
+        with run.client(token="system-token-number-one") as old:
+            old.create_topic("t")
+            (tokens / "system").write_text("system-token-number-two")
+            _await(lambda: not _is_answered(old))
+        with run.client(token="admin-token-number-one") as client:
+
+            def begins() -> bool:
+                try:
+                    client.begin("billing", "t", [NewMessage(body="x")])
+                except ProblemError as refused:
+                    assert refused.type == "coordinator-not-ready"
+                    return False
+                return True
+
+            _await(begins)
+
+
+def _is_answered(client: Client) -> bool:
+    try:
+        client.store()
+    except ProblemError as refused:
+        assert refused.status == 401
+        return False
+    return True
+
+
 def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) -> None:
     tokens = tmp_path / "tokens"
     tokens.mkdir()
@@ -253,12 +287,53 @@ def test_handshake_that_never_ends_does_not_delay_the_end_of_the_service(
 
 
 def test_mqstore_run_serves_tls(tmp_path: Path, files: Files) -> None:
-    with running(tmp_path / "store", **files.settings) as run:
+    with running(tmp_path / "store", coordinator=True, **files.settings) as run:
         assert run.writer_url.startswith("https://")
-        tls = trusting(files.ca)
-        with Client(run.writer_url, run.query_url, tls=tls) as client:
-            client.create_topic("t")
+        with _client_of(run, files) as client:
+            client.create_topic("t", queues=1)
+            begun = client.begin("billing", "t", [NewMessage(body="x")])
+            assert client.commit_transaction(begun.transaction_id).state == "committed"
+            assert [each.body for each in client.pull("t", 0).messages] == ["x"]
         assert run.stop() == (0, "")
+
+
+def _client_of(run: Run, files: Files, certificate: Path | None = None) -> Client:
+    tls = trusting(files.ca, certificate)
+    urls = run.writer_url, run.query_url
+    return Client(*urls, coordinator_url=run.coordinator_url, tls=tls)
+
+
+@pytest.mark.slow
+def test_a_coordinator_goes_by_the_authority_that_it_is_given(
+    tmp_path: Path, files: Files, authority: trustme.CA
+) -> None:
+    """And shows its own certificate where one is wanted."""
+    given = {**files.settings, "tls_client_ca": files.ca, "upstream_ca": files.ca}
+    blob = authority.issue_cert("job").private_key_and_cert_chain_pem
+    blob.write_to_path(tmp_path / "client.pem")
+    with running(tmp_path / "store", coordinator=True, **given) as run:
+        with _client_of(run, files, tmp_path / "client.pem") as client:
+            client.create_topic("t")
+            begun = client.begin("billing", "t", [NewMessage(body="x")])
+            assert client.rollback_transaction(begun.transaction_id).state == "rolled-back"
+        assert run.stop() == (0, "")
+
+
+@pytest.mark.slow
+def test_a_coordinator_calls_nobody_that_another_authority_signed(
+    tmp_path: Path, files: Files
+) -> None:
+    other = Files(tmp_path / "other")
+    other.path.mkdir()
+    other.issue(trustme.CA())
+    given = {**files.settings, "upstream_ca": other.ca}
+    with running(tmp_path / "store", coordinator=True, **given) as run:
+        assert run.process.stdout is not None
+        assert "NO TRANSACTIONS" in (told := run.process.stdout.readline())
+        assert "certificate verify failed" in told
+        with _client_of(run, files) as client, pytest.raises(ProblemError) as refused:
+            client.begin("billing", "t", [NewMessage(body="x")])
+        assert refused.value.type == "coordinator-not-ready"
 
 
 @pytest.mark.parametrize("left_out", ["tls_cert", "tls_key"])

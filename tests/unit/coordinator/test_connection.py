@@ -71,7 +71,7 @@ def test_requests_follow_one_another_on_one_connection() -> None:
             for part in (b"HTTP/1.1 201 Cre", b"ated\r\ncontent-length: 3\r\n\r\na", b"bc"):
                 peer.sendall(part)
 
-    with serving(script) as url, closing(Connection(url, token="secret")) as lasting:
+    with serving(script) as url, closing(Connection(url, token=lambda: "secret")) as lasting:
         assert [lasting.post("/v1/x", b"{}") for _ in range(2)] == [(201, b"abc")] * 2
     assert [number for number, _ in seen] == [0, 0]
     request = seen[0][1]

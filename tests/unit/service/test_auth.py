@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 import pytest
 
 from mqstore.service import problems
-from mqstore.service.auth import REREAD_S, Authenticator, Role, check_binding
+from mqstore.service.auth import REREAD_S, Authenticator, OwnToken, Role, check_binding
 from mqstore.service.problems import Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Tokens
@@ -84,9 +85,13 @@ class _Source:
 
     def __init__(self, *given: Tokens | Refused) -> None:
         self._given = iter(given)
-        self.auth = Authenticator(self._read, clock=itertools.count(0, REREAD_S).__next__)
+        self.clock = itertools.count(0, REREAD_S).__next__
 
-    def _read(self) -> Tokens:
+    @cached_property
+    def auth(self) -> Authenticator:
+        return Authenticator(self.read, self.clock)
+
+    def read(self) -> Tokens:
         found = next(self._given)
         if isinstance(found, Refused):
             raise found
@@ -112,3 +117,10 @@ def test_tokens_that_cannot_be_used_change_nothing(broken: Tokens | Refused) -> 
     source = _Source({"admin": (OLD,)}, broken, {"admin": (NEW,)})
     assert source.allows(OLD)
     assert source.allows(NEW)
+
+
+def test_a_token_to_show_others_changes_with_its_file_unless_that_cannot_be_used() -> None:
+    assert OwnToken(lambda: {"admin": (OLD,)})() is None
+    source = _Source({"system": (OLD, NEW)}, Refused("too short"), {}, {"system": (NEW,)})
+    shown = OwnToken(source.read, itertools.count(0, 2 * REREAD_S).__next__)
+    assert [shown() for _ in range(3)] == [OLD, OLD, NEW]

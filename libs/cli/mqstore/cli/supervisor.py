@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import signal
 import socket
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ LOCAL_STORE: Final = {
 """Unless a setting says otherwise: little disk, and no message is deleted for its age, since the
 directory may be a broker's that somebody only wants to look into."""
 STOP_TIMEOUT_S: Final = 15.0
+COORDINATOR_STOP_S: Final = 5.0
+"""For so long the others wait for its end before theirs begins."""
 EXIT_FINE, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
@@ -63,6 +66,7 @@ class _Supervisor:
         self._ports = {"writer": settings.writer_port, "query": settings.query_port}
         if coordinator:
             self._ports["coordinator"] = settings.coordinator_port
+        self._environment = dict(os.environ) | _child_settings(settings)
         self._scratch = tempfile.TemporaryDirectory(prefix="mqstore-run-")
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
@@ -113,8 +117,7 @@ class _Supervisor:
                 self._children[name] = self._spawn(name, listener)
 
     def _spawn(self, name: str, listener: socket.socket) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ) | _child_settings(self._settings)
-        environment["MQSTORE_LISTEN_FD"] = str(listener.fileno())
+        environment = {**self._environment, "MQSTORE_LISTEN_FD": str(listener.fileno())}
         if name == "coordinator":
             environment |= self._coordinator_settings()
         # Blocked until the child handles them: Ctrl-C while it imports ends it in order, too.
@@ -164,17 +167,26 @@ class _Supervisor:
     def _stop(self) -> None:
         self._stopping = True
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        for child in self._children.values():
-            if child.poll() is None:
-                child.terminate()
-        while any(child.poll() is None for child in self._children.values()):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._kill()
-                return
-            self._sleep(left)
+        # The coordinator first: at its end it has the writer save how far it is.
+        self._end(["coordinator"], time.monotonic() + COORDINATOR_STOP_S)
+        if not self._end(list(self._children), deadline):
+            self._kill()
+            return
         if self._code == EXIT_FINE and any(c.returncode for c in self._children.values()):
             self._code = EXIT_FAILED
+
+    def _end(self, names: Sequence[str], deadline: float) -> bool:
+        """Whether they have ended in time."""
+        children = [self._children[name] for name in names if name in self._children]
+        for child in children:
+            if child.poll() is None:
+                child.terminate()
+        while any(child.poll() is None for child in children):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._sleep(left)
+        return True
 
     def _kill(self) -> None:
         self._code = EXIT_FAILED
@@ -198,6 +210,9 @@ def _child_settings(settings: Settings) -> dict[str, str]:
         "MQSTORE_STORE": str(settings.store.absolute()),
         "MQSTORE_HOST": settings.host,
     }
+    tokens = settings.tokens()
+    if tokens and "system" not in tokens:  # the coordinator needs one, and nobody else
+        environment["MQSTORE_TOKEN_SYSTEM"] = secrets.token_hex()
     if "log_level" not in settings.model_fields_set:
         environment["MQSTORE_LOG_LEVEL"] = "warning"
     for name, value in LOCAL_STORE.items():

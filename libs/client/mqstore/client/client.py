@@ -34,12 +34,14 @@ Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 def trusting(
     ca: Path | str, certificate: Path | str | None = None, key: Path | str | None = None
 ) -> ssl.SSLContext:
-    """A client's TLS: servers signed by ``ca`` (PEM), and our own certificate where they want one.
+    """A client's TLS: servers signed by ``ca`` (PEM; also a server's own certificate), and our own
+    certificate where they want one.
 
     Raises OSError, which names the files, for such as cannot be used.
     """
     with _using("a file of signers", ca):
         context = ssl.create_default_context(cafile=str(ca))
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as by default from Python 3.13 on
     if certificate is not None:
         with _using("files of a certificate and its key", certificate, key):
             context.load_cert_chain(certificate, key)
@@ -68,12 +70,12 @@ class _Base(Generic[Http]):
         query_url: str = QUERY_URL,
         *,
         coordinator_url: str = COORDINATOR_URL,
-        token: str | None = None,
+        token: str | Callable[[], str | None] | None = None,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``tls`` is what https addresses are checked by, as ``trusting`` makes one; without it
-        the system's own authorities count."""
+        """``token`` may be a function, which each request asks. ``tls`` is what https addresses are
+        checked by, as ``trusting`` makes one; without it the system's own authorities count."""
         urls = {
             Target.WRITER: writer_url,
             Target.QUERY: query_url,
@@ -82,7 +84,12 @@ class _Base(Generic[Http]):
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
         self._http: Http = self._http_type(verify=True if tls is None else tls)
-        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._token = token
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        token = self._token() if callable(self._token) else self._token
+        return {} if token is None else {"authorization": f"Bearer {token}"}
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         return {

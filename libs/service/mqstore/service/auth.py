@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -101,6 +102,31 @@ class Authenticator:
             return set()
         given = authorization[len(_SCHEME) :].strip()
         return {role for role, token in self._tokens if hmac.compare_digest(token, given)}
+
+
+class OwnToken:
+    """What this process shows other services, whose role is ``system``; files are read again as
+    those of the tokens that it takes. May be called from any thread."""
+
+    def __init__(
+        self, read: Callable[[], Tokens], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """As ``Authenticator``."""
+        self._read = read
+        self._clock = clock
+        self._token = self._first()
+        self._reread_at = clock() + REREAD_S
+
+    def __call__(self) -> str | None:
+        """None: there is none."""
+        if self._clock() >= self._reread_at:
+            self._reread_at = self._clock() + REREAD_S
+            with suppress(Refused):  # which the authenticator tells
+                self._token = self._first() or self._token
+        return self._token
+
+    def _first(self) -> str | None:
+        return next(iter(self._read().get(Role.SYSTEM, ())), None)
 
 
 def _listed(tokens: Tokens) -> list[tuple[Role, bytes]]:

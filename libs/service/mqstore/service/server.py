@@ -150,7 +150,10 @@ async def _live(
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stopping.set)
+        if number == signal.SIGTERM or settings.parent_pid is None:
+            loop.add_signal_handler(number, stopping.set)
+        else:  # Ctrl-C comes to the whole group; `mqstore run` then says who ends when
+            signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as `mqstore run` blocks them
     tls = ServerTls.of(settings)
     service = build(settings)

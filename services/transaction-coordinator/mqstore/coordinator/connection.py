@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,25 +25,31 @@ class Connection:
     """Blocking, used by one thread. Connects when it is asked for something."""
 
     def __init__(
-        self, url: str, *, token: str | None = None, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        *,
+        token: Callable[[], str | None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls`` as for ``mqstore.client.Client``."""
+        """Each request asks for its ``token``; ``tls`` as for ``mqstore.client.Client``."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         self._address = host, parts.port or _PORTS[parts.scheme]
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/")
-        authorization = "" if token is None else f"authorization: Bearer {token}\r\n"
-        self._head = (
-            f"host: {parts.netloc}\r\n{authorization}content-type: application/json\r\n"
-            "content-length: "
-        )
+        self._token = token
+        self._head = f"host: {parts.netloc}\r\ncontent-type: application/json\r\n"
         self._socket: socket.socket | None = None
         self._used_at = 0.0
 
     def post(self, path: str, content: bytes) -> tuple[int, bytes]:
         """Status and body of the answer. Raises OSError: then it may have been done."""
-        head = f"POST {self._path}{path} HTTP/1.1\r\n{self._head}{len(content)}\r\n\r\n"
+        token = self._token()
+        authorization = "" if token is None else f"authorization: Bearer {token}\r\n"
+        head = (
+            f"POST {self._path}{path} HTTP/1.1\r\n{self._head}{authorization}"
+            f"content-length: {len(content)}\r\n\r\n"
+        )
         try:
             answer = self._exchange(self._connected(), head.encode() + content)
         except BaseException:

@@ -21,6 +21,7 @@ from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.topics import Topics
 from mqstore.coordinator.transactions import Transaction, Transactions
 from mqstore.coordinator.worker import Worker
+from mqstore.service.auth import OwnToken
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -120,7 +121,7 @@ def shards_of(
         raise Refused(
             f"writerUrl names {len(writers)} shards and queryUrl {len(queries)}; name each in both"
         )
-    token = next(iter(settings.tokens().get("system", ())), None)
+    token = OwnToken(settings.tokens)
     rules = Rules(
         settings.transaction_time_out,
         settings.transaction_check_interval,

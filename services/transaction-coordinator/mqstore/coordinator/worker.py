@@ -50,6 +50,7 @@ class Worker:
         self._coordinator = coordinator
         self._leadership = leadership
         self._term: int | None = None
+        self._has_led = False
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
@@ -112,7 +113,10 @@ class Worker:
         except CoordinatorError as error:
             trouble = str(error)
         if trouble is not None and trouble != self.trouble:
-            log.warning("transactions wait", why=trouble)
+            # At a start the other services may still be starting.
+            tell = log.warning if self._has_led else log.info
+            tell("transactions wait", why=trouble)
+        self._has_led |= trouble is None
         self.trouble = trouble
         return min(STEP_MAX_S, max(0.0, wake - now))
 
