@@ -1,9 +1,7 @@
-"""Pulls over HTTP: statuses, tags, records as they stand, and thousands that wait."""
+"""Pulls over HTTP: statuses, tags, records as they stand."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import threading
 from typing import Any
 
@@ -14,8 +12,6 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from tests.services.service_processes import Run
-
-POLLS = 2_000
 
 
 def _records(data: bytes) -> list[Record]:
@@ -137,43 +133,6 @@ def test_filtered_poll_that_finds_nothing_says_how_far_it_looked(
     client.produce(topic, [NewMessage(tags="other")] * 3)
     found = client.pull(topic, 0, wait_s=0.05, tags="mine")
     assert (found.status, found.messages, found.next) == ("NO_MATCHED_MESSAGE", (), 3)
-
-
-def test_thousands_of_polls_wait_and_are_all_answered(
-    services: Run, client: Client, topic: str
-) -> None:
-    url = httpx.URL(services.query_url)
-    head = f"GET /v1/topics/{topic}/queues/0/messages?wait=30&tags=mine HTTP/1.1\r\n"
-    request = f"{head}host: localhost\r\nconnection: close\r\n\r\n".encode()
-
-    async def poll(opened: asyncio.Semaphore) -> bytes:
-        async with opened:
-            reader, writer = await asyncio.open_connection(url.host, url.port)
-            writer.write(request)
-            await writer.drain()
-        answer = await reader.read()
-        writer.close()
-        return answer
-
-    async def scenario() -> list[bytes]:
-        opened = asyncio.Semaphore(100)
-        polls = [asyncio.create_task(poll(opened)) for _ in range(POLLS)]
-        await asyncio.to_thread(_await_polls, services, POLLS)
-        await asyncio.to_thread(client.produce, topic, [NewMessage(tags="other")])
-        await asyncio.to_thread(client.produce, topic, [NewMessage(body="x", tags="mine")])
-        return await asyncio.gather(*polls)
-
-    for answer in asyncio.run(scenario()):
-        head_, _, body = answer.partition(b"\r\n\r\n")
-        assert head_.startswith(b"HTTP/1.1 200")
-        assert [each["body"] for each in json.loads(body)["messages"]] == ["x"]
-
-
-def _await_polls(services: Run, count: int) -> None:
-    """Until so many polls wait, as the metrics tell."""
-    with httpx.Client() as http:
-        while f"mqstore_open_polls {count}.0" not in http.get(f"{services.query_url}/metrics").text:
-            pass
 
 
 @pytest.mark.parametrize(

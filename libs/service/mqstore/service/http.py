@@ -131,6 +131,11 @@ class HotRequest:
     async def body(self) -> bytes:
         return await self._limits.read(self.scope, self._receive)
 
+    async def gone(self) -> None:
+        """Wait until the client has closed the connection. Not beside ``body``."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
 
 Handler = Callable[[HotRequest], Awaitable[Reply]]
 

@@ -25,6 +25,8 @@ and an idle one's first arrival is told at once."""
 PART: Final = 10
 """A look that takes long, since there are many queues to look at, is that much longer away from the
 next one: a tenth of one core at most."""
+AT_ONCE: Final = 64
+"""Polls that are woken in one turn of the event loop: some milliseconds."""
 
 
 class ArrivalSource(Protocol):
@@ -166,6 +168,9 @@ class Arrivals:
                 self._lock.wait(seconds)
 
     def _resolve(self, futures: list[Future]) -> None:
-        for future in futures:
+        """Some now, the rest once the loop has seen to others: each is answered on it."""
+        for future in futures[:AT_ONCE]:
             if not future.done():
                 future.set_result(None)
+        if len(futures) > AT_ONCE:
+            self._loop.call_soon(self._resolve, futures[AT_ONCE:])

@@ -22,6 +22,7 @@ from mqstore.service import problems
 from mqstore.service.app import Api, documented
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
+from mqstore.service.limits import ClientGone
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
@@ -107,28 +108,46 @@ class PullRoute:
             answer = await service.run(lambda: self._look(asked))
             self._looked_at(asked)
         if asked.wait_s and answer.is_at_end:
-            answer = await self._awaited(asked, answer)
+            answer = await self._awaited(request, asked, answer)
         service.traffic.count(asked.topic, "", answer.count, answer.size)
         headers = (service.writer.header(), *answer.headers)
         return Reply(answer.body, content_type=answer.content_type, headers=headers)
 
-    async def _awaited(self, asked: _Asked, answer: _Answer) -> _Answer:
-        """The first answer with messages, or the last one when the time is over."""
-        service = self._service
-        if len(service.arrivals) >= service.settings.max_open_polls:
-            raise Problem(problems.OVERLOADED, "too many long polls are open")
+    async def _awaited(self, request: HotRequest, asked: _Asked, found: _Answer) -> _Answer:
+        """The first answer with messages, or the last one when the time is over.
+
+        Raises ClientGone, so that nothing waits for a client that does not.
+        """
+        if len(self._service.arrivals) >= self._service.settings.max_open_polls:
+            raise Problem(problems.OVERLOADED, "too many long polls are open; try again later")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + asked.wait_s
-        while answer.is_at_end and not service.arrivals.interrupted:
-            asked.offset = answer.next_offset
-            place = (asked.topic, asked.queue_id, answer.next_offset)
-            with service.arrivals.watch(place) as arrival:
-                done, _ = await asyncio.wait({arrival}, timeout=deadline - loop.time())
-            if not done:
-                break
-            answer = await service.run_in_turn(lambda: self._look(asked))
-            self._looked_at(asked)
-        return answer
+        gone = loop.create_task(request.gone())
+        try:
+            while found.is_at_end and await self._arrived(asked, found, gone, deadline):
+                self._looked_at(asked)  # what came this moment is in memory
+                at_once = self._in_memory(asked)
+                if at_once is None:
+                    at_once = await self._service.run_in_turn(lambda: self._look(asked))
+                found = at_once
+        finally:
+            gone.cancel()
+        return found
+
+    async def _arrived(
+        self, asked: _Asked, found: _Answer, gone: asyncio.Task[None], deadline: float
+    ) -> bool:
+        """Wait for what comes behind an answer; False when nothing did. Raises ClientGone."""
+        arrivals = self._service.arrivals
+        if arrivals.interrupted:
+            return False
+        asked.offset = found.next_offset
+        left = deadline - asyncio.get_running_loop().time()
+        with arrivals.watch((asked.topic, asked.queue_id, found.next_offset)) as arrival:
+            await asyncio.wait({arrival, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ClientGone
+        return arrival.done()
 
     def _in_memory(self, asked: _Asked) -> _Answer | None:
         """What can be answered here and now, on the event loop; None for the pool."""
