@@ -166,6 +166,10 @@ class Process:
     process: subprocess.Popen[str]
     url: str
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -192,14 +196,15 @@ def service(
     *,
     status: str = "ready",
     ca: Path | None = None,
+    port: int = 0,
     **settings: Any,
 ) -> Iterator[Process]:
     """A service's process, once its health says ``status``; killed at the end.
 
-    ``ca``: who signed the certificate of a service with TLS.
+    ``ca``: who signed the certificate of a service with TLS; ``port``: any one by default.
     """
     settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
-    with bind("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", port) as listener:
         scheme = "http" if ca is None else "https"
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from mqstore.client import Client, NewMessage
 from tests.services.service_processes import Process, Run, writer
@@ -127,19 +129,25 @@ def test_command_tells_what_there_is_and_what_came_behind_an_event(
     assert "topic " in _mqstore_events(*new, "--table").stdout
 
 
-def test_command_follows_until_the_service_ends(tmp_path: Path) -> None:
-    with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
+@pytest.mark.slow
+def test_command_follows_over_a_restart_until_it_is_interrupted(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with writer(root) as process, Client(process.url, process.url) as client:
         command = _command("--writer-url", process.url, "--follow")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
-            assert following.stdout is not None
-            lines = (json.loads(line) for line in following.stdout)
-            assert next(each for each in lines if each["kind"] == "opened")["maxOffset"] == 0
-            client.put_writes(paused=True, reason="of two\u2028lines")
-            found = next(each for each in lines if each["kind"] == "writes")
-            assert found["reason"] == "of two\u2028lines"
-            process.process.terminate()
-            assert list(lines) == []
-            assert following.wait(timeout=30) == 0
+        following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert following.stdout is not None
+        lines = (json.loads(line) for line in following.stdout)
+        assert next(each for each in lines if each["kind"] == "opened")["maxOffset"] == 0
+        client.put_writes(paused=True, reason="of two\u2028lines")
+        found = next(each for each in lines if each["kind"] == "writes")
+        assert found["reason"] == "of two\u2028lines"
+        process.process.terminate()
+        assert process.ended()[0] == 0
+    with writer(root, port=process.port), following:
+        assert next(lines)["kind"] == "gap"
+        assert next(each for each in lines if each["kind"] == "opened")["maxOffset"] == 0
+        following.send_signal(signal.SIGINT)
+        assert following.wait(timeout=30) == 0
 
 
 def test_command_that_finds_no_service_says_so() -> None:

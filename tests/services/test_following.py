@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +17,15 @@ from typing import Any
 import httpx
 import pytest
 
-from mqstore.client import Client, NewMessage
-from tests.services.service_processes import Run, running
+from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, TopicEvent
+from tests.services.service_processes import Run, query, running, writer
 
 
 def _url(services: Run, topic: str) -> str:
     return f"{services.query_url}/v1/topics/{topic}/events"
 
 
-def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+def _sent(response: httpx.Response) -> Iterator[dict[str, Any]]:
     event: dict[str, Any] = {}
     for line in response.iter_lines():
         name, _, value = line.partition(": ")
@@ -27,6 +34,11 @@ def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
         elif event:
             yield event
             event = {}
+
+
+def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Without those that only say how to go on."""
+    return (each for each in _sent(response) if each.get("event", "position") != "position")
 
 
 def _send(client: Client, topic: str, *bodies: str, tags: str | None = None) -> None:
@@ -67,6 +79,98 @@ def test_broken_stream_goes_on_behind_its_last_event(
                 last = event["id"]
                 seen.append(event["data"]["body"])
     assert "".join(seen) == "abcdef"
+
+
+def test_stream_that_broke_before_anything_came_misses_nothing(
+    services: Run, client: Client, topic: str
+) -> None:
+    _send(client, topic, "early")
+    with httpx.stream("GET", _url(services, topic), timeout=30) as response:
+        retry, where = itertools.islice(_sent(response), 2)
+    assert (retry, where["event"]) == ({"retry": "1000"}, "position")
+    _send(client, topic, "meanwhile")
+    found = client.follow(topic, after=where["id"])
+    assert _body(next(found)) == "meanwhile"
+    found.close()
+
+
+def test_client_follows_from_a_time_by_tags_by_expressions_and_behind_an_event(
+    client: Client, topic: str
+) -> None:
+    tagged = [NewMessage(body=each, tags=each, properties={"p": each}) for each in "abc"]
+    client.produce(topic, tagged)
+
+    def bodies(count: int, **chosen: Any) -> list[str | None]:
+        with contextlib.closing(client.follow(topic, **chosen)) as found:
+            return [_body(next(found)) for _ in range(count)]
+
+    assert bodies(3, from_ms=0) == ["a", "b", "c"]
+    assert bodies(2, from_ms=0, tags="a || c") == ["a", "c"]
+    assert bodies(1, from_ms=0, sql="p = 'b'") == ["b"]
+    with contextlib.closing(client.follow(topic, from_ms=0)) as found:
+        first = next(found)
+    assert bodies(2, after=first.id) == ["b", "c"]
+    with pytest.raises(ProblemError) as caught:
+        next(client.follow("never-made"))
+    assert caught.value.type == "topic-unknown"
+
+
+def test_asynchronous_client_follows_too(services: Run, client: Client, topic: str) -> None:
+    _send(client, topic, "a", "b")
+
+    async def follow() -> list[str | None]:
+        async with (
+            AsyncClient(services.writer_url, services.query_url) as other,
+            contextlib.aclosing(other.follow(topic, from_ms=0)) as events,
+        ):
+            return [_body(await anext(events)) for _ in range(2)]
+
+    assert asyncio.run(follow()) == ["a", "b"]
+
+
+def _body(event: TopicEvent) -> str | None:
+    assert event.message is not None
+    return event.message.body
+
+
+@pytest.mark.slow
+def test_following_goes_on_over_a_restart_of_the_service(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with writer(root) as put:
+        with query(root) as find:
+            client = Client(put.url, find.url)
+            client.create_topic("t", queues=1)
+            events = client.follow("t", from_ms=0)
+            _send(client, "t", "a")
+            assert _body(next(events)) == "a"
+            find.kill()
+        _send(client, "t", "b")
+        with query(root, port=find.port):
+            _send(client, "t", "c")
+            assert [_body(next(events)) for _ in range(2)] == ["b", "c"]
+            events.close()
+        client.close()
+
+
+def test_command_prints_messages_until_it_is_interrupted(
+    services: Run, client: Client, topic: str
+) -> None:
+    _send(client, topic, "a", tags="t")
+    command = [sys.executable, "-c", "from mqstore.cli.main import app; app()"]
+    command += ["message", "follow", topic, "--from", "0", "--query-url", services.query_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        told = json.loads(following.stdout.readline())
+        assert (told["message"]["body"], told["message"]["tags"]) == ("a", "t")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(timeout=30) == 0
+    command += ["--after", told["id"], "--table"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        _send(client, topic, "b", tags="t")
+        assert re.search(r" 0 #1 +t +'b'$", following.stdout.readline())
+        following.send_signal(signal.SIGINT)
+        assert following.wait(timeout=30) == 0
 
 
 def test_only_wanted_tags_come(services: Run, client: Client, topic: str) -> None:

@@ -25,7 +25,7 @@ from mqstore.client import WRITER_URL, Client, StoreEvent
 
 def events(
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until the service ends.")
+        bool, typer.Option("--follow", help="Go on with what comes; Ctrl-C ends it.")
     ] = False,
     after: Annotated[
         str | None, typer.Option(help="Only what came behind this event.", metavar="ID")
@@ -38,7 +38,8 @@ def events(
 ) -> None:
     """Tell what happened in the store since store-writer began: the latest 1000 events.
 
-    Exit code 0: told; 2: refused; 3: store-writer does not answer, or not any more.
+    A store-writer that is started anew is followed on, its first event then is a gap. Exit code
+    0: told; 2: refused; 3: store-writer does not answer, or is gone for a minute.
     """
 
     def ask(client: Client) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import trace
+from mqstore.cli import follow, trace
 
 app = typer.Typer(help="Look for messages.", no_args_is_help=True)
 app.command("trace")(trace.trace)
+app.command("follow")(follow.follow)
 
 
 @app.callback()

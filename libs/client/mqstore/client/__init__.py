@@ -10,7 +10,7 @@ from mqstore.client.client import (
     trusting,
 )
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
-from mqstore.client.events import StoreEvent
+from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import (
     DelayLevel,
     DelayLevels,
@@ -53,6 +53,7 @@ from mqstore.client.models import (
     Topics,
     Trace,
     Traces,
+    Unreadable,
     Writes,
 )
 from mqstore.client.transaction_models import (
@@ -118,12 +119,14 @@ __all__ = [
     "Target",
     "Topic",
     "TopicDeletion",
+    "TopicEvent",
     "Topics",
     "Trace",
     "Traces",
     "Transaction",
     "Transactions",
     "Unreachable",
+    "Unreadable",
     "Writes",
     "trusting",
 ]

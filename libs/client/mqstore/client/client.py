@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
+import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
 from crc32c import crc32c
+from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
 from mqstore.client import calls, transaction_calls
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
-from mqstore.client.events import EVENTS_PATH, HEARTBEAT_S, StoreEvent, events_of
+from mqstore.client.events import (
+    HEARTBEAT_S,
+    Event,
+    Place,
+    Stream,
+    store_events,
+    topic_events,
+)
 from mqstore.client.models import Download
 
 P = ParamSpec("P")
@@ -102,6 +112,16 @@ class _Base(Generic[Http]):
             "timeout": self._timeout_s + call.wait_s,
         }
 
+    def _stream_request(self, place: Place[Any]) -> dict[str, Any]:
+        stream = place.stream
+        return {
+            "method": "GET",
+            "url": self._urls[stream.target] + stream.path,
+            "params": dict(stream.params),
+            "headers": self._headers | place.headers(),
+            "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + HEARTBEAT_S),
+        }
+
 
 def _blocking(
     build: Callable[P, Call[Answer]],
@@ -123,6 +143,28 @@ def _asynchronous(
     return method
 
 
+def _streaming(
+    build: Callable[P, Stream[Event]],
+) -> Callable[Concatenate[Client, P], Generator[Event, None, None]]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[Event, None, None]:
+        return self.stream(build(*args, **kwargs))
+
+    method.__doc__ = build.__doc__
+    return method
+
+
+def _streaming_asynchronously(
+    build: Callable[P, Stream[Event]],
+) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[Event, None]]:
+    def method(
+        self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[Event, None]:
+        return self.stream(build(*args, **kwargs))
+
+    method.__doc__ = build.__doc__
+    return method
+
+
 class Client(_Base[httpx.Client]):
     """Calls store-writer, query and the coordinator, blocking. Safe from any thread.
 
@@ -139,26 +181,33 @@ class Client(_Base[httpx.Client]):
             raise _unreachable(call, error) from error
         return _answer(call, response)
 
-    def events(
-        self, *, after: str | None = None, seconds: float | None = None
-    ) -> Iterator[StoreEvent]:
-        """What happened in the store and, for so many seconds (None: until the service ends), what
-        happens: behind the event with the id ``after``, else from the oldest that is kept on."""
-        headers = self._headers | ({} if after is None else {"last-event-id": after})
+    def stream(self, stream: Stream[Event]) -> Generator[Event, None, None]:
+        """The events of a stream, over as many connections as it takes. Leaving the loop, or
+        ``close`` of the generator, ends the connection."""
+        place = Place(stream)
+        while True:
+            failure: ClientError | None = None
+            try:
+                yield from self._connection(place)
+            except ClientError as error:
+                failure = error
+            pause_s = place.pause_s(failure)
+            if pause_s is None:
+                return
+            time.sleep(pause_s)
+
+    def _connection(self, place: Place[Event]) -> Generator[Event, None, None]:
         try:
-            with self._http.stream(
-                "GET",
-                self._urls[Target.WRITER] + EVENTS_PATH,
-                params={} if seconds is None else {"seconds": seconds},
-                headers=headers,
-                timeout=httpx.Timeout(self._timeout_s, read=self._timeout_s + HEARTBEAT_S),
-            ) as response:
+            with self._http.stream(**self._stream_request(place)) as response:
                 if not response.is_success:
                     response.read()
                     raise ProblemError(response.status_code, _problem(response))
-                yield from events_of(response.iter_text())
+                for sent in EventSource(response).iter_sse():
+                    event = place.take(sent)
+                    if event is not None:
+                        yield event
         except httpx.HTTPError as error:
-            raise Unreachable(f"events: {error or type(error).__name__}") from error
+            raise _unreachable(place.stream, error) from error
 
     def close(self) -> None:
         self._http.close()
@@ -219,6 +268,8 @@ class Client(_Base[httpx.Client]):
     lags = _blocking(calls.lags)
     lag = _blocking(calls.lag)
     health = _blocking(calls.health)
+    events = _streaming(store_events)
+    follow = _streaming(topic_events)
     begin = _blocking(transaction_calls.begin)
     commit_transaction = _blocking(transaction_calls.commit_transaction)
     rollback_transaction = _blocking(transaction_calls.rollback_transaction)
@@ -243,6 +294,35 @@ class AsyncClient(_Base[httpx.AsyncClient]):
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
+
+    async def stream(self, stream: Stream[Event]) -> AsyncGenerator[Event, None]:
+        """As of ``Client``. Who may leave the loop early wraps it in ``contextlib.aclosing``."""
+        place = Place(stream)
+        while True:
+            failure: ClientError | None = None
+            try:
+                async with contextlib.aclosing(self._connection(place)) as events:
+                    async for event in events:
+                        yield event
+            except ClientError as error:
+                failure = error
+            pause_s = place.pause_s(failure)
+            if pause_s is None:
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _connection(self, place: Place[Event]) -> AsyncGenerator[Event, None]:
+        try:
+            async with self._http.stream(**self._stream_request(place)) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise ProblemError(response.status_code, _problem(response))
+                async for sent in EventSource(response).aiter_sse():
+                    event = place.take(sent)
+                    if event is not None:
+                        yield event
+        except httpx.HTTPError as error:
+            raise _unreachable(place.stream, error) from error
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -303,6 +383,8 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     lags = _asynchronous(calls.lags)
     lag = _asynchronous(calls.lag)
     health = _asynchronous(calls.health)
+    events = _streaming_asynchronously(store_events)
+    follow = _streaming_asynchronously(topic_events)
     begin = _asynchronous(transaction_calls.begin)
     commit_transaction = _asynchronous(transaction_calls.commit_transaction)
     rollback_transaction = _asynchronous(transaction_calls.rollback_transaction)
@@ -349,5 +431,5 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
     return {"detail": response.text[:200]}
 
 
-def _unreachable(call: Call[Any], error: httpx.HTTPError) -> Unreachable:
+def _unreachable(call: Call[Any] | Stream[Any], error: httpx.HTTPError) -> Unreachable:
     return Unreachable(f"{call.target.value} at {call.path}: {error or type(error).__name__}")

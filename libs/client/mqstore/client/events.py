@@ -1,21 +1,44 @@
-"""What happens in a store, as store-writer tells it: server-sent events (the HTML standard's
-``text/event-stream``, as far as store-writer uses it)."""
+"""Streams of server-sent events (the HTML standard's ``text/event-stream``): what happens in a
+store, and the messages of a topic as they arrive.
+
+A stream that broke off, or that its service ended, is taken up again behind the last event that was
+seen (``Last-Event-ID``): after the pause that the service asks for (``retry``), twice as long each
+time that it is not there. Nothing here does input or output.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from random import SystemRandom
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
-EVENTS_PATH: Final = "/v1/events"
+from httpx_sse import ServerSentEvent
+from pydantic import TypeAdapter
+
+from mqstore.client.calls import Target, given
+from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.models import Message, Unreadable
+
+Event = TypeVar("Event")
+
 HEARTBEAT_S: Final = 15.0
-"""Something comes at least so often, if only a comment."""
+"""Something comes at least so often, if only to say that the connection lives."""
+RETRY_S: Final = 1.0
+"""Until the service has said how long to wait."""
+PAUSE_MAX_S: Final = 30.0
+PATIENCE_S: Final = 60.0
+AGAIN_STATUSES: Final = frozenset({429, 502, 503, 504})
+"""Answers that may be others in a moment."""
+_OBJECT: Final = TypeAdapter(dict[str, Any])
+_RANDOM: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """One thing that happened; ``id`` is what ``Client.events(after=...)`` goes on behind."""
+    """One thing that happened; ``id`` is what ``events(after=...)`` goes on behind."""
 
     id: str
     kind: str
@@ -24,23 +47,127 @@ class StoreEvent:
     """What belongs to the kind."""
 
 
-def events_of(parts: Iterable[str]) -> Iterator[StoreEvent]:
-    """The events of a stream, each as soon as it is whole."""
-    fields: dict[str, str] = {}
-    for line in _lines(parts):
-        if line:
-            name, _, value = line.partition(": ")
-            fields[name] = value
-            continue
-        if "data" in fields:
-            data = json.loads(fields["data"])
-            yield StoreEvent(fields["id"], data.pop("kind"), data.pop("atMs"), data)
-        fields = {}
+@dataclass(frozen=True, slots=True)
+class TopicEvent:
+    """A message of a topic, or a damaged one; ``follow(after=...)`` goes on behind its ``id``."""
+
+    id: str
+    message: Message | None
+    unreadable: Unreadable | None = None
 
 
-def _lines(parts: Iterable[str]) -> Iterator[str]:
-    """By line feeds alone: JSON may hold what else Unicode takes for the end of a line."""
-    rest = ""
-    for part in parts:
-        *whole, rest = (rest + part).split("\n")
-        yield from whole
+@dataclass(frozen=True, slots=True)
+class Stream(Generic[Event]):
+    """One request whose answer is events."""
+
+    target: Target
+    path: str
+    read: Callable[[ServerSentEvent], Event | None]
+    """None for what only says where the stream is."""
+    params: Mapping[str, Any]
+    after: str | None
+    patience_s: float
+    ends: bool = False
+    """The service's end of it is its end."""
+
+
+def store_events(
+    *, after: str | None = None, seconds: float | None = None, patience_s: float = PATIENCE_S
+) -> Stream[StoreEvent]:
+    """What happened in the store, from the oldest event that is kept or behind the one with the id
+    ``after``, and what happens: for ``seconds``, or without end. Then a service that went away is
+    waited for, Unreachable is raised once it was gone for ``patience_s``."""
+    params = given(seconds=seconds)
+    ends = seconds is not None
+    return Stream(Target.WRITER, "/v1/events", _store_event, params, after, patience_s, ends)
+
+
+def topic_events(
+    topic: str,
+    *,
+    after: str | None = None,
+    from_ms: int | None = None,
+    tags: str | None = None,
+    sql: str | None = None,
+    inflate: bool | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Stream[TopicEvent]:
+    """Each message of a topic, without end, in the order of the log and each once: what arrives
+    from now on, what was stored at ``from_ms`` or later, or what stands behind the event ``after``.
+    ``tags`` and ``sql`` choose as in ``pull``. A service that went away is waited for, Unreachable
+    is raised once it was gone for ``patience_s``."""
+    params = given(tags=tags, sql=sql, inflate=inflate) | given(**{"from": from_ms})
+    path = f"/v1/topics/{quote(topic, safe='')}/events"
+    return Stream(Target.QUERY, path, _topic_event, params, after, patience_s)
+
+
+class Place(Generic[Event]):
+    """Where a stream is, and when it is asked for again."""
+
+    def __init__(self, stream: Stream[Event], clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream = stream
+        self._clock = clock
+        self._last_id = stream.after
+        self._retry_s = RETRY_S
+        self._attempts = 0
+        """Since something came."""
+        self._has_begun = False
+        self._gone_since: float | None = None
+
+    def headers(self) -> dict[str, str]:
+        found = {"accept": "text/event-stream", "cache-control": "no-store"}
+        return found if self._last_id is None else found | {"last-event-id": self._last_id}
+
+    def take(self, sent: ServerSentEvent) -> Event | None:
+        """What was sent, if it is an event. Raises ClientError for what cannot be read."""
+        self._has_begun, self._attempts, self._gone_since = True, 0, None
+        if sent.retry is not None:
+            self._retry_s = sent.retry / 1000
+        if not sent.data:
+            return None
+        try:
+            event = self.stream.read(sent)
+        except (ValueError, KeyError) as error:
+            what = f"{self.stream.path} sent what this client does not know: {sent.data[:100]}"
+            raise ClientError(what) from error
+        self._last_id = sent.id or self._last_id
+        return event
+
+    def pause_s(self, failure: ClientError | None) -> float | None:
+        """Until the next attempt, after the connection failed or (None) was ended by the service.
+
+        None: the stream is over. Raises ``failure``, or Unreachable, where it is given up.
+        """
+        if self.stream.ends or not self._has_begun or not _may_pass(failure):
+            if failure is not None:
+                raise failure
+            if self.stream.ends:
+                return None
+        now = self._clock()
+        self._gone_since = now if self._gone_since is None else self._gone_since
+        if now - self._gone_since > self.stream.patience_s:
+            raise failure or Unreachable(
+                f"{self.stream.path}: the service ended it again and again"
+            )
+        pause: float = min(self._retry_s * 2**self._attempts, PAUSE_MAX_S)
+        self._attempts += 1
+        return pause * (1 + _RANDOM.random() / 4)  # not all clients of a service at one time
+
+
+def _may_pass(failure: ClientError | None) -> bool:
+    if isinstance(failure, ProblemError):
+        return failure.status in AGAIN_STATUSES
+    return failure is None or isinstance(failure, Unreachable)
+
+
+def _store_event(sent: ServerSentEvent) -> StoreEvent:
+    data = _OBJECT.validate_json(sent.data)
+    return StoreEvent(sent.id, data.pop("kind"), data.pop("atMs"), data)
+
+
+def _topic_event(sent: ServerSentEvent) -> TopicEvent | None:
+    if sent.event == "message":
+        return TopicEvent(sent.id, Message.model_validate_json(sent.data))
+    if sent.event == "unreadable":
+        return TopicEvent(sent.id, None, Unreadable.model_validate_json(sent.data))
+    return None

@@ -20,6 +20,8 @@ EVENTS_KEPT: Final = 1_000
 """The latest; older ones are forgotten."""
 HEARTBEAT_S: Final = 15.0
 """A comment is sent when nothing else was for so long: proxies keep the connection then."""
+RETRY: Final = b"retry: 1000\n\n"
+"""Begins a stream: a client that lost it asks again after so many milliseconds."""
 GAP: Final = "gap"
 """Told first to a client whose last event is not known any more: some were missed."""
 
@@ -63,7 +65,7 @@ class Events:
         many seconds, or until the service ends."""
         ends_at = None if seconds is None else self._loop.time() + seconds
         seen, is_gap = self._position(last_id)
-        yield b"retry: 1000\n\n"
+        yield RETRY
         if is_gap:
             yield self._encoded(Event(seen, GAP, time.time_ns() // 1_000_000, {}))
         while True:

@@ -21,6 +21,7 @@ from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
+from mqstore.service.events import RETRY
 from mqstore.service.problems import Problem
 from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer
@@ -99,7 +100,8 @@ class EventRoutes:
         ] = None,
     ) -> StreamingResponse:
         """`message` has a message as everywhere, `unreadable` a damaged one, `position` nothing:
-        it comes every 15 s, and tells that the connection lives. An event's id is where to go on.
+        it comes where nothing else is there to begin with, and every 15 s, and tells that the
+        connection lives. An event's id is where to go on.
         """
         service = self._service
         if self._streams >= service.settings.max_open_polls:
@@ -144,19 +146,25 @@ class _Stream:
         self._form = form
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Until the client or the service ends."""
+        """Until the client or the service ends; first, where it is: a connection that breaks
+        before any message came is taken up again there."""
         arrivals = self._service.arrivals
+        yield RETRY
+        is_placed = False
         while not arrivals.interrupted:
             ends = await self._service.run_in_turn(self._ends)
             answer, events = await self._service.run_in_turn(self._look)
             if events:
                 yield events
+            elif not is_placed:
+                yield self._where()
+            is_placed = True
             if answer.cursor is not None:
                 continue
             with arrivals.watch(*ends) as arrival:
                 done, _ = await asyncio.wait({arrival}, timeout=HEARTBEAT_S)
             if not done:
-                yield self._event("position", self._position or 0, {})
+                yield self._where()
 
     def _ends(self) -> list[tuple[str, int, int]]:
         topic = self._query.topic
@@ -185,6 +193,9 @@ class _Stream:
             at = each.physical_offset
             found.append((at, self._event("unreadable", at + 1, views.unreadable(each))))
         return b"".join(event for _, event in sorted(found))
+
+    def _where(self) -> bytes:
+        return self._event("position", self._position or 0, {})
 
     def _event(self, kind: str, following: int, data: Any) -> bytes:
         """One event; its id is where to go on behind it."""

@@ -1,0 +1,80 @@
+"""``mqstore message follow``: a topic's messages as they arrive."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from mqstore.cli.asking import (
+    Access,
+    AsJson,
+    Ca,
+    QueryUrl,
+    Token,
+    TokenFile,
+    asked,
+    in_json,
+)
+from mqstore.cli.looking import EXIT_FINE
+from mqstore.client import QUERY_URL, Client, TopicEvent
+
+BODY_SHOWN: Final = 60
+"""Characters of a body in a row."""
+
+
+def follow(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    from_ms: Annotated[
+        int | None,
+        typer.Option("--from", min=0, help="From this store timestamp on, in ms.", metavar="MS"),
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Go on behind this event.", metavar="ID")
+    ] = None,
+    tags: Annotated[str | None, typer.Option(help="Only these: A || B.")] = None,
+    sql: Annotated[
+        str | None, typer.Option(help="Only what this SQL92 expression is true of.")
+    ] = None,
+    query_url: QueryUrl = QUERY_URL,
+    token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = None,
+) -> None:
+    """Print a topic's messages as they arrive, each once; Ctrl-C ends it.
+
+    Exit code 0: ended; 2: refused; 3: the query service does not answer, or is gone for a minute.
+    """
+
+    def ask(client: Client) -> int:
+        in_lines = in_json(as_json)
+        with contextlib.suppress(KeyboardInterrupt):
+            for event in client.follow(topic, after=after, from_ms=from_ms, tags=tags, sql=sql):
+                print(_line(event) if in_lines else _row(event), flush=True)
+        return EXIT_FINE
+
+    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
+
+
+def _line(event: TopicEvent) -> str:
+    found = event.message or event.unreadable
+    shown = None if found is None else found.model_dump(by_alias=True, exclude_none=True)
+    kind = "unreadable" if event.message is None else "message"
+    return json.dumps({"id": event.id, kind: shown}, separators=(",", ":"))
+
+
+def _row(event: TopicEvent) -> str:
+    found = event.message
+    if found is None:
+        damaged = event.unreadable
+        return "" if damaged is None else f"offset {damaged.physical_offset}: {damaged.detail}"
+    at = datetime.fromtimestamp(found.store_timestamp / 1000, UTC)
+    body = found.body if found.body is not None else f"({found.body_size} bytes)"
+    return (
+        f"{at.isoformat(timespec='milliseconds')[:-6]}Z  {found.queue_id:>3} "
+        f"#{found.queue_offset:<10} {found.tags or '-':<12} {body[:BODY_SHOWN]!r}"
+    )
