@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mqstore.client import Client, GroupLag, NewMessage, ProblemError
 from mqstore.query import group_examples as examples
@@ -52,6 +53,17 @@ def test_lag_is_told_by_group_topic_and_queue(behind: Path) -> None:
         assert found.topics[0].lag_ms >= (first.lag_ms or 0) > 0
         sums = {each.group: each.topics[0] for each in client.lags().groups}
         assert (sums["g"].lag, sums["h"].lag, sums["h"].lag_ms) == (3, 0, 0)
+        assert _lag_metrics(find.url) == {"g": 3, "h": 0}
+
+
+def _lag_metrics(url: str) -> dict[str, float]:
+    """Messages that groups are behind in T."""
+    return {
+        sample.labels["consumer_group"]: sample.value
+        for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text)
+        for sample in family.samples
+        if sample.name == "rocketmq_consumer_lag_messages" and sample.labels["topic"] == "T"
+    }
 
 
 def test_answers_say_how_old_the_offsets_are_and_whether_somebody_saves_them(behind: Path) -> None:

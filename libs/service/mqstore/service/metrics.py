@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import (
@@ -151,6 +151,19 @@ class RocketmqNames:
         family = kind(f"rocketmq_{name}", text, labels=[*self._node, "topic"])
         for topic, value in values.items():
             family.add_metric([*self._node.values(), topic], value)
+        return family
+
+    def gauges(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        values: Mapping[tuple[str, ...], float],
+    ) -> GaugeMetricFamily:
+        """One gauge for each combination of these labels' values."""
+        family = GaugeMetricFamily(f"rocketmq_{name}", text, labels=[*self._node, *labels])
+        for of, value in values.items():
+            family.add_metric([*self._node.values(), *of], value)
         return family
 
     def traffic(

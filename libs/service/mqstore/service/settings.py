@@ -157,6 +157,8 @@ class Settings(BaseSettings):
     filter_support_retry: bool = False
     """A pull of %RETRY%GROUP goes by the group's subscriptions of the topics that messages were
     in before."""
+    metrics_lags_max: Annotated[int, Field(ge=0)] = 1_000
+    """Topics of consumer groups with metrics of how far the group is behind."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one answer, beyond the first."""
     segment_transfer_rate: Annotated[int, Field(ge=0)] = 256 << 20

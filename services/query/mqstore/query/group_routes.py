@@ -29,7 +29,7 @@ from mqstore.service.app import Api
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.lookup import key_cursor
-from mqstore.storage.lookup.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
+from mqstore.storage.lookup.group_lag import GroupLag, QueueLag, TopicLag
 from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
 from mqstore.storage.tables.followed import Followed
 
@@ -98,7 +98,8 @@ class GroupRoutes:
             groups = offsets.table.groups()
             if topic is not None:
                 groups = {name: [topic] for name, topics in groups.items() if topic in topics}
-            found, last = self._lags(offsets).page(groups, limit=limit, after=after)
+            lags = self._service.group_lags(offsets.table)
+            found, last = lags.page(groups, limit=limit, after=after)
             now_ms = self._service.now_ms()
             return msgspec.json.encode(
                 GroupLagsView(
@@ -124,7 +125,7 @@ class GroupRoutes:
             if not topics:
                 raise GroupUnknown(f"group {group} has committed no offset")
             asked = topics if topic is None else [topic]
-            found = self._lags(offsets).group(group, asked)
+            found = self._service.group_lags(offsets.table).group(group, asked)
             now_ms = self._service.now_ms()
             return msgspec.json.encode(
                 GroupLagView(
@@ -139,10 +140,6 @@ class GroupRoutes:
 
         _ = self._service.reader
         return json_answer(await self._service.run(look))
-
-    def _lags(self, offsets: Followed[ConsumerOffsets]) -> GroupLags:
-        service = self._service
-        return GroupLags(service.lookups, offsets.table, service.queues)
 
 
 def source_view(service: QueryService, offsets: Followed[ConsumerOffsets]) -> OffsetsSourceView:

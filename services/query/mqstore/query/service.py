@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
 from mqstore.query.known_topics import KnownTopics
+from mqstore.query.lag_metrics import LagMetrics
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
@@ -34,6 +35,7 @@ from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, Topi
 from mqstore.storage.filter.expression import Filter, compile_expression
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup.answers import QueueRange
+from mqstore.storage.lookup.group_lag import GroupLags
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.message_trace import MessageTraces
 from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
@@ -107,6 +109,7 @@ class QueryService:
         self.traffic = Traffic(settings.metrics_topics_max)
         """What pulls were answered."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
+        self.api.metrics.registry.register(self._lag_metrics())
         Gauge(
             "mqstore_open_polls",
             "Long polls waiting for arrivals",
@@ -241,6 +244,10 @@ class QueryService:
         """What groups have committed, as it was last saved."""
         return self._offsets.now()
 
+    def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
+        """How far groups are behind, by their offsets as they were at one time."""
+        return GroupLags(self.lookups, offsets, self.queues)
+
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Of all groups, also such as ended lately, as they were last saved."""
         return self._filters.now().table.of_topic(topic)
@@ -266,6 +273,16 @@ class QueryService:
             return self.lookups.queue_range(topic, queue_id).max_offset
         except QueueUnknown:
             return 0
+
+    def _lag_metrics(self) -> LagMetrics:
+        def look() -> tuple[GroupLags, dict[str, list[str]]] | None:
+            if self._reader is None:
+                return None
+            offsets = self.group_offsets().table
+            return self.group_lags(offsets), offsets.groups()
+
+        names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
+        return LagMetrics(names, most, look, self.now_ms)
 
     def _not_ready_reason(self) -> str | None:
         if self._reader is None:

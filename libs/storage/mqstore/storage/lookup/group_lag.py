@@ -96,8 +96,22 @@ class GroupLags:
 
         Raises TopicUnknown for one that is not there and has no offset of the group.
         """
-        found = [TopicLag(topic, self._topic(group, topic)) for topic in topics]
+        found = [self.topic(group, topic) for topic in topics]
         return GroupLag(group, found, self._dead_letters(group))
+
+    def topic(self, group: str, topic: str) -> TopicLag:
+        """As ``group``, of one topic."""
+        committed = self._offsets.of(group, topic)
+        try:
+            ranges = self._queues_of(topic)
+        except TopicUnknown:
+            if not committed:
+                raise
+            ranges = []
+        known = {each.queue_id for each in ranges}
+        gone = (QueueRange(topic, each, 0, 0) for each in committed if each not in known)
+        queues = sorted([*ranges, *gone], key=lambda each: each.queue_id)
+        return TopicLag(topic, [self._queue(each, committed.get(each.queue_id)) for each in queues])
 
     def page(
         self, groups: dict[str, list[str]], *, limit: int, after: str
@@ -112,19 +126,6 @@ class GroupLags:
             found.append(self.group(name, sorted(groups[name])))
             queues += sum(len(each.queues) for each in found[-1].topics)
         return found, None
-
-    def _topic(self, group: str, topic: str) -> list[QueueLag]:
-        committed = self._offsets.of(group, topic)
-        try:
-            ranges = self._queues_of(topic)
-        except TopicUnknown:
-            if not committed:
-                raise
-            ranges = []
-        known = {each.queue_id for each in ranges}
-        gone = (QueueRange(topic, each, 0, 0) for each in committed if each not in known)
-        queues = sorted([*ranges, *gone], key=lambda each: each.queue_id)
-        return [self._queue(each, committed.get(each.queue_id)) for each in queues]
 
     def _queue(self, queue: QueueRange, committed: int | None) -> QueueLag:
         low, high = queue.min_offset, queue.max_offset

@@ -1,0 +1,136 @@
+"""How far consumer groups are behind, as metrics: of so many groups and topics at most, looked at
+when Prometheus asks.
+
+Names and labels are those of a RocketMQ 5 broker (BrokerMetricsConstant and ConsumerLagCalculator
+of 5.4.0). What is saved of a group are its committed offsets alone: so what is ready to be consumed
+is what it is behind, and nothing is known to be in flight.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mqstore.service import logs
+from mqstore.service.metrics import RocketmqNames
+from mqstore.storage.codec.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
+from mqstore.storage.errors import StorageError
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.lookup.group_lag import GroupLags, TopicLag
+
+log = logs.get(__name__)
+
+GOOD_S: Final = 1.0
+"""One look answers all who ask within this time."""
+QUEUES_MAX: Final = 10_000
+"""Queues of one look; the topic that passes it is whole."""
+LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lag:
+    group: str
+    is_system: bool
+    found: TopicLag
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """As LABELS."""
+        is_retry = self.found.topic.startswith(RETRY_PREFIX)
+        return self.group, self.found.topic, _flag(is_retry), _flag(self.is_system)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    lags: list[_Lag]
+    left_out: int
+    """Groups' topics that were too many."""
+
+
+class LagMetrics(Collector):
+    """Collected in any thread; may wait for the disk."""
+
+    def __init__(
+        self,
+        names: RocketmqNames,
+        maximum: int,
+        look: Callable[[], tuple[GroupLags, dict[str, list[str]]] | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Of ``maximum`` pairs of group and topic. ``look`` gives the lags of groups, and the
+        topics of each; None while there is no store."""
+        self._names = names
+        self._maximum = maximum
+        self._source = look
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._known = _Look([], 0)
+        self._good_until = 0.0
+
+    def collect(self) -> Iterable[Metric]:
+        found, now_ms = self._now(), self._now_ms()
+        behind = {each.labels: float(each.found.lag) for each in found.lags}
+        ages = {each.labels: each.found.age_ms(now_ms) for each in found.lags}
+        known = {labels: float(age) for labels, age in ages.items() if age is not None}
+        gauges = self._names.gauges
+        yield gauges("consumer_lag_messages", "Consumer lag messages", LABELS, behind)
+        yield gauges("consumer_ready_messages", "Consumer ready messages", LABELS, behind)
+        yield gauges("consumer_lag_latency", "Consumer lag time", LABELS, known)
+        yield gauges("consumer_queueing_latency", "Consumer queueing time", LABELS, known)
+        expired = GaugeMetricFamily(
+            "mqstore_consumer_expired_messages",
+            "Messages that expired before the group had consumed them",
+            labels=LABELS[:2],
+        )
+        for each in found.lags:
+            expired.add_metric(each.labels[:2], each.found.expired)
+        yield expired
+        yield GaugeMetricFamily(
+            "mqstore_consumer_lags_left_out",
+            "Topics of groups that have no lag here, since they are more than metricsLagsMax",
+            value=found.left_out,
+        )
+
+    def _now(self) -> _Look:
+        with self._lock:
+            if time.monotonic() >= self._good_until:
+                try:
+                    self._known = self._look()
+                except (StorageError, OSError) as error:
+                    log.warning("lags of groups cannot be told", error=str(error))
+                    self._known = _Look([], 0)
+                self._good_until = time.monotonic() + GOOD_S
+            return self._known
+
+    def _look(self) -> _Look:
+        source = self._source()
+        if source is None:
+            return _Look([], 0)
+        lags, groups = source
+        pairs = sorted(_pairs(groups))
+        found: list[_Lag] = []
+        queues = 0
+        for is_system, group, topic in pairs:
+            if len(found) == self._maximum or queues >= QUEUES_MAX:
+                break
+            found.append(_Lag(group, is_system, lags.topic(group, topic)))
+            queues += len(found[-1].found.queues)
+        return _Look(found, len(pairs) - len(found))
+
+
+def _pairs(groups: dict[str, list[str]]) -> Iterator[tuple[bool, str, str]]:
+    """RocketMQ's own groups and topics last."""
+    for group, topics in groups.items():
+        for topic in topics:
+            is_system = is_system_group(group) or is_system_topic(topic, StoreFormat.V5_X)
+            yield is_system, group, topic
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
