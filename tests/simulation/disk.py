@@ -361,8 +361,9 @@ class SimulatedDisk:
             self._check_absent(name)
             inode = Inode(b"", self.clock.now_ms())
             self._change({name: inode})
-        inode.replace(LOCK_CONTENT, len(self.trace), self.clock.now_ms())
-        self.sync_inode(name, inode)
+        if inode.seen != LOCK_CONTENT:
+            inode.replace(LOCK_CONTENT, len(self.trace), self.clock.now_ms())
+            self.sync_inode(name, inode)
         self._locks.add(name)
         return SimulatedLock(self._locks, name)
 

@@ -22,6 +22,7 @@ from tests.simulation.inode import PAGE, Loss
 from tests.simulation.world import WAITLESS_SEEDS, World, open_store
 
 SEEDS = st.integers(0, 2**32)
+SYNCS = ("sync", "sync_directory")
 TRACE = """
 import logging, zlib
 from tests.simulation.world import World
@@ -65,6 +66,21 @@ def test_files_made_ahead_survive_kills_power_cuts_and_faults(turn: int) -> None
 @given(seed=SEEDS)
 def test_acknowledged_messages_survive_long_lives(seed: int) -> None:
     World(seed).live(400)
+
+
+def test_an_opening_after_a_clean_close_syncs_only_what_a_crash_must_not_undo() -> None:
+    world = opened()
+    world.close()
+    before = len(world.disk.trace)
+    open_store(world.seams, world.format, world.config)
+    done = [each for each in world.disk.trace[before:] if each.split()[0] in SYNCS]
+    assert done == [
+        "sync /store/mqstore/format.json.tmp",
+        "sync_directory /store/mqstore",
+        "sync /store/abort",
+        "sync_directory /store",
+        "sync /store/mqstore/recovery.json.tmp",
+    ]
 
 
 def test_a_seed_is_one_history_in_every_process() -> None:

@@ -313,6 +313,24 @@ def test_progress_is_told_while_recovering(root: Path) -> None:
     assert "queues" in seen
 
 
+def test_an_opening_that_was_cut_short_behind_its_lock_is_not_taken_for_a_brokers(
+    closed: Path,
+) -> None:
+    FILES.lock(closed / "lock").release()
+    with open_store(closed) as store:
+        assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
+
+
+def test_the_lock_stays_as_a_broker_left_it(closed: Path) -> None:
+    (closed / "lock").write_bytes(b"lock")
+    before = (closed / "lock").stat().st_mtime_ns
+    with open_store(closed) as store:
+        assert store.recovery.plan.start_reason is not StartReason.CLEAN_CLOSE
+    with open_store(closed) as store:
+        assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
+    assert (closed / "lock").stat().st_mtime_ns == before
+
+
 def test_the_recovery_report_is_kept_beside_the_store(closed: Path) -> None:
     with open_store(closed) as store:
         kept = (closed / "mqstore" / "recovery.json").read_text()

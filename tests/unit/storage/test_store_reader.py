@@ -54,7 +54,7 @@ class Writer:
         content = FormatFile(
             store_id=STORE_ID, shard="0", epoch=1, rocketmq_format=StoreFormat.V4_9, sizes=sizes
         )
-        format_file.save(self.files, self.paths, content)
+        self.paths.format.write_bytes(format_file.text_of(content))
         self.page = StatePage.create(self.files, self.paths.state, STORE_ID, BOOT_ID)
         self.page.set_index_complete(True)
         self.page.set_health(Health.READY)

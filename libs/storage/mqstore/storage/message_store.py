@@ -53,7 +53,7 @@ from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.storage.scrub.service import Scrub, ScrubProgress
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.store_status import SegmentInfo, StoreStatus
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import put_in_place, remove_file
 from mqstore.storage.system.overlay_files import laid_over
 from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig
 
@@ -478,7 +478,8 @@ class MessageStore:
         elif not self._options.services:
             self.log.refuse_puts("read-only", self._options.why_no_services)
         text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
-        replace_file(self._seams.files, self.paths.recovery_report, text.encode())
+        # Which report a power cut leaves matters to nobody: its directory is not synced.
+        put_in_place(self._seams.files, self.paths.recovery_report, text.encode())
         # Last, as nobody could stop them again if the disk refused anything here.
         if self.read_only_reason is None:
             self._start_services()

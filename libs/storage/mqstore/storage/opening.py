@@ -36,7 +36,7 @@ from mqstore.storage.recovery.view import (
     read_checkpoint,
 )
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import change_together, remove_file
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAGIC_END: Final = 7
@@ -143,10 +143,7 @@ def _identify(
     state = _begin(paths, content, seams, trusted=trusted, options=options)
     if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
         blocks.drop(0)
-    format_file.save(files, paths, content)
-    conf = format_file.broker_conf(content, config, paths)
-    replace_file(files, paths.broker_conf, conf.encode())
-    remove_file(files, paths.manifest)
+    _note_opening(files, paths, content, config)
     return Opened(
         paths,
         config,
@@ -346,6 +343,19 @@ def _begin(
         state.set_flushed(0)
         state.sync()
     return state
+
+
+def _note_opening(
+    files: FileSystem, paths: StorePaths, content: FormatFile, config: StoreConfig
+) -> None:
+    """One sync for all: the new epoch alone tells that the clean-close manifest is an older one's,
+    and broker.conf is for people."""
+    conf = format_file.broker_conf(content, config, paths).encode()
+    replaced = {paths.format: format_file.text_of(content)}
+    if files.stat(paths.broker_conf) is None or files.read(paths.broker_conf) != conf:
+        replaced[paths.broker_conf] = conf
+    change_together(files, replaced, removed=[paths.manifest])
+    files.sync_directory(paths.ours)
 
 
 def _clear_staging(files: FileSystem, paths: StorePaths) -> None:

@@ -136,7 +136,11 @@ class FileSystem(Protocol):
         """Zero-filled memory of no file; only ``view``, locking and ``unmap`` mean anything."""
 
     def lock(self, path: Path) -> FileLock:
-        """Hold RocketMQ's ``lock`` (byte 0, F_OFD_SETLK; content ``lock``) or StoreLocked."""
+        """Hold RocketMQ's ``lock`` (byte 0, F_OFD_SETLK) or StoreLocked.
+
+        It says ``lock``, and is written, durably, only where it does not: its time of modification
+        then tells that somebody else has held it.
+        """
 
     def is_locked(self, path: Path) -> bool:
         """Whether some process (either implementation) holds the lock; takes nothing."""

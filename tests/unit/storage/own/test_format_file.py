@@ -34,12 +34,12 @@ def paths(tmp_path: Path) -> StorePaths:
 
 def test_what_is_saved_is_loaded(paths: StorePaths) -> None:
     assert format_file.load(FILES, paths) is None
-    format_file.save(FILES, paths, CONTENT)
+    paths.format.write_bytes(format_file.text_of(CONTENT))
     assert format_file.load(FILES, paths) == CONTENT
 
 
 def test_the_file_says_what_it_is_in_rocketmqs_names(paths: StorePaths) -> None:
-    format_file.save(FILES, paths, CONTENT)
+    paths.format.write_bytes(format_file.text_of(CONTENT))
     written = json.loads(paths.format.read_text())
     assert (written["magic"], written["version"], written["leastReader"]) == (
         "mqstore-format",
@@ -60,7 +60,7 @@ def test_fields_of_a_newer_version_are_kept(paths: StorePaths) -> None:
     paths.format.write_text(json.dumps(written))
     found = format_file.load(FILES, paths)
     assert found is not None
-    format_file.save(FILES, paths, found)
+    paths.format.write_bytes(format_file.text_of(found))
     assert json.loads(paths.format.read_text())["colour"] == "red"
 
 

@@ -18,7 +18,6 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.own import sealed_json
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 MAGIC: Final = "mqstore-format"
 VERSION: Final = 1
@@ -117,10 +116,9 @@ def has_block_checksums(content: FormatFile, lock_modified_ms: int | None) -> bo
     )
 
 
-def save(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:
-    """Replace format.json durably. Raises OSError."""
-    text = content.model_dump_json(by_alias=True, indent=2) + "\n"
-    replace_file(files, paths.format, sealed_json.seal(text))
+def text_of(content: FormatFile) -> bytes:
+    """What stands in format.json."""
+    return sealed_json.seal(content.model_dump_json(by_alias=True, indent=2) + "\n")
 
 
 def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:

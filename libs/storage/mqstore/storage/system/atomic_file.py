@@ -1,7 +1,8 @@
-"""Replacing a small file so that a crash leaves either the old content or the new."""
+"""Replacing small files so that a crash leaves either the old content or the new."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mqstore.storage.seams import FileSystem
@@ -9,10 +10,29 @@ from mqstore.storage.seams import FileSystem
 
 def replace_file(files: FileSystem, path: Path, data: bytes) -> None:
     """Write beside, sync, rename over, sync the directory. Raises OSError."""
-    beside = path.with_name(path.name + ".tmp")
-    files.write(beside, data)
-    files.rename(beside, path)
+    put_in_place(files, path, data)
     files.sync_directory(path.parent)
+
+
+def put_in_place(files: FileSystem, path: Path, data: bytes) -> None:
+    """As ``replace_file``, but a power cut may bring the old content back. Raises OSError."""
+    change_together(files, {path: data})
+
+
+def change_together(
+    files: FileSystem, replaced: Mapping[Path, bytes], removed: Iterable[Path] = ()
+) -> None:
+    """Replace and remove several, for the caller to sync their directory once.
+
+    Until that sync a power cut may leave each of them as it was or as it is. Raises OSError.
+    """
+    for path, data in replaced.items():
+        files.write(_beside(path), data)
+    for path in replaced:
+        files.rename(_beside(path), path)
+    for path in removed:
+        if files.stat(path) is not None:
+            files.unlink(path)
 
 
 def remove_file(files: FileSystem, path: Path) -> None:
@@ -23,3 +43,7 @@ def remove_file(files: FileSystem, path: Path) -> None:
     elif files.stat(path.parent) is None:
         return
     files.sync_directory(path.parent)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")

@@ -223,8 +223,9 @@ class PosixFileSystem:
             raise StoreLocked(
                 f"{path} is held by another process (a broker or a store-writer); stop that first"
             ) from None
-        os.pwrite(descriptor.number, LOCK_CONTENT, 0)
-        os.fsync(descriptor.number)
+        if os.pread(descriptor.number, len(LOCK_CONTENT), 0) != LOCK_CONTENT:
+            os.pwrite(descriptor.number, LOCK_CONTENT, 0)
+            os.fsync(descriptor.number)
         return PosixLock(descriptor)
 
     def is_locked(self, path: Path) -> bool:
