@@ -1,0 +1,332 @@
+"""What is broken, and who is to notice it; docs/reliability.md tells after how many states."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.breaking import Mutation
+
+_STORAGE: Final = "mqstore.storage."
+_FLIPS: Final = "tests/fuzz/test_bit_flips.py"
+_PLAN: Final = "tests/unit/storage/recovery/test_plan.py"
+_RECOVERED: Final = "tests/unit/storage/recovery/test_recovered_store.py"
+_CUT_OFF: Final = "tests/simulation/test_crashes_while_recovering.py"
+_SIMULATED: Final = "tests/simulation/test_store_on_simulated_disk.py"
+_BITMAPS: Final = "tests/simulation/test_bitmaps_over_crashes.py"
+_FENCES: Final = "tests/simulation/test_fences_over_crashes.py"
+_ONCE: Final = "tests/simulation/test_once_over_crashes.py"
+_OWN_WORDS: Final = "tests/simulation/test_own_words_over_crashes.py"
+_DELAYED: Final = "tests/simulation/test_delayed_messages.py"
+_DELETED: Final = "tests/simulation/test_deleted_topics.py"
+_BLOCKS: Final = "tests/unit/storage/test_block_checksums.py"
+
+
+def _of(what: str, module: str, old: str, new: str, shown_by: str | None = None) -> Mutation:
+    return Mutation(what, _STORAGE + module, old, new, shown_by)
+
+
+_FILES: Final = (
+    _of(
+        "No directory sync after a small file is replaced",
+        "system.atomic_file",
+        "    put_in_place(files, path, data)\n    files.sync_directory(path.parent)\n",
+        "    put_in_place(files, path, data)\n",
+    ),
+    Mutation(
+        "Small files not synced before their rename (disk)",
+        "tests.simulation.disk",
+        "            raise self._failure(fault, name)\n        self.sync_inode(name, inode)\n",
+        "            raise self._failure(fault, name)\n",
+    ),
+    Mutation(
+        "New files not synced before their rename (disk)",
+        "tests.simulation.disk",
+        "                raise self._failure(fault, path)\n"
+        "            self.sync_inode(path, inode)\n",
+        "                raise self._failure(fault, path)\n",
+    ),
+    _of(
+        "No directory sync after a new segment",
+        "mapped.mapped_file",
+        "            files.sync_directory(path.parent)\n            mapping = ",
+        "            mapping = ",
+    ),
+    _of(
+        "Config tables written in place",
+        "tables.config_tables",
+        "replace_file(self._seams.files, self.path, content)",
+        "self._seams.files.write(self.path, content)",
+    ),
+    _of(
+        "Config tables in place, and no `.bak`",
+        "tables.config_tables",
+        """            if self._saved is not None:
+                replace_file(self._seams.files, self.backup_path, self._saved)
+            replace_file(self._seams.files, self.path, content)
+""",
+        "            self._seams.files.write(self.path, content)\n",
+    ),
+    _of(
+        "Blocks not reserved before a store",
+        "mapped.mapped_file",
+        "            self._reserve(end)\n\n",
+        "            self._reserved = end\n\n",
+    ),
+)
+
+_SYNCS: Final = (
+    _of(
+        "Durable watermark published before the sync",
+        "log.flush",
+        "        try:\n            self._target.flush(least_pages)\n",
+        "        self._publish(self._target.max_offset)\n"
+        "        try:\n            self._target.flush(least_pages)\n",
+    ),
+    _of(
+        "Watermark in the state page before the sync",
+        "log.flush",
+        "        try:\n            self._target.flush(least_pages)\n",
+        "        self._watermarks.set_flushed(self._target.max_offset)\n"
+        "        try:\n            self._target.flush(least_pages)\n",
+    ),
+    _of(
+        "`sync` answered without waiting",
+        "message_store",
+        "            self.flush.wait(self.flush.request(end))\n",
+        "            self.flush.request(end)\n",
+    ),
+    _of(
+        "A failed sync tried again",
+        "mapped.mapped_file",
+        "            self._sync_error = error\n            raise self._failed(error) from error\n",
+        "            self._mapping.sync()\n            del error\n",
+    ),
+    _of(
+        "A flush syncs the newest segment only",
+        "mapped.mapped_file_queue",
+        "for file in self.files_from(before):",
+        "for file in self.files[-1:]:",
+    ),
+    _of(
+        "indexMsgTimestamp moved before the sync",
+        "derived.index_service",
+        "            file = self._full[0]\n"
+        "            file.flush()\n            self._full.pop(0)\n",
+        """            file = self._full[0]
+            if self._checkpoint is not None:
+                self._checkpoint.index_ms = file.header.end_ms
+                self._checkpoint.flush()
+            file.flush()
+            self._full.pop(0)
+""",
+    ),
+    _of(
+        "Block checksums stored before the sync",
+        "log.flush",
+        "        try:\n            self._target.flush(least_pages)\n",
+        "        self._on_synced(self._target.max_offset)\n"
+        "        try:\n            self._target.flush(least_pages)\n",
+    ),
+    _of(
+        "Units of a queue not synced with its entries",
+        "derived.consume_queue",
+        "            self.ext.flush(least_pages)  # first, as entries name units\n",
+        "            pass\n",
+        _BITMAPS,
+    ),
+)
+
+_RECOVERY: Final = (
+    _of(
+        "Cut tail not zeroed",
+        "recovery.apply",
+        "                self._zero(path, action.position, action.length)\n",
+        "",
+    ),
+    _of(
+        "Cut tail zeroed, not synced",
+        "recovery.apply",
+        "mapped.view[start:stop] = _ZEROS[: stop - start]\n            mapped.sync()\n",
+        "mapped.view[start:stop] = _ZEROS[: stop - start]\n",
+    ),
+    _of(
+        "Recovered bytes of the log not written again",
+        "recovery.apply",
+        "                self._rewrite(action.offset, action.offset + action.length)\n",
+        "                pass\n",
+    ),
+    _of(
+        "Recovered queue entries not written again",
+        "recovery.apply",
+        "                self._store_queues_again(plan, queues)\n",
+        "",
+        f"{_SIMULATED}::test_queue_offsets_go_on_although_a_sync_of_the_process_before_had_failed",
+    ),
+    _of(
+        "Segments behind the log's end not removed",
+        "recovery.apply",
+        "                self.files.unlink(path)\n"
+        "                self.files.sync_directory(path.parent)\n",
+        "                pass\n",
+    ),
+    _of(
+        "Queue entries beyond the log's end kept",
+        "recovery.apply",
+        "            queue.truncate_after(min(offset, end))\n",
+        "",
+    ),
+    _of(
+        "Queue entries beyond the log's end dropped, not synced",
+        "recovery.apply",
+        "            if beyond:  # else they come back after the next power cut,"
+        " and name other records\n"
+        ""
+        "                queue.flush()\n",
+        "",
+    ),
+    _of(
+        "Recovery cuts the log at the watermark",
+        "recovery.plan",
+        "    scan = LogScan(view, progress).run(start)\n",
+        "    scan = LogScan(view, progress).run(start)\n    scan.end = start\n",
+    ),
+    _of(
+        "Watermark raised before a recovery is whole",
+        "assembly",
+        "            state.set_flushed(min(state.flushed_offset, found.start))\n",
+        "            state.set_flushed(found.max_offset)\n",
+        f"{_CUT_OFF}::test_a_recovery_that_is_cut_off_promises_nothing[failed sync-0]",
+    ),
+    _of(
+        "Index files trusted after a crash",
+        "assembly",
+        'safe=found.path == "normal",',
+        "safe=True,",
+    ),
+    _of(
+        "A queue's least offset not corrected",
+        "derived.consume_queue",
+        "            self._min_index = self.find_by_physical(min_physical)\n",
+        "            self._min_index = self.first_index\n",
+    ),
+    _of(
+        "Dispatch begins a record late",
+        "derived.dispatch",
+        "            return position\n"
+        "        return self._log.min_offset if self._boundary is None",
+        "            return position\n"
+        "        return self._log.min_offset + 1 if self._boundary is None",
+    ),
+    _of(
+        "Block checksums of what recovery changes kept",
+        "recovery.apply",
+        "        self._drop_block_checksums(plan)\n",
+        "",
+    ),
+    _of(
+        "The watermark's check word not looked at",
+        "own.state_page",
+        "        return self._load(_FLUSHED_CHECK) == ~self.flushed_offset & _WORD_MASK\n",
+        "        return True\n",
+        f"{_FLIPS}::test_a_flip_in_the_state_page_never_makes_another_watermark",
+    ),
+    _of(
+        "Any watermark taken for plausible",
+        "recovery.plan",
+        "                return any(data[max(0, end - 8) : end])\n    return False\n",
+        "                return any(data[max(0, end - 8) : end])\n    return True\n",
+        f"{_PLAN}::test_a_watermark_that_the_log_does_not_reach_is_not_believed",
+    ),
+    _of(
+        "A note of the queues believed without a look",
+        "recovery.plan",
+        "        complete = queue.holds(count)\n",
+        "        complete = True\n",
+        f"{_RECOVERED}::test_a_queue_that_a_note_promises_and_somebody_took_away_is_made_again",
+    ),
+)
+
+_LIFE: Final = (
+    _of(
+        "Queue offsets begin one too low",
+        "assembly",
+        "offsets.load((q.topic, q.queue_id, q.max_index) for",
+        "offsets.load((q.topic, q.queue_id, max(0, q.max_index - 1)) for",
+    ),
+    _of(
+        "Store time may go back after an opening",
+        "assembly",
+        "            last_store_timestamp_ms=newest_ms,\n",
+        "            last_store_timestamp_ms=0,\n",
+    ),
+    _of(
+        "Store time may go back at any time",
+        "log.commit_log",
+        "        return max(self._clock.now_ms(), self.end.last_store_timestamp_ms)\n",
+        "        return self._clock.now_ms()\n",
+    ),
+    _of(
+        "Expiry before the queues are durable",
+        "retention.removal",
+        "            self._queue_flush.flush_all()\n",
+        "            pass\n",
+    ),
+    _of(
+        "Segments unlinked without a directory sync each",
+        "mapped.mapped_file_queue",
+        "        self._seams.files.sync_directory(self.directory)\n",
+        "",
+    ),
+    _of(
+        "Expired index files kept",
+        "retention.removal",
+        "        self.index_files += self._index.delete_before(minimum)\n",
+        "",
+    ),
+    _of(
+        "Expiry keeps a queue's last entry below the log",
+        "derived.consume_queue",
+        "            self._min_index = self.find_by_physical(min_physical)\n",
+        "            self._min_index = max(\n"
+        "                self.first_index, self.find_by_physical(min_physical) - 1\n"
+        "            )\n",
+    ),
+    _of(
+        "A fence raised in memory only",
+        "own.fences",
+        "        replace_file(self._files, self._path, sealed_json.seal(text))\n",
+        "",
+        _FENCES,
+    ),
+    _of(
+        "A removal of a small file not synced",
+        "system.atomic_file",
+        "        return\n    files.sync_directory(path.parent)\n",
+        "        return\n",
+        _OWN_WORDS,
+    ),
+    _of(
+        "The unique keys of the log's tail not read",
+        "assembly",
+        "        return self._seams.scheduler.beside(lambda: read(keys))\n",
+        "        return nullcontext()\n",
+        _ONCE,
+    ),
+    _of(
+        "Progress of delayed messages saved before the log is synced",
+        "delay.progress",
+        "        self._log.flush.wait(self._log.flush.request(self._log.max_offset))\n"
+        "        for level",
+        "        for level",
+        _DELAYED,
+    ),
+    _of(
+        "A topic's deletion noted before the log is synced",
+        "admin.topics",
+        "            self._log.flush.wait(self._log.flush.request(end))\n",
+        "",
+        _DELETED,
+    ),
+)
+
+MUTATIONS: Final = (*_FILES, *_SYNCS, *_RECOVERY, *_LIFE)
