@@ -139,6 +139,12 @@ class Referee:
         Transactions.java says: what was ``sent``, and each ``check``."""
         return self._once("transact", str(directory), json.dumps(request))
 
+    def consume(self, directory: Path, request: Mapping[str, Any]) -> list[Line]:
+        """A whole broker opens the store, a producer sends, and a group's DefaultMQPushConsumer
+        sends some of it back, as Consumers.java says: what was ``sent``, each time that one was
+        ``consumed``."""
+        return self._once("consume", str(directory), json.dumps(request))
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()

@@ -90,6 +90,8 @@ def _print(found: Trace) -> None:
 
 def _details(copy: MessageCopy) -> list[str]:
     found = [copy.why] if copy.why else []
+    if copy.origin_message_id is not None:
+        found.append(f"{copy.group or 'a group'} sent back {copy.origin_message_id}")
     if copy.due_at is not None:
         found.append(f"due {_time(copy.due_at)}")
     for each in copy.groups:

@@ -356,6 +356,8 @@ class MessageCopy(Model):
     physical_offset: int
     size: int
     offset_msg_id: str
+    origin_message_id: str | None = None
+    """Of one that was sent back: the copy that the group got first."""
     store_timestamp: int
     store_host: str
     reconsume_times: int

@@ -118,6 +118,8 @@ PROPERTY_DELAY: Final = "DELAY"
 PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
+PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+"""Of a message that a group sent back: the offset message id of the first copy."""
 """The topic that a message was in before a group sent it back for the first time."""
 PROPERTY_TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 """5.x: other ways to name a delay; a delay level comes before them."""

@@ -53,6 +53,9 @@ class CopyView(msgspec.Struct, rename="camel", gc=False):
     physical_offset: int
     size: int
     offset_msg_id: str
+    origin_message_id: Annotated[
+        str | None, Meta(description="Of one that was sent back: the copy that a group got first.")
+    ]
     store_timestamp: Milliseconds
     store_host: str
     reconsume_times: int

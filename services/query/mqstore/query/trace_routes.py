@@ -145,6 +145,7 @@ def _copy_view(copy: Copy) -> CopyView:
         record.physical_offset,
         record.size,
         record.offset_message_id,
+        copy.origin_message_id,
         record.store_timestamp_ms,
         views.host_text(record.store_host),
         record.reconsume_times,

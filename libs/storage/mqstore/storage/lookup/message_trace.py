@@ -24,6 +24,7 @@ from mqstore.storage.layout import (
     HALF_TOPIC,
     OP_TOPIC,
     PROPERTY_DECISION,
+    PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TRANSACTION_KEY,
@@ -95,6 +96,11 @@ class Copy:
     why: str = ""
     """What the state was told from; empty where the record says it all."""
     stands: list[GroupStand] = field(default_factory=list)
+
+    @property
+    def origin_message_id(self) -> str | None:
+        """Of the copy that was sent back first, as the broker noted it."""
+        return _property(self.record, PROPERTY_ORIGIN_MESSAGE_ID)
 
 
 @dataclass(frozen=True, slots=True)

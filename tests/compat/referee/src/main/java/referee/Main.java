@@ -29,6 +29,7 @@ import java.nio.file.Path;
  * pull (served only)             what groups get of queues, by a broker's filters
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
+ * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -72,7 +73,7 @@ public final class Main {
         for (int i = 2; i < args.length; i++) {
             if (args[i].equals("--queries")) {
                 command.addProperty("queries", true);
-            } else if (args[0].equals("transact")) {
+            } else if (args[0].equals("transact") || args[0].equals("consume")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -139,6 +140,9 @@ public final class Main {
                 break;
             case "transact":
                 Transactions.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "consume":
+                Consumers.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("asked"), out);
