@@ -31,9 +31,19 @@ messages = st.fixed_dictionaries(
     {}, optional=dict.fromkeys((*FIELDS, "uniqKey", "unknown"), json_values)
 )
 KEY_QUERY = ("key", "from", "to", "limit", "cursor")
-PULL = ("offset", "max", "unknown")
+PULL = ("offset", "max", "tags", "sql", "body", "bodyMax", "inflate", "unknown")
+PAGE = ("topic", "key", "limit", "cursor")
 QUESTIONS = {
+    "/v1/messages": ("physicalOffset", "bodyMax"),
     "/v1/messages/{text}": ("topic",),
+    "/v1/messages/{text}/body": ("topic", "inflate"),
+    "/v1/messages/{text}/trace": ("topic",),
+    "/v1/topics/{text}/traces": PAGE,
+    f"/v1/topics/{TOPIC}/traces": PAGE,
+    "/v1/lag": PAGE,
+    "/v1/groups/{text}/lag": ("topic",),
+    "/v1/segments/{text}": ("unknown",),
+    "/v1/topics/{text}/events": ("from", "tags", "sql"),
     "/v1/topics/{text}/messages": KEY_QUERY,
     f"/v1/topics/{TOPIC}/messages": KEY_QUERY,
     "/v1/topics/{text}/queues": (),

@@ -159,6 +159,9 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
         assert told == {200, 410}
         gone = httpx.get(f"{find.url}/v1/messages/{first}/body")
         assert gone.json()["type"] == "urn:mqstore:problem:message-expired"
+        segment = httpx.get(f"{find.url}/v1/segments/{segment_name(0)}")
+        assert segment.status_code == 410
+        assert segment.json()["type"] == "urn:mqstore:problem:segment-expired"
         low = client.queues(TOPIC).queues[0].min_offset
         pulled = client.pull(TOPIC, 0, 0)
         assert (pulled.status, pulled.next, low > 0) == ("OFFSET_TOO_SMALL", low, True)

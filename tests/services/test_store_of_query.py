@@ -6,7 +6,11 @@ from pathlib import Path
 
 import httpx
 
-from mqstore.client import Client, NewMessage
+from mqstore.client import Client, NewMessage, Target
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.opening import open_directory
+from mqstore.storage.options import StoreOptions
+from mqstore.storage.system.threads import production_seams
 from tests.services.service_processes import query, writer
 
 ROUTES = (
@@ -45,3 +49,24 @@ def test_query_says_whether_the_writer_lives_and_answers_without_it(tmp_path: Pa
             assert again["writer"] == "alive"
             assert again["epoch"] > alive["epoch"]
             assert client.pull("t", 0).messages[0].body == "x"
+
+
+def test_query_answers_while_the_store_is_recovered_and_says_so(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with writer(root) as put, Client(put.url) as client:
+        client.create_topic("t", queues=1)
+        (placed,) = client.produce("t", [NewMessage(body="x")], durability="sync").messages
+        put.kill()
+    with query(root) as find, Client(find.url, find.url) as client:
+        begun = open_directory(root, StoreConfig(), production_seams(), StoreOptions())
+        assert _told(find.url) == {"recovering"}
+        assert httpx.get(f"{find.url}/v1/store").json()["health"] == "recovering"
+        assert client.pull("t", 0).messages[0].body == "x"
+        assert client.message(placed.offset_msg_id).body == "x"
+        assert client.messages_by_key("t", placed.uniq_key).messages[0].body == "x"
+        assert client.health(Target.QUERY).status == "ready"
+        begun.state.close()
+        begun.lock.release()
+        with writer(root):
+            assert client.pull("t", 0).messages[0].body == "x"
+            assert _told(find.url) == {"alive"}
