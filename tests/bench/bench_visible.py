@@ -1,7 +1,7 @@
 """From the acknowledgement of a produce until query answers the message, over HTTP on loopback.
 
 store-writer and query are real processes as `mqstore run` starts them; the figures include the
-query's own round trip. The aim is 5 ms at p99.
+query's own round trip. The aim is 5 ms at p99. With `bench_wakes`: who waits already.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tests.bench import bench_wakes
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import TOPIC
@@ -50,6 +51,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
             for key in ("p50", "p99")
         ]
         yield Bench(metrics, partial(_ours, setting, path, messages))
+    yield from bench_wakes.benches(setting)
 
 
 def _ours(setting: Setting, path: Asked, messages: int) -> Figures:

@@ -56,6 +56,8 @@ public final class Peer {
                 return Transactions.run(request);
             case "pull":
                 return Pulls.run(request);
+            case "wake":
+                return Wakes.run(request);
             case "open":
                 return Openings.open(request);
             case "rebuild":

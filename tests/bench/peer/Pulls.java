@@ -64,7 +64,7 @@ final class Pulls {
     private static List<Long> pull(Request request, MQClientAPIImpl client, int queueId, long end)
         throws Exception {
         String address = "127.0.0.1:" + request.number("port");
-        PullMessageRequestHeader header = header(request, queueId);
+        PullMessageRequestHeader header = header(request, queueId, 0);
         List<Long> nanoseconds = new ArrayList<>();
         long offset = 0;
         while (offset < end) {
@@ -81,15 +81,16 @@ final class Pulls {
         return nanoseconds;
     }
 
-    private static PullMessageRequestHeader header(Request request, int queueId) {
+    /** With `waitMs` above 0 the pull waits so long for an arrival. */
+    static PullMessageRequestHeader header(Request request, int queueId, long waitMs) {
         PullMessageRequestHeader header = new PullMessageRequestHeader();
         header.setConsumerGroup("bench");
         header.setTopic(Workload.TOPIC);
         header.setQueueId(queueId);
         header.setMaxMsgNums(request.number("max"));
-        header.setSysFlag(PullSysFlag.buildSysFlag(false, false, true, false));
+        header.setSysFlag(PullSysFlag.buildSysFlag(false, waitMs > 0, true, false));
         header.setCommitOffset(0L);
-        header.setSuspendTimeoutMillis(0L);
+        header.setSuspendTimeoutMillis(waitMs);
         header.setSubscription(request.text("subscription"));
         header.setSubVersion(0L);
         header.setExpressionType("TAG");

@@ -65,6 +65,15 @@ final class Sends {
         return client;
     }
 
+    /** One message to queue 0. */
+    static SendResult one(MQClientAPIImpl client, String address, int size) throws Exception {
+        SendResult result = client.sendMessage(address, "bench",
+            new Message(Workload.TOPIC, Workload.body(size)), header(0, "", false), TIMEOUT_MS,
+            CommunicationMode.SYNC, null, null);
+        check(result);
+        return result;
+    }
+
     private static long[] sendAll(Request request, List<MQClientAPIImpl> clients,
         ExecutorService pool, int sends) throws Exception {
         List<Callable<long[]>> workers = new ArrayList<>();
