@@ -61,6 +61,8 @@ class Planned:
     """Its decision was acknowledged."""
     asked: int = 0
     """Checks that reached it."""
+    torn: bool = False
+    """A power cut may have taken any part of it, and who repeats is told what memory holds."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,12 @@ class Plan:
 
     def copy(self) -> Plan:
         return Plan([replace(each) for each in self.transactions])
+
+    def power_cut(self) -> None:
+        """What was acknowledged was not on disk: nobody counts on it any more."""
+        for each in self.transactions:
+            each.begun = each.told = False
+            each.torn = True
 
 
 class _WorldClock:
@@ -202,7 +210,7 @@ class TransactionWorld:
         messages = [self.message(key) for key in planned.uniq_keys]
         (result,) = self.coordinator.begin([Begin(GROUP, messages)])
         if not isinstance(result, CoordinatorError):
-            planned.begun = True
+            planned.begun = not planned.torn
 
     def message(self, key: str) -> NewRecord:
         born_ms = self.world.machine.clock.now_ms()
@@ -216,7 +224,7 @@ class TransactionWorld:
         )
         for (planned, _), result in zip(asked, results, strict=True):
             if not isinstance(result, CoordinatorError):
-                planned.told = True
+                planned.told = not planned.torn
             elif isinstance(result, Contradicted):
                 assert result.decision == Verdict.SET_ASIDE or not planned.begun
 
@@ -255,7 +263,7 @@ class TransactionWorld:
 
     # what must hold -------------------------------------------------------------------------
 
-    def check(self, *, keeps_acknowledged: bool) -> None:
+    def check(self) -> None:
         """Nothing is left over, each message is visible as often as it should be."""
         state = self.coordinator.state
         assert not state.pending, f"forgotten: {list(state.pending)}"
@@ -263,13 +271,13 @@ class TransactionWorld:
         for planned in self.plan.transactions:
             counts = {visible[key] for key in planned.uniq_keys}
             assert max(counts) <= 1, f"{planned.key} is visible again: {visible}"
-            if keeps_acknowledged:
+            if not planned.torn:
                 assert len(counts) == 1, f"{planned.key} is visible in part: {visible}"
             count = min(counts)
             verdict = self._verdict(planned.key)
             if max(counts):
                 assert planned.wanted is Verdict.COMMIT, f"{planned.key} is visible"
-            if keeps_acknowledged and planned.begun:
+            if planned.begun:
                 self._check_kept(planned, count, verdict)
         assert all(each.asked <= RULES.check_max + 3 for each in self.plan.transactions)
 
@@ -300,8 +308,6 @@ class TransactionLife:
         self.format = list(StoreFormat)[seed % 2]
         self.at = TransactionWorld(seed, sync=self.sync, store_format=self.format, brittle=brittle)
         self.rng = self.at.rng
-        self.kept = True
-        """Whether no power cut took what was acknowledged without being on disk."""
         self.states = 0
         self.found: AssertionError | None = None
         self._watch()
@@ -319,7 +325,7 @@ class TransactionLife:
         if self.found is not None:
             raise self.found
         self.at.finish()
-        self.at.check(keeps_acknowledged=self.kept)
+        self.at.check()
 
     def _watch(self) -> None:
         self.at.disk.before_effect = self._crash_point
@@ -354,7 +360,7 @@ class TransactionLife:
 
     def _restart(self, loss: Loss | None) -> None:
         if loss is not None and not self.sync:
-            self.kept = False
+            self.at.plan.power_cut()
         self.at.restart_store(crashed(self.at.disk, loss, self.rng))
         self._watch()
 
@@ -365,17 +371,20 @@ class TransactionLife:
         disk = crashed(self.at.disk, loss, self.chance)
         seed = self.chance.getrandbits(32)
         machine = SimulatedMachine(seed, clock=disk.clock, disk=disk)
+        plan = self.at.plan.copy()
+        if loss is not None and not self.sync:
+            plan.power_cut()
         after = TransactionWorld(
             *(seed,),
             sync=self.sync,
             store_format=self.format,
             machine=machine,
-            plan=self.at.plan.copy(),
+            plan=plan,
         )
         self.states += 1
         try:
             after.finish()
-            after.check(keeps_acknowledged=self.kept and (loss is None or self.sync))
+            after.check()
         except AssertionError as error:
             self.found = error
             raise

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
+from mqstore.coordinator import halves
 from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import Contradicted, Fenced, LogUnavailable, TransactionUnknown
-from mqstore.coordinator.halves import Verdict
+from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.records import NewRecord
 from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.transactions import Transaction
@@ -206,6 +207,38 @@ def test_what_a_power_cut_took_decides_nothing_that_is_begun_later(bench: Bench)
     bench.begin("b")
     bench.lead()
     assert list(bench.coordinator.state.pending) == ["b"]
+
+
+def op_of_a_lost_half(bench: Bench, *offsets: int) -> StoreLog:
+    """What a power cut may leave: the op record is there, the halves before it are not."""
+    log = StoreLog(lambda: bench.world.store)
+    decision = Decision(Verdict.COMMIT, 1, "producer")
+    standing = log.take_over()
+    log.append(
+        halves.ops_of(offsets, "lost", decision, standing.host, "0" * 32, standing.store_format)
+    )
+    return log
+
+
+def test_an_op_record_decides_no_half_that_comes_after_it(bench: Bench) -> None:
+    log = op_of_a_lost_half(bench, 0)
+    log.append(Begin(GROUP, [bench.message("a")]).halves(bench.world.format))
+    bench.lead()
+    assert list(bench.coordinator.state.pending) == ["a"]
+    assert bench.bodies() == []
+
+
+def test_no_half_gets_a_queue_offset_that_an_op_record_names(bench: Bench) -> None:
+    bench.begin("a")
+    op_of_a_lost_half(bench, 1, 2)
+    bench.lead()
+    bench.begin("b")
+    (half,) = bench.coordinator.state.pending["b"].halves
+    assert half.queue_offset == 3
+    bench.lead()
+    assert list(bench.coordinator.state.pending) == ["a", "b"]
+    bench.commit("b")
+    assert bench.bodies() == [b"b"]
 
 
 def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:

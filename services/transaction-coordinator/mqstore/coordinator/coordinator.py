@@ -76,6 +76,7 @@ class Coordinator:
         state = loading.read_back(log, self._saved)
         ledger.remember(state)
         try:
+            ledger.fill_up()
             unfinished = [*loading.torn(log, state), *loading.cut(log, state)]
             ledger.append(self._decisions.complete(unfinished))
             loading.read_set_aside(log, state)

@@ -17,7 +17,7 @@ from mqstore.coordinator.errors import (
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.ledger import Group, Ledger, Plan
 from mqstore.coordinator.records import NewRecord, Placement
-from mqstore.coordinator.transactions import Part, Transaction
+from mqstore.coordinator.transactions import Part, Resolution, Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,8 @@ class Decisions:
 
         def note(placed: list[Placement]) -> None:
             for op, place in zip(ops, placed[begin:], strict=True):
-                ledger.state.add_op(place.queue_offset, halves.offsets_in(op.body), decision)
+                resolution = Resolution(place.queue_offset, place.physical_offset, decision)
+                ledger.state.add_op(resolution, halves.offsets_in(op.body))
             ledger.settle(transaction, decision)
 
         return Group(records + ops, note)

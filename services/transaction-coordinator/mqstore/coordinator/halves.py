@@ -48,6 +48,7 @@ QUEUE: Final = 0
 QUEUE_ID_MAX: Final = 2**31 - 1
 UNKEYED: Final = "@"
 """Begins the key of a transaction whose half message has no UNIQ_KEY."""
+FILLER: Final = "a power cut took the half message that stood here"
 _HOST_FLAGS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
@@ -114,6 +115,17 @@ def read_half(found: Stored) -> Half | None:
         queue_offset=found.queue_offset,
         physical_offset=found.physical_offset,
     )
+
+
+def filler_of(host: str, new_key: str, at_ms: int) -> NewRecord:
+    """Takes the place of a half message that a power cut took and an op record names: no other half
+    may get its queue offset, since whoever reads the op record would take that one for decided."""
+    table = {PROPERTY_UNIQ_KEY: new_key, PROPERTY_WHY: FILLER}
+    return NewRecord(HALF_TOPIC, QUEUE, b"", table, host, at_ms)
+
+
+def is_filler(found: Stored) -> bool:
+    return found.record.properties.get(PROPERTY_WHY) == FILLER
 
 
 def half_of(message: NewRecord, group: str, store_format: StoreFormat) -> NewRecord:

@@ -6,10 +6,11 @@ it must be read again, which first fences off whatever append was still under wa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mqstore.coordinator import halves, loading
 from mqstore.coordinator.counts import Counts
@@ -30,7 +31,10 @@ from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 from mqstore.storage.seams import Clock
 
+FILLED_MAX: Final = 10_000
+"""Half messages in whose place fillers are put."""
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -146,6 +150,24 @@ class Ledger:
         self.counts.settled(transaction, decision.verdict, self.clock.now_ms())
         self.schedule.drop(transaction)
         self._recent.drop(transaction.halves)
+
+    def fill_up(self) -> None:
+        """Let no half message get a queue offset that an op record names already. Raises as
+        ``append``."""
+        state, standing = self.state, self.standing
+        missing = state.named_end - state.half_end
+        if missing > FILLED_MAX:
+            _log.error("op records name %d half messages that there are not", missing)
+            return
+        now_ms = self.clock.now_ms()
+        records = [
+            halves.filler_of(standing.host, self.keys.next(), now_ms) for _ in range(missing)
+        ]
+
+        def note(placed: list[Placement]) -> None:
+            state.half_end = placed[-1].queue_offset + 1
+
+        self.append([Group(records, note)])
 
     def append(self, groups: Sequence[Group]) -> None:
         """One contiguous append; whatever its answer leaves unclear is found out by loading.

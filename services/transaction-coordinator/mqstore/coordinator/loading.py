@@ -17,7 +17,7 @@ from mqstore.coordinator.errors import NotLoaded
 from mqstore.coordinator.halves import Decision, Half, Verdict
 from mqstore.coordinator.log import Log, QueueOffsets
 from mqstore.coordinator.records import Stored
-from mqstore.coordinator.transactions import Part, Transaction, Transactions
+from mqstore.coordinator.transactions import Part, Resolution, Transaction, Transactions
 from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
@@ -46,13 +46,15 @@ def read_back(log: Log, saved: QueueOffsets) -> Transactions:
     op_from, op_end = _bounds(log, OP_TOPIC, saved)
     state = Transactions(half_from, op_from)
     for found in _records(log, OP_TOPIC, op_from, op_end):
-        state.add_op(found.queue_offset, halves.read_op(found), halves.read_decision(found))
+        decision = halves.read_decision(found)
+        resolution = Resolution(found.queue_offset, found.physical_offset, decision)
+        state.add_op(resolution, halves.read_op(found))
     for found in _records(log, HALF_TOPIC, half_from, half_end):
         half = halves.read_half(found)
-        if half is None:
-            _log.error("half message %d cannot be committed by anybody", found.queue_offset)
-        else:
+        if half is not None:
             state.add_half(half)
+        elif not halves.is_filler(found):
+            _log.error("half message %d cannot be committed by anybody", found.queue_offset)
     state.half_end, state.op_end = half_end, op_end
     for transaction in list(state.pending.values()):
         if all(transaction.is_resolved(part) for part in transaction.parts.values()):
@@ -111,7 +113,8 @@ def find(log: Log, key: str) -> Transaction | None:
         transaction.add(half)
         if half.size > 1:
             _add_neighbours(log, transaction, half)
-    ops = _by_key(log, OP_TOPIC, key)
+    first = min(half.physical_offset for half in own)
+    ops = [op for op in _by_key(log, OP_TOPIC, key) if op.physical_offset > first]
     for op in ops:
         transaction.resolved |= dict.fromkeys(halves.read_op(op), op.queue_offset)
     decisions = [decision for op in ops if (decision := halves.read_decision(op)) is not None]

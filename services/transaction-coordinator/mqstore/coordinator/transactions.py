@@ -36,6 +36,16 @@ class Check:
     answer: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """An op record: where it stands, and what it says was decided (a broker's: None)."""
+
+    op_offset: int
+    """In its queue."""
+    physical_offset: int
+    decision: Decision | None
+
+
 @dataclass(slots=True)
 class Part:
     """One message of a transaction: the copies of its half message, ascending."""
@@ -76,10 +86,10 @@ class Transaction:
         else:
             part.add(half)
 
-    def resolve(self, half_offset: int, op_offset: int, decision: Decision | None) -> None:
+    def resolve(self, half_offset: int, resolution: Resolution) -> None:
         """An op record names a half; what a person decided later counts over setting it aside."""
-        self.resolved[half_offset] = op_offset
-        known = self.decision
+        self.resolved[half_offset] = resolution.op_offset
+        known, decision = self.decision, resolution.decision
         if known is None or (decision is not None and known.verdict is Verdict.SET_ASIDE):
             self.decision = decision
 
@@ -142,7 +152,9 @@ class Transactions:
         self._half_offset = half_offset
         self._op_offset = op_offset
         self._by_half: dict[int, Transaction] = {}
-        self._early: dict[int, tuple[int, Decision | None]] = {}
+        self.named_end = 0
+        """Behind the last queue offset of a half that an op record names."""
+        self._early: dict[int, Resolution] = {}
         """Resolved by an op record that was read before the half itself."""
         self._ops: deque[tuple[int, int]] = deque()
         """Op records ascending: queue offset, and the last half that it names."""
@@ -159,21 +171,27 @@ class Transactions:
         self._by_half[half.queue_offset] = found
         self.half_end = max(self.half_end, half.queue_offset + 1)
         early = self._early.pop(half.queue_offset, None)
-        if early is not None:
-            found.resolve(half.queue_offset, *early)
+        if early is not None and half.physical_offset < early.physical_offset:
+            found.resolve(half.queue_offset, early)
         return found
 
-    def add_op(self, op_offset: int, offsets: Iterable[int], decision: Decision | None) -> None:
-        """Take note of an op record; whether it settles a transaction, ``settle`` says."""
+    def add_op(self, resolution: Resolution, offsets: Iterable[int]) -> None:
+        """Take note of an op record; whether it settles a transaction, ``settle`` says.
+
+        It concerns halves that stand before it in the log: where a power cut took one that it
+        names, another half may have got its queue offset.
+        """
         offsets = list(offsets)
-        self.op_end = max(self.op_end, op_offset + 1)
-        self._ops.append((op_offset, max(offsets, default=-1)))
+        last = max(offsets, default=-1)
+        self.op_end = max(self.op_end, resolution.op_offset + 1)
+        self.named_end = max(self.named_end, last + 1)
+        self._ops.append((resolution.op_offset, last))
         for offset in offsets:
             found = self._by_half.get(offset)
             if found is not None:
-                found.resolve(offset, op_offset, decision)
+                found.resolve(offset, resolution)
             elif offset >= self._half_offset:
-                self._early[offset] = (op_offset, decision)
+                self._early[offset] = resolution
 
     def settle(self, transaction: Transaction, decision: Decision) -> None:
         """A transaction is over: all its halves are resolved."""
