@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -40,6 +41,7 @@ from mqstore.writer.service import WriterService
 _FENCES: Final = "/v1/internal/fences"
 _FENCE: Final = _FENCES + "/{name}"
 _JSON: Final = b"application/json"
+HOSTS_KEPT: Final = 1_024
 FenceName = Annotated[
     str,
     PathParameter(
@@ -176,6 +178,7 @@ def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
     )
 
 
+@lru_cache(maxsize=HOSTS_KEPT)
 def _host(text: str) -> Host:
     try:
         return parse_host(text)

@@ -57,7 +57,8 @@ class HotRoutes:
             api.add_hot(HotRoute("POST", path, Role.PRODUCE, handler, operation))
 
     async def _begin(self, request: HotRequest) -> Reply:
-        refuse_unknown(request.query(), ())
+        if query := request.query():
+            refuse_unknown(query, ())
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
@@ -78,7 +79,8 @@ class HotRoutes:
         return await self._decide(request, Verdict.ROLLBACK)
 
     async def _decide(self, request: HotRequest, verdict: Verdict) -> Reply:
-        refuse_unknown(request.query(), ())
+        if query := request.query():
+            refuse_unknown(query, ())
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
@@ -96,8 +98,11 @@ class HotRoutes:
 
     async def _relayed(self, request: HotRequest, body: bytes) -> Reply | None:
         """The leader's answer, where this process does not lead. Raises Problem."""
+        forwarder = self._service.forwarder
+        if forwarder.leads:
+            return None
         try:
-            await self._service.forwarder.here_or_there(Request(request.scope, _replay(body)))
+            await forwarder.here_or_there(Request(request.scope, _replay(body)))
         except Relayed as relayed:
             found = relayed.response
             kept = found.headers.items()

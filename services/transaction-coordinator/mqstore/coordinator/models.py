@@ -41,8 +41,8 @@ class NewMessage(_Request):
     body: str | None = None
     body_base64: str | None = None
     tags: str | None = None
-    keys: Annotated[list[str], Field(max_length=100)] = []
-    properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX)] = {}
+    keys: Annotated[list[str], Field(max_length=100, default_factory=list)]
+    properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX, default_factory=dict)]
     queue_id: Annotated[int | None, Field(ge=0, le=2**31 - 1)] = None
     flag: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
     uniq_key: Annotated[str | None, Field(min_length=1, max_length=255)] = None

@@ -22,7 +22,8 @@ _WRITABLE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    topic: Topic
+    topic: asyncio.Task[Topic]
+    """Shared by all who wait for it."""
     until: float
 
 
@@ -36,15 +37,25 @@ class Topics:
     async def writable(self, name: str) -> Topic:
         """A topic that takes messages. Raises Problem, TopicNameError."""
         known = self._known.get(name)
-        if known is not None and time.monotonic() < known.until:
-            return known.topic
-        topic_names.check_send_topic(name, StoreFormat.V5_X)
-        topic = await asyncio.to_thread(self._ask, name)
-        if not topic.perm & _WRITABLE or topic.write_queues < 1:
-            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
-        self._known[name] = _Known(topic, time.monotonic() + KNOWN_S)
-        if len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
+        if known is None or time.monotonic() >= known.until:
+            topic_names.check_send_topic(name, StoreFormat.V5_X)
+            asking = asyncio.get_running_loop().create_task(self._writable(name))
+            known = self._known[name] = _Known(asking, time.monotonic() + KNOWN_S)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        elif known.topic.done():
+            return known.topic.result()
+        return await asyncio.shield(known.topic)
+
+    async def _writable(self, name: str) -> Topic:
+        """Raises Problem, which nobody remembers."""
+        try:
+            topic = await asyncio.to_thread(self._ask, name)
+            if not topic.perm & _WRITABLE or topic.write_queues < 1:
+                raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        except BaseException:
+            self._known.pop(name, None)
+            raise
         return topic
 
     def _ask(self, name: str) -> Topic:

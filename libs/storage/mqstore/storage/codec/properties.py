@@ -26,12 +26,12 @@ def encode(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:
     PropertyError for what would not read back: an empty name or value, a separator or NUL
     inside, text that is no valid Unicode.
     """
-    parts = []
-    for name, value in properties.items():
-        _check("name", name, name)
-        _check("value", name, value)
-        parts.append(name + NAME_VALUE_SEPARATOR + value)
+    parts = [name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()]
     text = PROPERTY_SEPARATOR.join(parts)
+    if not _reads_back(properties, text):
+        for name, value in properties.items():
+            _check("name", name, name)
+            _check("value", name, value)
     if parts and trailing_separator:
         text += PROPERTY_SEPARATOR
     try:
@@ -55,6 +55,18 @@ def replaced(
         parts.append(encode(new, trailing_separator=False))
     text = separator.join(parts)
     return text + separator if parts and trailing_separator else text
+
+
+def _reads_back(properties: Mapping[str, str], text: str) -> bool:
+    """Whether the joined text has the separators between names and values, and no others."""
+    count = len(properties)
+    return (
+        text.count(NAME_VALUE_SEPARATOR) == count
+        and text.count(PROPERTY_SEPARATOR) == max(0, count - 1)
+        and "\0" not in text
+        and all(properties)
+        and all(properties.values())
+    )
 
 
 def _check(part: str, name: str, text: str) -> None:
