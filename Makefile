@@ -23,6 +23,7 @@ PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer
 	services/transaction-coordinator
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt
+JOBS_PACKAGE := spark-jobs
 SETUP_INPUTS := requirements/constraints.txt requirements/build.txt libs/storage/setup.py \
 	$(addsuffix /pyproject.toml,$(PACKAGES))
 KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h) \
@@ -30,6 +31,7 @@ KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h) \
 # Stamps stand for what is installed; they lie in the virtual environment and go with it.
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
+SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
 .PHONY: run test test-ci nightly setup bench simulate soak fuzz lint fmt clean help
@@ -41,10 +43,10 @@ run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C 
 test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly" $(ARGS)
 
-test-ci: $(TEST_READY) ## what takes longer: simulation, fuzz, random stores
+test-ci: $(SPARK_READY) ## what takes longer: simulation, fuzz, random stores, Spark
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
 
-nightly: $(TEST_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
+nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
 		-m "referee or slow or nightly" --timeout 0 $(ARGS)
 
@@ -68,7 +70,7 @@ fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel unde
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(BIN)/python -m tests.fuzz \
 		--kernel build/fuzz/mqstore/storage/_kernel.*.so --records $(FUZZ_RECORDS)
 
-lint: $(TEST_READY) ## ruff, mypy --strict, and the direction of imports
+lint: $(SPARK_READY) ## ruff, mypy --strict, and the direction of imports
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 fmt: $(TEST_READY) ## format the code and sort its imports
@@ -76,7 +78,7 @@ fmt: $(TEST_READY) ## format the code and sort its imports
 
 clean: ## remove everything that was built (never a store)
 	rm -rf $(VENV) build libs/storage/build libs/storage/mqstore/storage/_kernel.c libs/storage/mqstore/storage/*.so
-	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info $(JOBS_PACKAGE)/*.egg-info
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,7 +97,14 @@ $(RUN_READY): $(SETUP_INPUTS) $(KERNEL) | $(BIN)/python
 	@$(PIP_INSTALL) --no-build-isolation $(addprefix --editable ,$(PACKAGES))
 	@touch $@
 
-$(TEST_READY): $(RUN_READY) requirements/test.txt
+$(TEST_READY): $(RUN_READY) requirements/test.txt $(JOBS_PACKAGE)/pyproject.toml
 	@echo "installing the test tools (once)" >&2
 	@$(PIP_INSTALL) --requirement requirements/test.txt
+	@$(PIP_INSTALL) --no-build-isolation --editable $(JOBS_PACKAGE)
+	@touch $@
+
+# Spark is large: only its jobs, what tests them and the type checker need it.
+$(SPARK_READY): $(TEST_READY)
+	@echo "installing Spark (once; 500 MB)" >&2
+	@$(PIP_INSTALL) --no-build-isolation --editable "$(JOBS_PACKAGE)[spark]"
 	@touch $@

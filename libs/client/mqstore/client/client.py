@@ -201,7 +201,7 @@ class Client(_Base[httpx.Client]):
             with self._http.stream(**self._stream_request(place)) as response:
                 if not response.is_success:
                     response.read()
-                    raise ProblemError(response.status_code, _problem(response))
+                    raise _problem_error(response)
                 for sent in EventSource(response).iter_sse():
                     event = place.take(sent)
                     if event is not None:
@@ -406,7 +406,7 @@ def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
             return call.answer.model_validate_json(response.content or b"{}")
         except ValidationError as error:
             raise ClientError(f"{call.path} answered what this client does not know") from error
-    raise ProblemError(response.status_code, _problem(response))
+    raise _problem_error(response)
 
 
 def _downloaded(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
@@ -419,6 +419,12 @@ def _downloaded(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
             raise ClientError(f"{call.path}: the bytes are not as they were sent; ask again")
     total = headers.get("content-range", "").rpartition("/")[2]
     return {"content": content, "total": total or len(content), "tag": headers.get("etag")}
+
+
+def _problem_error(response: httpx.Response) -> ProblemError:
+    told = response.headers.get("retry-after", "")
+    retry_after_s = float(told) if told.isascii() and told.isdigit() else None
+    return ProblemError(response.status_code, _problem(response), retry_after_s=retry_after_s)
 
 
 def _problem(response: httpx.Response) -> dict[str, Any]:

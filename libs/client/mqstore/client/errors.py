@@ -25,8 +25,12 @@ class Unreachable(ClientError):
 class ProblemError(ClientError):
     """A service's problem details."""
 
-    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+    def __init__(
+        self, status: int, problem: dict[str, Any], *, retry_after_s: float | None = None
+    ) -> None:
+        """``retry_after_s``: when the service takes the same request again, where it says so."""
         self.status = status
+        self.retry_after_s = retry_after_s
         self.problem = problem
         self.type = str(problem.get("type", "about:blank")).removeprefix(_PREFIX)
         self.detail = str(problem.get("detail", ""))

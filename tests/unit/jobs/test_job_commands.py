@@ -1,0 +1,99 @@
+"""A job ends with one line and the exit code that DESIGN gives it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.jobs import command, errors
+from mqstore.jobs.errors import JavaMissing, JobError, NoStore, SegmentGone, Unreachable, told
+from mqstore.jobs.session import check_java
+
+
+def ended(error: Exception) -> int:
+    def job() -> None:
+        raise error
+
+    return command.run(job)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(NoStore("x is gone"), 2), (Unreachable("x is gone"), 3)]
+)
+def test_an_error_of_ours_is_one_line(
+    error: JobError, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(error) == code
+    assert capsys.readouterr() == ("", "mqstore: x is gone\n")
+
+
+def test_an_error_that_spark_passed_on_as_text_is_found_in_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (
+        "Job aborted due to stage failure\nTraceback (most recent call last):\n"
+        '  File "at_url.py", line 1, in read\n    raise error\n'
+        "mqstore.jobs.errors.Unreachable: http://h does not answer\n\tat org.apache.spark"
+    )
+    assert ended(RuntimeError(text)) == 3
+    assert capsys.readouterr().err == "mqstore: http://h does not answer\n"
+
+
+def test_a_defect_is_passed_on_whole() -> None:
+    with pytest.raises(ZeroDivisionError):
+        ended(ZeroDivisionError("x"))
+
+
+def test_the_exit_code_of_a_job_is_its_own() -> None:
+    assert command.run(lambda: None) == 0
+    assert command.run(lambda: 1) == 1
+
+
+def test_every_error_is_found_again_by_its_name() -> None:
+    for kind in JobError.__subclasses__():
+        assert type(told(f"{errors.__name__}.{kind.__name__}: why")) is kind
+    assert told("nothing of ours") is None
+
+
+def java_saying(directory: Path, version: str) -> dict[str, str]:
+    java = directory / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return {"PATH": str(directory)}
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21"])
+def test_a_java_of_17_or_newer_will_do(tmp_path: Path, version: str) -> None:
+    check_java(java_saying(tmp_path, version))
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
+def test_an_older_java_is_refused(tmp_path: Path, version: str) -> None:
+    with pytest.raises(JavaMissing, match="install a Java runtime, 17 or newer"):
+        check_java(java_saying(tmp_path, version))
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JavaMissing, match=f"no java in JAVA_HOME {tmp_path}"):
+        check_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_without_java_a_job_says_in_one_line_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; from mqstore.jobs import command; from mqstore.jobs.session import check_java;"
+        "sys.exit(command.run(check_java))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
+    assert "openjdk-17-jre-headless" in ran.stderr
+    assert SegmentGone.exit_code == ran.returncode
