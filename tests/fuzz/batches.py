@@ -211,20 +211,19 @@ class _Room:
         assert self._log == records.ljust(len(self._log), b"\0")
         entries, index = (memoryview(bytearray(len(each))) for each in (self._entries, self._index))
         queue, index_window = self._windows(entries, index)
-        _, position, count, _ = dispatch_run(
-            self._log,
-            0,
-            len(records),
-            BASE,
-            {queue_key(b"Topic", 0): queue},
-            index_window,
-            self._index_tags,
-            0,
-            len(messages),
-            None,
-        )
-        assert (position, count) == (len(records), len(messages))
+        queues = {queue_key(b"Topic", 0): queue}
+        position = self._dispatch(0, len(records), queues, index_window)
+        if position < len(records):  # the index is full, and what is left has no keys
+            position = self._dispatch(position, len(records), queues, None)
+        assert position == len(records)
         assert (self._entries, self._index) == (entries, index)
+
+    def _dispatch(
+        self, position: int, end: int, queues: dict[bytes, QueueWindow], index: IndexWindow | None
+    ) -> int:
+        """From a position of the log; where it ended."""
+        tags, most = self._index_tags, ENTRIES
+        return dispatch_run(self._log, position, end, BASE, queues, index, tags, 0, most, None)[1]
 
     def _windows(
         self, entries: memoryview, index_file: memoryview
