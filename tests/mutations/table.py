@@ -308,8 +308,8 @@ _LIFE: Final = (
     _of(
         "The unique keys of the log's tail not read",
         "assembly",
-        "        return self._seams.scheduler.beside(lambda: read(keys))\n",
-        "        return nullcontext()\n",
+        "        return read_tail(commit_log, queues, config, found.dispatch_from)\n",
+        "        return lambda: KeyWindow(config)\n",
         _ONCE,
     ),
     _of(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage.seams import BackgroundService, ServiceHandle, Signal
@@ -91,11 +90,6 @@ class SimulatedScheduler:
 
     def signal(self) -> Signal:
         return SimulatedSignal(self)
-
-    @contextmanager
-    def beside(self, work: Callable[[], None]) -> Iterator[None]:
-        work()
-        yield
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]

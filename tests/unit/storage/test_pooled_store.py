@@ -77,6 +77,7 @@ def test_it_writes_the_same_bytes_as_a_store_without_one() -> None:
                 put_some(store, 700, start=start)
                 batch = [message(store, n) for n in range(40)]
                 store.put_batch(batch, Durability.SYNC)
+                store.wait_for_index()
         parts = ("/store/commitlog/", "/store/consumequeue/", "/store/index/")
         paths = [path for path in machine.disk.paths() if str(path).startswith(parts)]
         found.append({str(path): machine.disk.read(path) for path in paths})

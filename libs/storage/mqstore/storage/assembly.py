@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -65,8 +64,9 @@ class Parts:
     quarantine: Quarantine
     block_cover: BlockCover | None
     """None where nothing may be written."""
-    keys: KeyWindow | None
-    """Unique keys that were put lately; None where that is switched off, or nothing may be put."""
+    keys: Callable[[], KeyWindow] | None
+    """Finds the unique keys that were put lately, at any time; None where that is switched off, or
+    nothing may be put."""
     bitmaps: FilterBitmaps | None
     """None where no entry gets one."""
 
@@ -121,9 +121,8 @@ class Assembly:
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
         newest = _newest_store_time(found, files, queues, index, checkpoint)
         commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint, cover)
-        keys = self._key_window(found)
-        with self._reading_keys(keys, found, commit_log, queues):
-            dispatcher = self._dispatch(found, commit_log, queues, index)
+        keys = self._unique_keys(found, commit_log, queues)
+        dispatcher = self._dispatch(found, commit_log, queues, index)
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         offsets.load_missing(self._opened.deleted.next_offsets())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
@@ -372,23 +371,14 @@ class Assembly:
         state.set_dispatched(dispatcher.position)
         return dispatcher
 
-    def _key_window(self, found: RecoveryPlan) -> KeyWindow | None:
+    def _unique_keys(
+        self, found: RecoveryPlan, commit_log: CommitLog, queues: ConsumeQueues
+    ) -> Callable[[], KeyWindow] | None:
         config = self._opened.config
         takes_puts = self._options.services and found.read_only is None
-        return KeyWindow(config) if takes_puts and config.unique_key_window_count else None
-
-    def _reading_keys(
-        self,
-        keys: KeyWindow | None,
-        found: RecoveryPlan,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-    ) -> AbstractContextManager[None]:
-        """Around the dispatch: reading the log's tail takes as long, and each one core."""
-        if keys is None:
-            return nullcontext()
-        read = read_tail(commit_log, queues, self._opened.config, found.dispatch_from)
-        return self._seams.scheduler.beside(lambda: read(keys))
+        if not (takes_puts and config.unique_key_window_count):
+            return None
+        return read_tail(commit_log, queues, config, found.dispatch_from)
 
     # telling ------------------------------------------------------------------------------
 

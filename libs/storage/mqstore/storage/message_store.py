@@ -185,10 +185,10 @@ class MessageStore:
         self._begin()
 
     def _once_puts(self) -> OncePuts | None:
-        window = self._parts.keys
-        if window is None:
+        keys = self._parts.keys
+        if keys is None:
             return None
-        return OncePuts(window, self.log, self.queues, self.dispatcher, self.append_request)
+        return OncePuts(keys, self.log, self.queues, self.dispatcher, self.append_request)
 
     # putting ------------------------------------------------------------------------------
 
@@ -497,6 +497,8 @@ class MessageStore:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
         self._start(self.offsets)
+        if self.once is not None:
+            self._start(self.once)
         if self._options.scrubs:
             self._scrub_handle = self._start(self.scrub)
         if self._options.deliver_delayed:

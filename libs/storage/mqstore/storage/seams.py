@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -194,12 +193,6 @@ class ServiceHandle(Protocol):
 
 class Scheduler(Protocol):
     def signal(self) -> Signal: ...
-
-    def beside(self, work: Callable[[], None]) -> AbstractContextManager[None]:
-        """``work`` runs while the block does, on another core where there is one.
-
-        It has ended when the block is left; what it raised is raised there.
-        """
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]

@@ -87,4 +87,7 @@ class Opening:
 
     def _open(self, options: StoreOptions) -> MessageStore:
         root = self._settings.store.absolute()
-        return MessageStore.open(root, self._settings.store_config, self._seams, options)
+        store = MessageStore.open(root, self._settings.store_config, self._seams, options)
+        if store.once is not None:
+            store.once.prepare()  # here, as the event loop would stand still for it
+        return store

@@ -101,7 +101,7 @@ class StoreMetrics(Collector):
         yield GaugeMetricFamily(
             "mqstore_unique_keys_known",
             "Unique keys of clients that a repeat would be known by",
-            value=0 if once is None else once.window.count,
+            value=0 if once is None else once.count,
         )
         yield GaugeMetricFamily(
             "mqstore_store_open", "Whether the store is open", value=float(store is not None)

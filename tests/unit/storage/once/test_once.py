@@ -16,6 +16,7 @@ from mqstore.storage.errors import MessageTooLarge, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import end_of
+from mqstore.storage.once.tail import read_tail
 from mqstore.storage.once.window import KeyWindow
 from tests.unit.storage.stores import CONFIG, abandon, open_store
 
@@ -149,8 +150,26 @@ def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -
     shutil.rmtree(store.paths.consume_queue)
     with open_store(tmp_path, config) as store:
         assert store.once is not None
-        assert 0 < store.once.window.count < 700
+        store.once.prepare()
+        assert 0 < store.once.count < 700
         assert _put(store, "newest").repeats
+
+
+def test_segments_that_expire_before_they_are_read_hide_no_later_key(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(700):
+            _put(store, f"k{number}")
+        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        assert store.expire(1) == 1
+        assert 0 < read().count < 700
+
+
+def test_what_is_put_after_the_opening_is_no_part_of_what_is_read(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        _put(store, "before")
+        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        _put(store, "after")
+        assert read().count == 1
 
 
 def test_generated_keys_are_not_read_again(tmp_path: Path) -> None:
@@ -159,7 +178,8 @@ def test_generated_keys_are_not_read_again(tmp_path: Path) -> None:
         _put(store, "given")
     with open_store(tmp_path) as store:
         assert store.once is not None
-        assert store.once.window.count == 1
+        store.once.prepare()
+        assert store.once.count == 1
 
 
 def test_a_record_that_expired_is_stored_again(tmp_path: Path) -> None:

@@ -186,45 +186,6 @@ def test_notify_wakes_every_waiter() -> None:
     assert all(answers.get(timeout=PATIENCE_S) for _ in waiters)
 
 
-def test_work_beside_runs_while_the_block_does_and_has_ended_behind_it() -> None:
-    scheduler = ThreadScheduler(SystemClock())
-    asked, answered = threading.Event(), threading.Event()
-    ended: list[bool] = []
-
-    def work() -> None:
-        assert asked.wait(PATIENCE_S)
-        answered.set()
-        ended.append(True)
-
-    with scheduler.beside(work):
-        asked.set()
-        assert answered.wait(PATIENCE_S)
-    assert ended == [True]
-
-
-def test_what_work_beside_raises_is_raised_behind_the_block() -> None:
-    def work() -> None:
-        raise OSError("the disk")
-
-    passed = []
-    with pytest.raises(OSError, match="the disk"), ThreadScheduler(SystemClock()).beside(work):
-        passed.append(True)
-    assert passed == [True]
-
-
-def test_a_block_that_fails_waits_for_the_work_beside_it() -> None:
-    asked, ended = threading.Event(), []
-
-    def work() -> None:
-        assert asked.wait(PATIENCE_S)
-        ended.append(True)
-
-    with pytest.raises(ValueError), ThreadScheduler(SystemClock()).beside(work):
-        asked.set()
-        raise ValueError
-    assert ended == [True]
-
-
 def test_production_seams_are_the_real_ones() -> None:
     seams = production_seams()
     assert seams.clock.now_ms() == pytest.approx(time.time() * 1000, abs=60_000)

@@ -6,8 +6,9 @@ gave it; the record itself tells whether it is the same message.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
@@ -32,17 +33,22 @@ class Append(Protocol):
 
 
 class OncePuts:
-    """Any thread may put; one at a time does."""
+    """Any thread may put; one at a time does.
+
+    A put that comes before the keys were found waits for them: on an event loop, ``prepare`` first.
+    """
+
+    name = "unique-keys"
 
     def __init__(
         self,
-        window: KeyWindow,
+        read: Callable[[], KeyWindow],
         log: CommitLog,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         append: Append,
     ) -> None:
-        self.window = window
+        """``read`` finds the keys that were put before the store was opened."""
         self.repeats = 0
         """Messages that were answered and not stored again."""
         self._log = log
@@ -50,6 +56,30 @@ class OncePuts:
         self._queues = queues
         self._dispatcher = dispatcher
         self._lock = threading.Lock()
+        self._read = read
+        self._window: KeyWindow | None = None
+
+    @property
+    def count(self) -> int:
+        """Keys known."""
+        return 0 if self._window is None else self._window.count
+
+    def prepare(self) -> None:
+        """Find what was put before the opening, unless that is done; else the first put does."""
+        if self._window is None:  # else never the lock: whoever has it may be waiting for the disk
+            with self._lock:
+                self._known()
+
+    def step(self, now: float) -> float:
+        """A ``BackgroundService``: it prepares, once."""
+        self.prepare()
+        return math.inf
+
+    def _known(self) -> KeyWindow:
+        """Called with the lock held."""
+        if self._window is None:
+            self._window = self._read()
+        return self._window
 
     def append(
         self,
@@ -66,14 +96,14 @@ class OncePuts:
         """
         with self._lock:
             digests = key_digests(topic, keys)
-            known = self.window.find(digests)
+            known = self._known().find(digests)
             if known is None and (len(keys) == 1 or _all_differ(keys)):
                 placements, repeats = self._append(messages, delayed=delayed), NO_REPEATS
             else:
                 originals = self._originals(topic, messages, keys, known)
                 placements, repeats = self._append_the_others(messages, keys, originals, delayed)
                 self.repeats += len(repeats)
-            self.window.add(digests, placements)
+            self._known().add(digests, placements)
             return placements, repeats
 
     def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
@@ -81,17 +111,17 @@ class OncePuts:
         see its messages: one is known or given twice, or may not be put in one call now."""
         keys = batch.keys
         with self._lock:
-            if self.window.find(batch.digests) is not None or not _all_differ(keys):
+            if self._known().find(batch.digests) is not None or not _all_differ(keys):
                 return None
             placements = self._log.end.put_batch(batch)
             if placements is not None:
-                self.window.add(batch.digests, placements)
+                self._known().add(batch.digests, placements)
             return placements
 
     def remember(self, topic: str, keys: Sequence[str | None], placements: list[Placement]) -> None:
         """Messages that were put with keys of ours: their client was told them, and may repeat."""
         with self._lock:
-            self.window.add(key_digests(topic, keys), placements)
+            self._known().add(key_digests(topic, keys), placements)
 
     def _originals(
         self,

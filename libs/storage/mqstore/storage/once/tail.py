@@ -1,4 +1,4 @@
-"""Finding the unique keys again at an opening: from the log's tail, before anything is put."""
+"""Finding the unique keys again after an opening: from the log's tail, as it was then."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TAIL_MAX: Final = 1 << 30
 
 def read_tail(
     log: CommitLog, queues: ConsumeQueues, config: StoreConfig, dispatched: int
-) -> Callable[[KeyWindow], None]:
-    """What notes what clients put within uniqueKeyWindow of the newest record.
+) -> Callable[[], KeyWindow]:
+    """What reads which keys clients put within uniqueKeyWindow of the newest record.
 
-    The queues hold everything below ``dispatched``, a record's begin. They are looked at now, and
-    not when the log is read: they may change meanwhile.
+    The queues hold everything below ``dispatched``, a record's begin. They and the log's end are
+    looked at now, and not when the log is read: they may change meanwhile.
     """
     end = log.max_offset
     since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
@@ -31,10 +31,11 @@ def read_tail(
     if start > dispatched:  # queues that are made again may name an earlier record
         start = min(start, max(dispatched, _segment_before(log, since_ms, lowest)))
 
-    def read(window: KeyWindow) -> None:
-        position = start
-        while position < end:
-            position = _read_segment(window, log, position)
+    def read() -> KeyWindow:
+        window, position = KeyWindow(config), start
+        while (position := max(position, log.min_offset)) < end:  # what expired is passed over
+            position = _read_segment(window, log, position, end)
+        return window
 
     return read
 
@@ -69,16 +70,17 @@ def _start_in(queue: ConsumeQueue, log: CommitLog, since_ms: int, lowest: int) -
     return log.max_offset
 
 
-def _read_segment(window: KeyWindow, log: CommitLog, offset: int) -> int:
-    """From a record on to its segment's end; where the next segment begins.
+def _read_segment(window: KeyWindow, log: CommitLog, offset: int, limit: int) -> int:
+    """From a record on to its segment's end or the limit; where the next segment begins.
 
     What cannot be read is passed over: its keys are not known.
     """
     place = log.view_from(offset)
     if place is None:
         return log.max_offset
-    view, position, end = place
+    view, position, written = place
     base = offset - position
+    end = min(written, limit - base)
     while 0 <= position < end:
         defect, position = window.add_run(view, position, end, base)
         if defect is Defect.BLANK:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Thread, current_thread
 
@@ -111,13 +109,6 @@ class ThreadScheduler:
 
     def signal(self) -> Signal:
         return ThreadSignal()
-
-    @contextmanager
-    def beside(self, work: Callable[[], None]) -> Iterator[None]:
-        with ThreadPoolExecutor(1, "beside") as pool:
-            done = pool.submit(work)
-            yield
-            done.result()
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]
