@@ -98,6 +98,8 @@ def test_bodies_are_shown_as_asked_for_wherever_messages_are(
         assert message["bodyJson"] == {"a": 1}
         assert _get(services, path, body="xml", **params).status_code == 400
         assert _get(services, path, bodyMax=-1, **params).status_code == 400
+        refused = _get(services, path, inflate="maybe", **params)
+        assert "inflate: it should be true or false" in refused.json()["detail"]
         cut = _get(services, path, bodyMax=3, **params).json()
         message = cut["messages"][0] if "messages" in cut else cut
         assert (message["body"], message["bodyTruncated"]) == ('{"a', True)

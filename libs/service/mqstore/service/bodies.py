@@ -74,5 +74,6 @@ _EXPLANATIONS: Final = {
     "model_attributes_type": "it should be a JSON object",
     "model_type": "it should be a JSON object",
     "int_parsing": "it should be an integer",
+    "bool_parsing": "it should be true or false",
     "float_parsing": "it should be a number",
 }
