@@ -205,10 +205,12 @@ def test_key_finds_each_message_once_delayed_ones_too(store: MessageStore) -> No
     assert [each.uniq_key for each in first.traces + rest.traces] == ["U3", "U2", "U1", "U0"]
 
 
-def test_message_without_a_unique_key_is_all_that_is_found(store: MessageStore) -> None:
+def test_message_without_a_unique_key_is_all_that_is_found_and_may_not_be_all(
+    store: MessageStore,
+) -> None:
     placed = store.put(Message("T", 0, b"x", b"", store.host, store.host, 1))
     trace = _traces(store).of(store.lookups.by_physical_offset(placed.physical_offset))
-    assert (trace.uniq_key, len(trace.copies)) == (None, 1)
+    assert (trace.uniq_key, len(trace.copies), trace.complete) == (None, 1, False)
 
 
 def test_unknown_unique_key_is_an_error(store: MessageStore) -> None:

@@ -110,7 +110,7 @@ class Trace:
     topic: str
     """That it is a message of."""
     uniq_key: str | None
-    """None: it has none, so no other copy can be found."""
+    """None: it has none, so no other copy can be found, and nobody knows whether there is one."""
     copies: list[Copy]
     unreadable: list[Unreadable]
     complete: bool
@@ -156,7 +156,7 @@ class MessageTraces:
         """The story of the message that a record is a copy of."""
         topic = origin_topic(found)
         if found.uniq_key is None:
-            return self._told(topic, None, _Found(records=[found]))
+            return self._told(topic, None, _Found(records=[found], complete=False))
         return self._told(topic, found.uniq_key, self._gather(topic, found.uniq_key, found))
 
     def by_unique_key(self, topic: str, key: str) -> Trace:
