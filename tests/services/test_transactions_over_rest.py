@@ -161,6 +161,19 @@ def test_what_nobody_answers_for_is_set_aside_and_resolved_by_hand(shard: Shard)
     assert shard.bodies() == ["a", "b"]
 
 
+def test_whatever_key_a_transaction_may_have_its_id_finds_it(shard: Shard) -> None:
+    with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
+        for key in ("a:commit", "50%25", "a?b#c", "..", "\u043a\u043b\u044e\u0447"):
+            message = NewMessage(body=key, uniq_key=key)
+            begun = client.begin("billing", "orders", [message]).transaction_id
+            assert begun == f"0-{key}"
+            assert client.transaction(begun).state == "pending"
+            assert client.rollback_transaction(begun).state == "rolled-back"
+        with pytest.raises(ProblemError, match="uniqKey") as refused:
+            client.begin("billing", "orders", [NewMessage(uniq_key="a/b")])
+        assert refused.value.status == 422
+
+
 def test_what_is_no_transaction_is_named(shard: Shard) -> None:
     with shard.coordinator() as one:
         for transaction in ("0-nobody", "7-other", "nothing"):

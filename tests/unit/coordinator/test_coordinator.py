@@ -361,6 +361,17 @@ def test_one_that_leaves_saves_at_once_how_far_all_is_over(bench: Bench) -> None
     assert bench.saved() == (2, 1), "a broker asks about the newest copy of b alone"
 
 
+def test_a_story_tells_of_every_copy_which_op_record_resolves_it(bench: Bench) -> None:
+    transaction = bench.begin("a")
+    for _ in range(2):
+        bench.step(61)
+        bench.check()
+    bench.coordinator.leave()
+    assert bench.saved()[0] == 2, "past the older copies"
+    bench.commit("a")
+    assert transaction.resolved.keys() == {0, 1, 2}
+
+
 def test_one_that_nobody_answers_for_does_not_hold_the_offsets_back() -> None:
     bench = Bench(rules=dataclasses.replace(RULES, carry_behind=10))
     bench.begin("old")

@@ -139,6 +139,8 @@ class _Supervisor:
             "MQSTORE_QUERY_URL": self._addresses["query"],
             "MQSTORE_LEADER_LOCK": str(Path(self._scratch.name) / "coordinator.lock"),
         }
+        if self._settings.advertise_url is None:
+            settings["MQSTORE_ADVERTISE_URL"] = self._addresses["coordinator"]
         certificate = self._settings.tls_cert
         if certificate is not None and self._settings.upstream_ca is None:
             settings["MQSTORE_UPSTREAM_CA"] = str(certificate)

@@ -45,7 +45,10 @@ class NewMessage(_Request):
     properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX, default_factory=dict)]
     queue_id: Annotated[int | None, Field(ge=0, le=2**31 - 1)] = None
     flag: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
-    uniq_key: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    uniq_key: Annotated[
+        str | None,
+        Field(min_length=1, max_length=255, pattern="^[^/]+$", description="Part of paths: no /."),
+    ] = None
 
 
 class TransactionSpec(_Request):

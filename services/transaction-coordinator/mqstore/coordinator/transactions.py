@@ -210,7 +210,10 @@ class Transactions:
         message before is resolved or has a later copy, and every op record before names such."""
         newest = (half.queue_offset for each in self.pending.values() for half in each.halves)
         half_offset = max(self._half_offset, min(newest, default=self.half_end))
-        for offset in [each for each in self._by_half if each < half_offset]:
+        over = (
+            at for at, each in self._by_half.items() if at < half_offset and not each.is_pending
+        )
+        for offset in list(over):
             del self._by_half[offset]
         for offset in [each for each in self._early if each < half_offset]:
             del self._early[offset]
