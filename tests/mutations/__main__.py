@@ -38,12 +38,15 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("numbers", type=int, nargs="*", choices=range(len(MUTATIONS)))
+    parser.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="default: all")
     parser.add_argument("--states", type=int, default=1_000, help="crash states at most")
     parser.add_argument("--every", type=int, default=20, help="which places to crash at")
     parser.add_argument("--list", action="store_true", help="only say what there is")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not all(0 <= number < len(MUTATIONS) for number in arguments.numbers):
+        parser.error(f"a NUMBER is one of 0 to {len(MUTATIONS) - 1}")
+    return arguments
 
 
 def _try_apart(number: int, arguments: argparse.Namespace) -> int:
@@ -63,8 +66,9 @@ def _try(mutation: Mutation, states: int, every: int) -> int:
 
 
 def _fails(test: str) -> int:
-    options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-m", "not nightly"]
-    code = pytest.main([*options, test])
+    code = pytest.main(["-q", "-x", "--no-header", "-m", "not nightly", test])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise SystemExit(f"{test} did not run: {code!r}")
     noticed = code == pytest.ExitCode.TESTS_FAILED
     print(f"{'noticed' if noticed else 'NOT NOTICED'} by {test}")
     return 0 if noticed else NOT_NOTICED
