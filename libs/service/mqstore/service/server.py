@@ -23,7 +23,12 @@ from mqstore.service import auth, logs
 from mqstore.service.handshakes import TlsListener
 from mqstore.service.health import Health
 from mqstore.service.http import Front
-from mqstore.service.process import STOP_SIGNALS, end_with_parent, raise_open_files_limit
+from mqstore.service.process import (
+    STOP_SIGNALS,
+    end_with_parent,
+    keep_what_is_there,
+    raise_open_files_limit,
+)
 from mqstore.service.protocol import BoundedProtocol, bounded_protocol
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
@@ -165,6 +170,7 @@ async def _live(
         ends: set[asyncio.Future[Any]] = {signalled, serving, service.failure}
         await asyncio.wait(ends | {starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and starting.exception() is None:
+            keep_what_is_there()
             service.health.ready()
             log.info("ready", address=address_of(listener))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
