@@ -90,11 +90,11 @@ def test_full_disk_is_507_and_everything_before_stays(small_disk: Path) -> None:
         assert len(client.pull("t", 0, stored - 1).messages) == 1
 
 
-@pytest.fixture
-def one_writer(tmp_path: Path) -> Iterator[Process]:
-    with writer(
-        tmp_path / "store", receive_timeout_s=0.3, max_header_size=4096, max_request_size=65536
-    ) as found:
+@pytest.fixture(scope="module")
+def one_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    store = tmp_path_factory.mktemp("store") / "store"
+    limits = {"receive_timeout_s": 0.3, "max_header_size": 4096, "max_request_size": 65536}
+    with writer(store, **limits) as found:
         yield found
 
 

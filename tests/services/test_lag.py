@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mqstore.client import Client, GroupLag, NewMessage, ProblemError
 from mqstore.query import group_examples as examples
 from mqstore.storage.admin.group_offsets import Commit
-from tests.services.service_processes import Run, query, writer
+from tests.services.service_processes import Process, Run, query, writer
 from tests.unit.storage.stores import message, open_store
 
 SAVED_SOON = {"flush_consumer_offset_interval": 20}
@@ -26,11 +27,9 @@ def _shape(found: Any) -> Any:
     return [_shape(each) for each in found[:1]] if isinstance(found, list) else None
 
 
-@pytest.fixture
-def behind(tmp_path: Path) -> Path:
+def _make_behind(root: Path) -> None:
     """A store at rest: g is behind by two messages of queue 0 of T and has no offset in queue 1,
     h has consumed all."""
-    root = tmp_path / "store"
     with open_store(root) as store:
         store.create_topic("T", queues=2)
         for number in range(3):
@@ -38,11 +37,25 @@ def behind(tmp_path: Path) -> Path:
         store.put(message(store, 3, queue_id=1))
         store.offsets.commit("g", [Commit("T", 0, 1)])
         store.offsets.commit("h", [Commit("T", 0, 3), Commit("T", 1, 1)])
-    return root
 
 
-def test_lag_is_told_by_group_topic_and_queue(behind: Path) -> None:
-    with query(behind) as find, Client(find.url, find.url) as client:
+@pytest.fixture
+def behind(tmp_path: Path) -> Path:
+    """For a test that changes it."""
+    _make_behind(tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture(scope="module")
+def find(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    root = tmp_path_factory.mktemp("store") / "store"
+    _make_behind(root)
+    with query(root) as process:
+        yield process
+
+
+def test_lag_is_told_by_group_topic_and_queue(find: Process) -> None:
+    with Client(find.url, find.url) as client:
         found = client.lag("g")
         first, second = found.topics[0].queues
         assert (first.committed, first.lag, second.committed, second.lag) == (1, 2, None, 1)
@@ -104,15 +117,14 @@ def _until_known(client: Client) -> GroupLag:
                 raise
 
 
-def test_documented_examples_have_the_fields_of_answers(behind: Path) -> None:
-    with query(behind) as find:
-        one = httpx.get(f"{find.url}/v1/groups/g/lag").json()
-        all_ = httpx.get(f"{find.url}/v1/lag").json()
+def test_documented_examples_have_the_fields_of_answers(find: Process) -> None:
+    one = httpx.get(f"{find.url}/v1/groups/g/lag").json()
+    all_ = httpx.get(f"{find.url}/v1/lag").json()
     assert (_shape(one), _shape(all_)) == (_shape(examples.LAG), _shape(examples.LAGS))
 
 
-def test_groups_come_in_pages_and_of_one_topic(behind: Path) -> None:
-    with query(behind) as find, Client(find.url, find.url) as client:
+def test_groups_come_in_pages_and_of_one_topic(find: Process) -> None:
+    with Client(find.url, find.url) as client:
         page = client.lags(limit=1)
         rest = client.lags(limit=1, cursor=page.next)
         assert [each.group for each in page.groups + rest.groups] == ["g", "h"]

@@ -211,7 +211,6 @@ def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) ->
     tokens = tmp_path / "tokens"
     tokens.mkdir()
     (tokens / "consume").write_text(f"{TOKEN}\n{OTHER}\n")
-    (tmp_path / "empty").write_text("\n")
 
     def events(*arguments: str, **settings: Path | str) -> tuple[int, str]:
         command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "events"]
@@ -231,12 +230,6 @@ def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) ->
         assert events(*ca, token=OTHER) == (0, "")
         assert events(*ca)[0] == 2
         assert events("--token", TOKEN)[0] == 3
-        code, why = events(*ca, "--token-file", str(tmp_path / "empty"))
-        assert code == 2
-        assert "holds no token" in why
-        code, why = events("--ca", str(tmp_path / "missing"))
-        assert code == 2
-        assert f"--ca {tmp_path / 'missing'} cannot be used" in why
 
 
 def _silent(process: Process) -> socket.socket:

@@ -494,7 +494,7 @@ def test_a_message_cut_off_between_its_keys_gets_only_the_missing_ones(tmp_path:
     assert again.index_bytes() == whole.index_bytes()
 
 
-@pytest.mark.parametrize("store_format", [V4, V5])
+@pytest.mark.parametrize("store_format", [V4, pytest.param(V5, marks=pytest.mark.slow)])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_slow_and_fast_path_write_the_same_bytes(
