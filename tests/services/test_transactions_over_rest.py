@@ -181,3 +181,14 @@ def test_what_is_no_transaction_is_named(shard: Shard) -> None:
             assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (
                 *(404, "transaction-unknown"),
             )
+
+
+@pytest.mark.slow
+def test_a_topic_may_be_made_after_a_begin_was_refused(shard: Shard) -> None:
+    spec = {"producerGroup": "billing", "topic": "late", "messages": [{"body": "a"}]}
+    with shard.coordinator() as one:
+        url = f"{one.url}/v1/transactions"
+        refused = httpx.post(url, json=spec, timeout=60)
+        assert refused.json()["type"].rpartition(":")[2] == "topic-unknown"
+        shard.client.create_topic("late")
+        assert httpx.post(url, json=spec, timeout=60).status_code == 201

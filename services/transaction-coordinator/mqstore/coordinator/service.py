@@ -53,7 +53,7 @@ class CoordinatorService:
         tls = _upstream_tls(settings)
         self.leadership = leadership_of(settings)
         self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
-        self.shards = shards_of(settings, self.leadership, self.keys, tls)
+        self.shards = shards_of(settings, self.leadership, self.keys, tls, self._fail)
         self.producers = Producers(time.monotonic)
         self.asker = Asker(self.shards, self.producers, Caller(settings))
         self.health.not_ready_reason = self._not_ready
@@ -90,6 +90,11 @@ class CoordinatorService:
         await asyncio.to_thread(self.shards.stop)
         await asyncio.to_thread(self.leadership.stop)
         await self.forwarder.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        """Nobody is begun or decided any more: the process ends, and the next one reads again."""
+        if not self.failure.done():
+            self.failure.set_result(error)
 
     def _not_ready(self) -> str | None:
         return self.shards.trouble if self.forwarder.leads else self.forwarder.trouble

@@ -6,7 +6,7 @@ A transaction lives on one shard, and its id says which. What concerns one shard
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -113,9 +113,13 @@ class Shards:
 
 
 def shards_of(
-    settings: Settings, leadership: Leadership, keys: UniqueKeys, tls: ssl.SSLContext | None
+    settings: Settings,
+    leadership: Leadership,
+    keys: UniqueKeys,
+    tls: ssl.SSLContext | None,
+    failed: Callable[[BaseException], None],
 ) -> Shards:
-    """As the settings name them. Raises Refused."""
+    """As the settings name them; ``failed`` as of a Worker. Raises Refused."""
     writers, queries = _urls(settings.writer_url), _urls(settings.query_url)
     if len(writers) != len(queries):
         raise Refused(
@@ -135,7 +139,7 @@ def shards_of(
         appends = Connection(writer_url, token=token, tls=tls)
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
-        topics, worker = Topics(client), Worker(coordinator, leadership)
+        topics, worker = Topics(client), Worker(coordinator, leadership, failed)
         shards.append(Shard(ordinal, client, appends, topics, coordinator, worker))
     return Shards(shards)
 

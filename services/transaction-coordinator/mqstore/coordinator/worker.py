@@ -46,8 +46,15 @@ class _Job:
 class Worker:
     """Runs a coordinator. Its asking methods are for the event loop."""
 
-    def __init__(self, coordinator: Coordinator, leadership: Leadership) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        leadership: Leadership,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """``failed`` is called on the event loop when the thread ends by a defect."""
         self._coordinator = coordinator
+        self._failed = failed
         self._leadership = leadership
         self._term: int | None = None
         self._has_led = False
@@ -94,6 +101,13 @@ class Worker:
         return told
 
     def _run(self) -> None:
+        try:
+            self._lead()
+        except BaseException as error:
+            log.exception("the coordinator's thread failed")
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def _lead(self) -> None:
         while not self._ending:
             self._serve(self._next(self._step()))
         with suppress(CoordinatorError):
