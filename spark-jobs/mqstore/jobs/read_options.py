@@ -23,7 +23,7 @@ _NAMES: Final = {
     name.lower(): name
     for name in (
         *("path", "table", "columns", "topic", "since", "until", "fromOffset", "toOffset"),
-        *("partitionBytes", "tokenFile", "ca"),
+        *("partitionBytes", "pushdown", "tokenFile", "ca"),
     )
 }
 
@@ -44,6 +44,8 @@ class ReadOptions:
     high: int = OFFSET_MAX
     """... and before this one."""
     partition_bytes: int = RANGE_SIZE
+    pushdown: bool = False
+    """Whether Spark's filters are taken."""
     token_file: str | None = None
     ca: str | None = None
 
@@ -75,6 +77,7 @@ class ReadOptions:
             low=_number("fromOffset", given, 0),
             high=_number("toOffset", given, OFFSET_MAX),
             partition_bytes=_number("partitionBytes", given, RANGE_SIZE),
+            pushdown=_flag("pushdown", given),
             token_file=given.get("tokenFile"),
             ca=given.get("ca"),
         )
@@ -137,6 +140,13 @@ def _number(name: str, given: Mapping[str, str], otherwise: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise WrongUsage(f"{name} {text!r} is no number of bytes")
     return min(int(text), OFFSET_MAX)
+
+
+def _flag(name: str, given: Mapping[str, str]) -> bool:
+    text = given.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise WrongUsage(f"{name} {text!r} is neither true nor false")
+    return text == "true"
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:

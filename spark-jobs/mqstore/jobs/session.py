@@ -50,7 +50,6 @@ def spark_session(name: str, **settings: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(name)
     conf.setIfMissing("spark.master", "local[*]")
-    conf.setIfMissing("spark.sql.python.filterPushdown.enabled", "true")
     for setting, value in settings.items():
         conf.set(setting.replace("_", "."), value)
     return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -24,6 +24,7 @@ def test_options_in_any_case_become_what_is_read() -> None:
             "FROMOFFSET": "5",
             "tooffset": "9",
             "partitionbytes": "2000000",
+            "pushDown": "True",
         }
     )
     assert options == ReadOptions(
@@ -35,6 +36,7 @@ def test_options_in_any_case_become_what_is_read() -> None:
         low=5,
         high=9,
         partition_bytes=2_000_000,
+        pushdown=True,
     )
 
 
@@ -48,6 +50,7 @@ def test_options_in_any_case_become_what_is_read() -> None:
         ({"path": "/s", "table": "x"}, "table 'x'"),
         ({"path": "/s", "fromOffset": "-1"}, "fromOffset"),
         ({"path": "/s", "partitionBytes": "1000"}, "at least"),
+        ({"path": "/s", "pushdown": "yes"}, "neither true nor false"),
         ({"path": "/s", "since": "yesterday"}, "yesterday"),
         ({"path": "/s", "since": "2026-11-22T08:00:00"}, "zone"),
     ],

@@ -316,7 +316,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
             async with self._http.stream(**self._stream_request(place)) as response:
                 if not response.is_success:
                     await response.aread()
-                    raise ProblemError(response.status_code, _problem(response))
+                    raise _problem_error(response)
                 async for sent in EventSource(response).aiter_sse():
                     event = place.take(sent)
                     if event is not None:

@@ -1,0 +1,35 @@
+"""Messages by topic and hour, counted with Spark over a store directory or a running shard.
+
+With ``make test-ci`` or ``pip install -e spark-jobs[spark]`` done once, and a Java of 17 or newer::
+
+    .venv/bin/python docs/examples/count_by_hour.py data/store
+    .venv/bin/python docs/examples/count_by_hour.py http://127.0.0.1:8082
+
+Only the two columns that are named are decoded. What cannot be read is told in one line, and the
+exit code is then 2, or 3 where a service does not answer.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import DataFrame, functions
+
+from mqstore.jobs import command
+from mqstore.jobs.commitlog import commitlog
+from mqstore.jobs.session import spark_session
+
+
+def count_by_hour(messages: DataFrame) -> DataFrame:
+    hour = functions.date_trunc("hour", "store_time").alias("hour")
+    return messages.groupBy("topic", hour).count().orderBy("topic", "hour")
+
+
+def main() -> None:
+    spark = spark_session("count-by-hour")
+    messages = commitlog(spark, sys.argv[1], columns=["topic", "store_time"])
+    count_by_hour(messages).show(truncate=False)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))
