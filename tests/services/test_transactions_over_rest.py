@@ -191,4 +191,6 @@ def test_a_topic_may_be_made_after_a_begin_was_refused(shard: Shard) -> None:
         refused = httpx.post(url, json=spec, timeout=60)
         assert refused.json()["type"].rpartition(":")[2] == "topic-unknown"
         shard.client.create_topic("late")
-        assert httpx.post(url, json=spec, timeout=60).status_code == 201
+        begun = httpx.post(url, json=spec, timeout=60)
+        assert begun.status_code == 201
+        assert end(one, begun.json()["transactionId"], "rollback").is_success
