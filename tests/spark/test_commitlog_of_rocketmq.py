@@ -19,6 +19,7 @@ from tests.compat.shapes import EVERYTHING, expand
 
 pytestmark = [pytest.mark.slow, pytest.mark.referee, pytest.mark.xdist_group("spark")]
 
+YEAR_1_MS, YEAR_9999_MS = -62135596800000, 253402300799999
 NAMES = {
     "physical_offset": "phys",
     "size": "size",
@@ -46,6 +47,8 @@ def of_spark(row: Row) -> dict[str, Any]:
 
 def of_rocketmq(line: dict[str, Any]) -> dict[str, Any]:
     found = {theirs: line.get(theirs) for theirs in NAMES.values()}
+    if not YEAR_1_MS <= line["bornTs"] <= YEAR_9999_MS:
+        found["bornTs"] = None
     return found | {"props": line["props"] or {}, "bodySha256": line["bodySha256"]}
 
 
