@@ -70,6 +70,7 @@ class OurSide:
     def save_progress(self) -> None:
         """As in the ten seconds in which it is computed and then saved."""
         for turn in range(2):
+            self.log.sync()
             self.coordinator.step(time.monotonic() + 10 * (turn + 1))
 
     def check_times(self) -> dict[str, int]:
