@@ -250,7 +250,8 @@ def test_a_full_disk_holds_a_level_up_and_loses_nothing(world: DelayedStore) -> 
     assert world.store.failure is None
     assert "make room" in str(world.store.delays.status()[0].waiting)
     world.machine.disk.capacity = capacity
-    world.run(3)
+    # The disk is looked at again once in that interval.
+    world.run(world.config.clean_resource_interval / 1000 + 3)
     assert world.delivered() == [1, 2, 2]
     assert world.store.delays.status()[0].waiting is None
 
