@@ -12,7 +12,7 @@ from starlette.types import Message, Receive
 
 from mqstore.coordinator import errors
 from mqstore.coordinator.answers import problem_of, result_of
-from mqstore.coordinator.beginning import Beginning
+from mqstore.coordinator.begin_requests import BeginRequests
 from mqstore.coordinator.decide import Decide
 from mqstore.coordinator.forwarding import Relayed
 from mqstore.coordinator.halves import Verdict
@@ -44,7 +44,7 @@ class HotRoutes:
 
     def __init__(self, service: CoordinatorService) -> None:
         self._service = service
-        self._beginning = Beginning(service.keys)
+        self._begins = BeginRequests(service.keys)
 
     def add(self, api: Api) -> None:
         """Put the routes into the coordinator's interface."""
@@ -67,7 +67,7 @@ class HotRoutes:
         if shard is None:
             raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
         topic = await shard.topics.writable(spec.topic)
-        asked = self._beginning.asked(spec, topic, _client_of(request))
+        asked = self._begins.asked(spec, topic, _client_of(request))
         found = await result_of(shard.worker.begin, asked)
         begun = Begun(transaction_id=f"{shard.ordinal}-{found.key}", state=state_of(found))
         return _reply(begun, HTTPStatus.CREATED)

@@ -23,7 +23,7 @@ from mqstore.storage.layout import (
 )
 
 
-class Beginning:
+class BeginRequests:
     """Used on the event loop only."""
 
     def __init__(self, keys: UniqueKeys) -> None:
