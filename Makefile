@@ -34,7 +34,7 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci nightly setup bench simulate soak fuzz lint fmt clean help
+.PHONY: run test test-ci e2e nightly setup bench simulate soak fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -45,6 +45,10 @@ test: $(TEST_READY) ## everything that needs no cluster; names what it had to le
 
 test-ci: $(SPARK_READY) ## what takes longer: simulation, fuzz, random stores, Spark
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
+
+e2e: $(TEST_READY) ## what needs a cluster, on the one that KUBECONFIG names
+	@[ -n "$$KUBECONFIG" ] || { echo "make e2e needs a cluster: set KUBECONFIG" >&2; exit 2; }
+	@$(BIN)/python -m pytest -m cluster tests/e2e $(ARGS)
 
 nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \

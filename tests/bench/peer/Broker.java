@@ -23,7 +23,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * "ready" on stdout says that it answers; it ends with its standard input.
  */
 public final class Broker {
-    static final String NAME = "bench";
+    /** Not the topic: a broker has a topic of one queue under its own name. */
+    static final String NAME = "bench-broker";
 
     private Broker() {
     }
