@@ -106,12 +106,12 @@ def test_a_job_that_nobody_answers_ends_with_three() -> None:
 
 
 def test_wrong_credentials_are_told_before_anything_runs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    token = "c" * 32
+    token, given = "c" * 32, tmp_path / "token"
     with running(tmp_path / "store", token_consume=token) as run:
-        monkeypatch.setenv("MQSTORE_TOKEN", "wrong")
+        given.write_text("wrong")
         with pytest.raises(AccessRefused, match="refuses the credentials"):
-            commitlog(spark, run.query_url)
-        monkeypatch.setenv("MQSTORE_TOKEN", token)
-        assert commitlog(spark, run.query_url).count() == 0
+            commitlog(spark, run.query_url, token_file=str(given))
+        given.write_text(token)
+        assert commitlog(spark, run.query_url, token_file=str(given)).count() == 0
