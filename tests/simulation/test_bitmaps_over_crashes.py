@@ -141,7 +141,7 @@ def test_every_unit_is_true_of_its_message_whatever_crashed(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_every_unit_is_true(seed: int) -> None:
     Life(seed).live(400)

@@ -163,7 +163,7 @@ def test_over_restarts_each_message_is_delivered_once(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_each_message_is_delivered_once(seed: int) -> None:
     Life(seed, examined=0.05).live(200)
