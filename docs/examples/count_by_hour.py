@@ -11,6 +11,7 @@ exit code is then 2, or 3 where a service does not answer.
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from pyspark.sql import DataFrame, functions
@@ -26,8 +27,10 @@ def count_by_hour(messages: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    spark = spark_session("count-by-hour")
-    messages = commitlog(spark, sys.argv[1], columns=["topic", "store_time"])
+    arguments = argparse.ArgumentParser(description="Count messages by topic and hour.")
+    arguments.add_argument("log", help="store directory, or the address of a shard's query service")
+    where = arguments.parse_args().log
+    messages = commitlog(spark_session("count-by-hour"), where, columns=["topic", "store_time"])
     count_by_hour(messages).show(truncate=False)
 
 

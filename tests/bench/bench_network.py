@@ -14,14 +14,15 @@ from functools import partial
 from typing import Final
 
 from mqstore.storage.config import FlushDiskType
-from tests.bench import latencies, senders
-from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench import latencies, senders, servers
+from tests.bench.harness import Bench, Figures, Setting
 from tests.bench.servers import Server
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
 from tests.services.service_processes import running
 
 BATCH: Final = 100
+COSTS: Final = {"server": "server's cost", "client": "client's cost"}
 RECORDS_PER_SEND: Final = 20
 """One send costs about as much as this many puts in a process."""
 WARM_SHARE: Final = 10
@@ -55,9 +56,9 @@ SHAPES: Final = (
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
         with _writer(setting, flush) as writer, _broker(setting, flush) as broker:
-            servers = {"ours": writer.process_ids}
+            processes = {"ours": writer.process_ids}
             if broker is not None:
-                servers["peer"] = broker.process_ids
+                processes["peer"] = broker.process_ids
                 warm = Shape("warm", 8)
                 _peer(setting, broker, warm, setting.records // WARM_SHARE // warm.connections)
             for shape in SHAPES:
@@ -65,17 +66,9 @@ def benches(setting: Setting) -> Iterator[Bench]:
                     sends = shape.sends(setting.records)
                     ours = partial(_ours, writer, shape, sends)
                     peer = None if broker is None else partial(_peer, setting, broker, shape, sends)
-                    metrics = _metrics(f"sends 1 KiB over loopback, {shape.name}")
-                    yield Bench(metrics, ours, peer, processes=servers)
-
-
-def _metrics(name: str) -> list[Metric]:
-    costs = [
-        Metric(key, f"{name}, {what}", "µs a message", higher_is_better=False)
-        for key, what in (("server", "server's cost"), ("client", "client's cost"))
-    ]
-    rate = Metric("rate", name, "messages/s", record_size=BODY_SIZE)
-    return [rate, *costs, *latencies.metrics(name)]
+                    name = f"sends 1 KiB over loopback, {shape.name}"
+                    metrics = servers.metrics(name, "message", COSTS, BODY_SIZE)
+                    yield Bench(metrics, ours, peer, processes=processes)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 from mqstore.storage.config import FlushDiskType
-from tests.bench import latencies, readers
-from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench import latencies, readers, servers
+from tests.bench.harness import Bench, Figures, Setting
 from tests.bench.servers import Server
 from tests.bench.stores import FILL_BATCH, Filled, filled_store
 from tests.bench.workload import BODY_SIZE, QUEUES, RARE_TAG
@@ -50,22 +50,15 @@ def benches(setting: Setting) -> Iterator[Bench]:
         _query(filled) as ours,
         _broker(setting, filled) as broker,
     ):
-        servers = {"ours": ours.process_ids}
+        processes = {"ours": ours.process_ids}
         if broker is not None:
-            servers["peer"] = broker.process_ids
+            processes["peer"] = broker.process_ids
         for shape in SHAPES:
             peer = None if broker is None else partial(_peer, setting, broker, shape, filled)
-            metrics = _metrics(f"pulls of {PULL} over loopback, {shape.name}", shape)
-            yield Bench(metrics, partial(_ours, ours, shape, filled), peer, processes=servers)
-
-
-def _metrics(name: str, shape: Shape) -> list[Metric]:
-    """Of filtered pulls the rate is that of messages looked at."""
-    size = BODY_SIZE if shape.tag is None else None
-    what = "server's cost"
-    cost = Metric("server", f"{name}, {what}", "µs a message", higher_is_better=False)
-    rate = Metric("rate", name, "messages/s", record_size=size)
-    return [rate, cost, *latencies.metrics(name)]
+            name = f"pulls of {PULL} over loopback, {shape.name}"
+            body_size = BODY_SIZE if shape.tag is None else None  # filtered: of messages looked at
+            metrics = servers.metrics(name, "message", {"server": "server's cost"}, body_size)
+            yield Bench(metrics, partial(_ours, ours, shape, filled), peer, processes=processes)
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from mqstore.storage.config import FlushDiskType
-from tests.bench import latencies, senders
-from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench import latencies, senders, servers
+from tests.bench.harness import Bench, Figures, Setting
 from tests.bench.rocketmq import free_port
 from tests.bench.senders import Script
 from tests.bench.servers import Server
@@ -32,6 +32,7 @@ SYNC_SHARE: Final = 4
 WARM_SHARE: Final = 25
 """The broker's code is compiled by one transaction in so many records before any is measured."""
 CLIENTS: Final = (1, 8, 32)
+COSTS: Final = {"server": "servers' cost", "client": "clients' cost"}
 SERVICES: Final = ("writer", "query", "coordinator")
 _TRANSACTIONS: Final = "/v1/transactions"
 
@@ -58,9 +59,9 @@ class Shape:
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
         with _services(setting, flush) as services, _broker(setting, flush) as broker:
-            servers = {"ours": services.process_ids}
+            processes = {"ours": services.process_ids}
             if broker is not None:
-                servers["peer"] = broker.process_ids
+                processes["peer"] = broker.process_ids
                 warm = Shape(8, flush)
                 _peer(setting, broker, warm, max(10, setting.records // WARM_SHARE // warm.clients))
             for clients in CLIENTS:
@@ -68,16 +69,8 @@ def benches(setting: Setting) -> Iterator[Bench]:
                 count = shape.transactions(setting.records)
                 ours = partial(_ours, services, shape, count)
                 peer = None if broker is None else partial(_peer, setting, broker, shape, count)
-                yield Bench(_metrics(shape.name), ours, peer, processes=servers)
-
-
-def _metrics(name: str) -> list[Metric]:
-    costs = [
-        Metric(key, f"{name}, {what}", "µs a transaction", higher_is_better=False)
-        for key, what in (("server", "servers' cost"), ("client", "clients' cost"))
-    ]
-    rate = Metric("rate", name, "transactions/s", record_size=BODY_SIZE)
-    return [rate, *costs, *latencies.metrics(name)]
+                metrics = servers.metrics(shape.name, "transaction", COSTS, BODY_SIZE)
+                yield Bench(metrics, ours, peer, processes=processes)
 
 
 @contextmanager

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from tests.bench import latencies
+from tests.bench.harness import Metric
+
 
 @dataclass(frozen=True)
 class Server:
@@ -16,3 +19,14 @@ class Server:
     def cpu_s(self) -> float:
         """Processor time so far, by Linux's clock of another process (clock_getcpuclockid)."""
         return sum(time.clock_gettime(~each << 3 | 2) for each in self.process_ids)
+
+
+def metrics(name: str, unit: str, costs: dict[str, str], record_size: int | None) -> list[Metric]:
+    """Of a row: its rate, what ``costs`` says is costly by key, and latencies; ``unit`` is one of
+    what the rate counts."""
+    rate = Metric("rate", name, f"{unit}s/s", record_size=record_size)
+    each = [
+        Metric(key, f"{name}, {what}", f"µs a {unit}", higher_is_better=False)
+        for key, what in costs.items()
+    ]
+    return [rate, *each, *latencies.metrics(name)]

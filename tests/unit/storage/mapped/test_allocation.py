@@ -128,7 +128,8 @@ def test_no_spare_is_made_behind_a_file_that_cannot_be_made(
     assert len(machine.disk.list(queue.directory)) == 2
 
 
-def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) -> None:
+def slow_service(directory: Path) -> tuple[AllocationService, threading.Event]:
+    """It was asked for the first file, and makes none before the event."""
     seams = production_seams()
     go_on = threading.Event()
 
@@ -137,10 +138,15 @@ def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) 
             assert go_on.wait(30)
             return super().create(offset)
 
-    queue = SlowQueue(tmp_path / "log", SIZE, seams, staging=tmp_path / "staging")
     service = AllocationService(seams)
     service.start(refuse_to_fail)
+    queue = SlowQueue(directory / "log", SIZE, seams, staging=directory / "staging")
     service.request(queue, 0, None)
+    return service, go_on
+
+
+def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) -> None:
+    service, go_on = slow_service(tmp_path)
     with pytest.raises(SegmentCreationFailed, match=r"not made within 0\.01 s"):
         service.take(0, timeout_s=0.01)
     go_on.set()
@@ -149,18 +155,7 @@ def test_a_disk_too_slow_is_refused_and_the_file_is_found_later(tmp_path: Path) 
 
 
 def test_a_file_is_waited_for_without_being_taken(tmp_path: Path) -> None:
-    seams = production_seams()
-    go_on = threading.Event()
-
-    class SlowQueue(MappedFileQueue):
-        def create(self, offset: int) -> MappedFile:
-            assert go_on.wait(30)
-            return super().create(offset)
-
-    queue = SlowQueue(tmp_path / "log", SIZE, seams, staging=tmp_path / "staging")
-    service = AllocationService(seams)
-    service.start(refuse_to_fail)
-    service.request(queue, 0, None)
+    service, go_on = slow_service(tmp_path)
     assert not service.is_settled(0)
     with pytest.raises(SegmentCreationFailed, match=r"not made within 0\.01 s"):
         service.wait(0, timeout_s=0.01)
