@@ -79,9 +79,9 @@ def test_a_segment_that_went_before_its_task_ends_the_job_with_why(
     assert str(found).startswith("segment 00000000000000000000 was deleted while it was read")
 
 
-def example(where: str, **environment: str) -> tuple[int, str]:
+def example(*arguments: str, **environment: str) -> tuple[int, str]:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLE), where],
+        [sys.executable, str(EXAMPLE), *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -96,6 +96,12 @@ def test_a_job_over_nothing_ends_with_two_and_one_line_of_ours(tmp_path: Path) -
     ours = [line for line in errors.splitlines() if line.startswith("mqstore:")]
     assert ours == [f"mqstore: {tmp_path}/nowhere is no directory; name a store directory"]
     assert "Traceback" not in errors
+
+
+def test_the_example_says_how_it_is_called() -> None:
+    code, errors = example()
+    assert code == 2
+    assert "usage: count_by_hour.py" in errors
 
 
 def test_a_job_that_nobody_answers_ends_with_three() -> None:

@@ -658,6 +658,22 @@ def test_entries_above_the_dispatched_offset_are_not_believed(store: Store) -> N
     assert (after.status, after.next_offset) == (PullStatus.OFFSET_OVERFLOW_ONE, 1)
 
 
+@given(total=st.integers(0, 20), dispatched=st.integers(0, 20), hole=st.integers(0, 20))
+def test_a_queue_ends_where_dispatch_has_got_to(total: int, dispatched: int, hole: int) -> None:
+    store = Store()
+    begins = [store.put() for _ in range(total)]
+    store.bounds.dispatched_offset = [*begins, store.log.max_offset][min(dispatched, total)]
+    if hole < min(dispatched, total):
+        store.queues["T", 0].stored[hole] = HOLE
+    if not total:
+        return
+    end = min(dispatched, total)
+    assert store.lookups.queue_range("T", 0).max_offset == end
+    at_end = store.lookups.records("T", 0, end)
+    assert (at_end.status, at_end.next_offset) == (PullStatus.OFFSET_OVERFLOW_ONE, end)
+    assert at_end.max_offset == end  # who waits there is not answered yet
+
+
 @given(
     times=st.lists(st.integers(0, 50), max_size=30),
     wanted=st.integers(-1, 51),

@@ -10,6 +10,7 @@ any thread.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
@@ -323,8 +324,8 @@ class Lookups:
     def _pull(self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int) -> A:
         if offset < 0:
             raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
-        high = queue.max_index  # before the minimum, as in ``_range``
-        low = min(queue.min_index, high)
+        bounds = self._range(queue)
+        low, high = bounds.min_offset, bounds.max_offset
         if offset >= high:
             at_end = offset == high
             status = PullStatus.OFFSET_OVERFLOW_ONE if at_end else PullStatus.OFFSET_OVERFLOW_BADLY
@@ -416,10 +417,7 @@ class Lookups:
             )
 
     def _why_empty(self, queue: QueueView, pull: A) -> PullStatus:
-        entry = queue.entry(pull.next_offset)
-        at_end = pull.next_offset == pull.max_offset or (
-            entry is not None and names_record(entry) and self._is_coming(entry)
-        )
+        at_end = pull.next_offset == pull.max_offset or self._comes(queue, pull.next_offset)
         if at_end and not pull.unreadable:
             return PullStatus.OFFSET_OVERFLOW_ONE
         return PullStatus.NO_MATCHED_MESSAGE
@@ -430,8 +428,9 @@ class Lookups:
         return self._bounds.dispatched_offset < end <= self._log.max_offset
 
     def _first_at(self, queue: QueueView, timestamp_ms: int) -> int:
-        low, end = queue.min_index, queue.max_index
-        high = end
+        bounds = self._range(queue)
+        low = bounds.min_offset
+        high = end = bounds.max_offset
         while low < high:
             middle = (low + high) // 2
             probe, stored_ms = self._next_stored(queue, middle, high)
@@ -464,4 +463,18 @@ class Lookups:
     def _range(self, queue: QueueView) -> QueueRange:
         # The maximum first: a queue that grows or expires meanwhile never shows min above max.
         high = queue.max_index
-        return QueueRange(queue.topic, queue.queue_id, min(queue.min_index, high), high)
+        low = min(queue.min_index, high)
+        return QueueRange(queue.topic, queue.queue_id, low, self._end(queue, low, high))
+
+    def _end(self, queue: QueueView, low: int, high: int) -> int:
+        """Where a queue ends for whoever reads it: at the first entry that is still coming.
+
+        Who waits at a queue's end is woken by what can be read.
+        """
+        if low == high or not self._comes(queue, high - 1):
+            return high
+        return bisect_left(range(high), True, low, key=lambda index: self._comes(queue, index))
+
+    def _comes(self, queue: QueueView, index: int) -> bool:
+        entry = queue.entry(index)
+        return entry is not None and names_record(entry) and self._is_coming(entry)
