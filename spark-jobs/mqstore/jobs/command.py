@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 
-from mqstore.jobs.errors import EXIT_FINE, JobError, told
+from mqstore.client import ClientError, ProblemError
+from mqstore.client import Unreachable as NoAnswer
+from mqstore.jobs.errors import EXIT_FINE, AccessRefused, JobError, Unreachable, told
+from mqstore.storage.errors import StorageError
 
 
 def run(job: Callable[[], int | None]) -> int:
@@ -13,18 +17,33 @@ def run(job: Callable[[], int | None]) -> int:
 
     Anything else that goes wrong is passed on: a defect is to be seen whole.
     """
+    _log_to_stderr()
     try:
         return job() or EXIT_FINE
-    except JobError as error:
-        return _refused(error)
     except Exception as error:
-        # Spark has its own error for whatever ends a task, with ours in its text.
-        found = told(str(error))
-        if found is None:
+        refused = refusal(error)
+        if refused is None:
             raise
-        return _refused(found)
+        print(f"mqstore: {refused}", file=sys.stderr)  # noqa: T201  # what a command says
+        return refused.exit_code
 
 
-def _refused(error: JobError) -> int:
-    print(f"mqstore: {error}", file=sys.stderr)  # noqa: T201  # what a command says
-    return error.exit_code
+def refusal(error: Exception) -> JobError | None:
+    """The JobError that an error stands for: of the engine, the client, the system, or of Spark,
+    which has its own for whatever ends a task, with ours in its text. None for a defect."""
+    match error:
+        case JobError():
+            return error
+        case NoAnswer():
+            return Unreachable(str(error))
+        case ProblemError(status=401 | 403):
+            return AccessRefused(str(error))
+        case StorageError() | ClientError() | OSError():
+            return JobError(str(error))
+    return told(str(error))
+
+
+def _log_to_stderr() -> None:
+    """Stdout is the summary's."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -42,6 +42,7 @@ def spark_session(name: str, **settings: str) -> SparkSession:
     """The session of this process, made if there is none. Raises JavaMissing.
 
     ``settings`` are Spark's, with ``_`` for ``.``; what spark-submit or SPARK_CONF_DIR says stays.
+    Where nothing says otherwise, Spark runs in this process, on all its cores.
     """
     check_java()
     from pyspark import SparkConf
@@ -49,7 +50,6 @@ def spark_session(name: str, **settings: str) -> SparkSession:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(name)
-    conf.setIfMissing("spark.master", "local[*]")
     for setting, value in settings.items():
         conf.set(setting.replace("_", "."), value)
     return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -1,0 +1,22 @@
+"""Arguments that several jobs take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Shards = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SHARD...",
+        help="Store directories, or addresses of store-writers. One fails: the rest finish.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done and how much; write nothing.")
+]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(help="File with the bearer token for addresses; else MQSTORE_TOKEN_FILE."),
+]

@@ -1,0 +1,117 @@
+"""What every job shares: a run over several shards, its Spark session, summary and exit code.
+
+A job is a module with a ``main``: a typer command that makes a ``JobRun`` and hands ``over`` the
+shards and what is to be done with each. One shard that fails is told, and the rest finish.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mqstore.jobs import command
+from mqstore.jobs.errors import EXIT_FINE
+from mqstore.jobs.progress import Progress, shown_progress
+from mqstore.jobs.session import spark_session
+from mqstore.jobs.spark_figures import SparkFigures, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Report = dict[str, Any]
+"""What is told of one shard, in JSON."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one shard ended."""
+
+    report: Report = field(default_factory=dict)
+    exit_code: int = EXIT_FINE
+    log_bytes: int = 0
+    """Of the log that were read."""
+
+
+class JobRun:
+    """One run of a job. Used once, in one thread."""
+
+    def __init__(self, name: str, spark: SparkSession | None = None, **settings: str) -> None:
+        """``settings`` are Spark's, with ``_`` for ``.``. A session that is given is not stopped;
+        without one it is started by the first ``spark``."""
+        self.name = name
+        self._spark = spark
+        self._settings = settings
+        self._is_ours = spark is None
+        self._figures = SparkFigures()
+        self._progress: Progress = lambda stage, done, total: None
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    @property
+    def spark(self) -> SparkSession:
+        """Raises JavaMissing."""
+        if self._spark is None:
+            self._progress("starting Spark", 0, 1)
+            self._spark = spark_session(f"mqstore {self.name}", **self._settings)
+        return self._spark
+
+    @contextmanager
+    def stage(self, what: str) -> Iterator[SparkSession]:
+        """Whatever Spark does within is counted, and shown as it goes."""
+        with watched(self.spark, self.name, what, self._progress, self._figures):
+            yield self.spark
+
+    def over(self, shards: Sequence[str], work: Callable[[JobRun, str], Outcome]) -> int:
+        """Do the work on each shard, print the summary on stdout; the worst exit code of all.
+
+        What ends a shard is told in its report. Anything but a JobError or an error that says by
+        itself what was wrong is a defect, and is passed on.
+        """
+        began = time.monotonic()
+        with ExitStack() as stack:
+            self._progress = stack.enter_context(shown_progress())
+            stack.callback(self._stop)
+            outcomes = [self._one(shard, work) for shard in shards]
+        exit_code = max((each.exit_code for each in outcomes), default=EXIT_FINE)
+        summary = {
+            "job": self.name,
+            "exitCode": exit_code,
+            "seconds": round(time.monotonic() - began, 3),
+            "bytes": sum(each.log_bytes for each in outcomes),
+            "spark": self._figures.report(),
+            "shards": [each.report for each in outcomes],
+        }
+        json.dump(summary, sys.stdout, ensure_ascii=False)
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        return exit_code
+
+    def _one(self, shard: str, work: Callable[[JobRun, str], Outcome]) -> Outcome:
+        began = time.monotonic()
+        log.info("%s: %s begins", shard, self.name)
+        try:
+            outcome = work(self, shard)
+        except Exception as error:
+            refused = command.refusal(error)
+            if refused is None:
+                raise
+            log.error("%s: %s", shard, refused)
+            outcome = Outcome({"error": str(refused)}, refused.exit_code)
+        seconds = round(time.monotonic() - began, 3)
+        log.info("%s: %s took %.1f s", shard, self.name, seconds)
+        told = {"shard": shard, "exitCode": outcome.exit_code, "seconds": seconds}
+        return Outcome(told | outcome.report, outcome.exit_code, outcome.log_bytes)
+
+    def _stop(self) -> None:
+        if self._is_ours and self._spark is not None:
+            self._spark.stop()

@@ -1,0 +1,89 @@
+"""What Spark did for a job: counted from its own status, and shown while it goes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mqstore.jobs.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+LOOK_INTERVAL_S: Final = 0.5
+_numbers: Final = itertools.count(1)
+
+
+@dataclass(slots=True)
+class SparkFigures:
+    """Of all stages of a run."""
+
+    application_id: str | None = None
+    master: str | None = None
+    stages: int = 0
+    tasks: int = 0
+    executors: int = 0
+    """The most that were there at a stage's end; Spark's own process is one, where it is alone."""
+
+    def add(self, context: SparkContext, group: str) -> None:
+        """What one group of Spark's jobs was."""
+        self.application_id, self.master = context.applicationId, context.master
+        for _, tasks in _stages(context, group):
+            self.stages += 1
+            self.tasks += tasks
+        infos = context._jsc.sc().statusTracker().getExecutorInfos()
+        self.executors = max(self.executors, len(infos) - 1, 1)
+
+    def report(self) -> dict[str, Any] | None:
+        """None where Spark was not needed."""
+        if self.application_id is None:
+            return None
+        return {
+            "applicationId": self.application_id,
+            "master": self.master,
+            "stages": self.stages,
+            "tasks": self.tasks,
+            "executors": self.executors,
+        }
+
+
+@contextmanager
+def watched(
+    spark: SparkSession, name: str, what: str, progress: Progress, figures: SparkFigures
+) -> Iterator[None]:
+    """Show the tasks of what Spark does within, and add its figures."""
+    context, group = spark.sparkContext, f"{name} {next(_numbers)}"
+    context.setJobGroup(group, what)
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_INTERVAL_S):
+            stages = _stages(context, group)
+            progress(what, sum(done for done, _ in stages), sum(tasks for _, tasks in stages))
+
+    watcher = threading.Thread(target=look, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        figures.add(context, group)
+
+
+def _stages(context: SparkContext, group: str) -> list[tuple[int, int]]:
+    """Tasks done and tasks of each stage that ran."""
+    tracker = context.statusTracker()
+    found = []
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for number in info.stageIds if info is not None else ():
+            stage = tracker.getStageInfo(number)
+            if stage is not None:
+                found.append((stage.numCompletedTasks, stage.numTasks))
+    return found

@@ -1,0 +1,90 @@
+"""A run over several shards: one summary, the worst exit code, and nobody held up by another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from mqstore.jobs.errors import NoStore, Unreachable
+from mqstore.jobs.job_run import JobRun, Outcome
+from mqstore.jobs.progress import LoggedProgress
+from mqstore.storage.errors import StoreLocked
+
+
+def work(run: JobRun, shard: str) -> Outcome:
+    match shard:
+        case "nowhere":
+            raise NoStore("nowhere is no directory")
+        case "busy":
+            raise StoreLocked("busy is in use")
+        case "silent":
+            raise Unreachable("silent does not answer")
+        case "full":
+            return Outcome({"at": "risk"}, exit_code=1, log_bytes=5)
+    return Outcome({"messages": 3}, log_bytes=10)
+
+
+def summary_of(
+    shards: list[str], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, object]]:
+    code = JobRun("counting").over(shards, work)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_one_shard_that_fails_is_told_and_the_rest_finish(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, summary = summary_of(["nowhere", "good", "full", "busy"], capsys)
+    assert code == summary["exitCode"] == 2
+    told = summary["shards"]
+    assert isinstance(told, list)
+    for each in told:
+        assert each.pop("seconds") >= 0
+    assert told == [
+        {"shard": "nowhere", "exitCode": 2, "error": "nowhere is no directory"},
+        {"shard": "good", "exitCode": 0, "messages": 3},
+        {"shard": "full", "exitCode": 1, "at": "risk"},
+        {"shard": "busy", "exitCode": 2, "error": "busy is in use"},
+    ]
+    assert (summary["job"], summary["bytes"], summary["spark"]) == ("counting", 15, None)
+
+
+@pytest.mark.parametrize(
+    ("shards", "code"), [(["good"], 0), (["good", "full"], 1), (["full", "silent", "busy"], 3)]
+)
+def test_the_worst_exit_code_is_the_runs(
+    shards: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert summary_of(shards, capsys)[0] == code
+
+
+def test_a_defect_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        JobRun("counting").over(["x"], lambda run, shard: Outcome(log_bytes=1 // 0))
+
+
+def test_a_missing_file_is_a_refusal_and_no_defect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reads(run: JobRun, shard: str) -> Outcome:
+        return Outcome({"text": Path(shard).read_text()})
+
+    assert JobRun("counting").over([str(tmp_path / "x")], reads) == 2
+
+
+def test_without_a_terminal_a_stage_is_told_at_its_begin_and_end_and_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    times = iter([0.0, 1.0, 11.0, 11.0, 12.0, 13.0])
+    progress = LoggedProgress(lambda: next(times))
+    for done in range(5):
+        progress("reading", done, 4)
+    assert [record.getMessage() for record in caplog.records] == [
+        "reading: 0 of 4",
+        "reading: 2 of 4",
+        "reading: 4 of 4",
+    ]
