@@ -544,6 +544,7 @@ class Retention(Model):
     """What would be deleted, when and why; its parts are those of the OpenAPI document."""
 
     made_ms: int
+    rule: dict[str, Any]
     triggers: tuple[str, ...]
     next_hour_ms: int
     puts_refused: bool

@@ -67,6 +67,16 @@ _VOLUME: Final[dict[str, Any]] = {
 
 RETENTION: Final[dict[str, Any]] = {
     "madeMs": 1795273269654,
+    "rule": {
+        "fileReservedTime": 72,
+        "deleteWhen": "04",
+        "cleanFileForciblyEnable": True,
+        "diskMaxUsedSpaceRatio": 75,
+        "diskSpaceCleanForciblyRatio": 85,
+        "diskSpaceWarningLevelRatio": 90,
+        "keepForGroups": "billing",
+        "keepDiskCeilingRatio": 88,
+    },
     "triggers": ["hour"],
     "nextHourMs": 1795273269654,
     "putsRefused": False,

@@ -11,6 +11,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.own import format_file
 from mqstore.storage.own.format_file import FormatFile, Sizes
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.retention.rule import RetentionRule
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 FILES = PosixFileSystem()
@@ -97,5 +98,7 @@ def test_broker_conf_boots_this_very_directory(paths: StorePaths) -> None:
     assert settings["storePathRootDir"] == str(paths.root)
     assert settings["storePathCommitLog"] == str(paths.commit_log)
     assert settings["mappedFileSizeConsumeQueue"] == "20000"
-    assert (settings["fileReservedTime"], settings["deleteWhen"]) == ("72", "04")
+    assert RetentionRule.model_validate(
+        {name: settings[name] for name in RetentionRule.of(CONFIG).model_dump(by_alias=True)}
+    ) == RetentionRule.of(CONFIG)
     assert (settings["brokerIP1"], settings["listenPort"]) == ("10.0.0.3", "10911")

@@ -215,3 +215,9 @@ def test_no_segment_goes_before_the_one_in_front_of_it(given_situation: Situatio
 def test_a_plan_is_read_back_from_its_json(given_situation: Situation) -> None:
     made = plan.make(given_situation)
     assert RetentionPlan.model_validate_json(made.model_dump_json(by_alias=True)) == made
+
+
+def test_a_plan_says_by_which_settings_it_was_made() -> None:
+    config = StoreConfig(file_reserved_time=5, keep_for_groups="g", delete_when="03;15")
+    made = plan.make(Situation(NOON_MS, config, [], 0, Disks()))
+    assert made.rule.applied_to(StoreConfig()) == config

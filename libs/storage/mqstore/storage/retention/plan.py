@@ -18,6 +18,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.retention import hours
 from mqstore.storage.retention.disk import Disks, Volume
 from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention.rule import RetentionRule
 from mqstore.storage.retention.value import Value
 
 _HOUR_MS: Final = 3_600_000
@@ -105,6 +106,7 @@ class RetentionPlan(Value):
     """What retention would do at this moment, and what it would leave."""
 
     made_ms: int
+    rule: Annotated[RetentionRule, Field(description="The settings that it was made by.")]
     triggers: Annotated[tuple[Trigger, ...], Field(description="Why files go now, if they do.")]
     next_hour_ms: Annotated[int, Field(description="When deleteWhen comes, or now.")]
     puts_refused: Annotated[bool, Field(description="For want of room on a volume.")]
@@ -129,6 +131,7 @@ def make(situation: Situation) -> RetentionPlan:
     segments = tuple(judge.judge_all())
     return RetentionPlan(
         made_ms=situation.now_ms,
+        rule=RetentionRule.of(situation.config),
         triggers=judge.triggers,
         next_hour_ms=hours.next_time(situation.now_ms, judge.hours),
         puts_refused=situation.disks.refuses,
