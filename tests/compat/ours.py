@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from tests.compat.scripts import (
     Batch,
@@ -62,6 +63,20 @@ def write(script: Script, directory: Path, store_format: str) -> list[Line]:
 def append(script: Script, directory: Path, store_format: str) -> list[Line]:
     """Open the store in `directory` and run a script on it."""
     return _run(script, directory, store_format, create=False)
+
+
+def close_without_index(directory: Path, config: Mapping[str, Any], store_format: str) -> None:
+    """A halt takes the index, and the next opening closes before it is made again."""
+    from mqstore.storage.derived import dispatch
+
+    halted = _open(directory, config, store_format, create=False)
+    halted._stop_services()
+    halted._running.step(0.0)
+    halted._opened.lock.release()
+    for file in (directory / "index").iterdir():
+        file.unlink()
+    with patch.object(dispatch, "INDEX_PATIENCE_S", 0):
+        _open(directory, config, store_format, create=False, services=False).close()
 
 
 def dump(
@@ -151,7 +166,13 @@ def _run_halting(script: Script, directory: Path, store_format: str, *, create: 
 
 
 def _open(
-    directory: Path, config: Mapping[str, Any], store_format: str, *, create: bool, **seams: Any
+    directory: Path,
+    config: Mapping[str, Any],
+    store_format: str,
+    *,
+    create: bool,
+    services: bool = True,
+    **seams: Any,
 ) -> MessageStore:
     from mqstore.storage.config import StoreConfig
     from mqstore.storage.layout import StoreFormat
@@ -162,6 +183,7 @@ def _open(
     options = StoreOptions(
         format=StoreFormat(store_format),
         create=create,
+        services=services,
         deliver_delayed=bool(given.pop("deliverDelayed", False)),
     )
     settings = StoreConfig.model_validate(given)

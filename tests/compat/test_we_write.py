@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 
@@ -91,3 +93,18 @@ def test_a_store_goes_to_and_fro(referee: Referee, seed: int, shape: Shape) -> N
         assert script_differences(expected, found) == []
         theirs = Dump.of(referee.dump(copy_of(store), shape.config))
         assert differences(found, theirs) == []
+
+
+@pytest.mark.slow
+def test_rocketmq_makes_the_index_that_our_close_left_behind(referee: Referee) -> None:
+    shape = replace(EVERYTHING, messages=200)
+    script = expand(6, shape, referee.format)
+    with example_directory(script) as directory:
+        store = directory / "store"
+        ours.write(script, store, referee.format)
+        whole = Dump.of(ours.dump(store, shape.config)).queries
+        ours.close_without_index(store, shape.config, referee.format)
+        theirs = Dump.of(referee.dump(copy_of(store), shape.config))
+        assert theirs.recovered["path"] == "abnormal"
+        assert theirs.queries == whole
+        assert any(theirs.queries.values())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.derived import dispatch
 from mqstore.storage.errors import (
     DirectoryNotUsable,
     MessageTooLarge,
@@ -27,6 +28,7 @@ from mqstore.storage.own.state_page import Health, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.checkpoint import Checkpoint
 from tests.unit.storage.stores import (
     CONFIG,
     FILES,
@@ -195,6 +197,44 @@ def test_a_missing_or_unusable_directory_is_one_clear_error(root: Path, tmp_path
 def test_several_log_directories_are_refused_by_name(root: Path) -> None:
     with pytest.raises(StoreUnsupported, match="/a,/b"):
         open_store(root, store_path_commit_log="/a,/b")
+
+
+@pytest.fixture
+def without_index(root: Path) -> Path:
+    """A store of 1000 messages whose queues are known to be whole, and whose index is gone."""
+    store = open_store(root)
+    put_some(store, 1000)
+    store._stop_services()
+    store._running.step(0.0)
+    store._opened.lock.release()
+    for file in (root / "index").iterdir():
+        file.unlink()
+    return root
+
+
+def test_a_close_goes_on_with_an_index_that_is_being_made_again(without_index: Path) -> None:
+    with open_store(without_index, services=False) as store:
+        assert store.dispatcher.index_behind
+    with open_store(without_index, services=False) as store:
+        assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
+        assert all(store.index.query("T", f"k{number}", 1).offsets for number in range(1000))
+
+
+def test_a_store_whose_index_is_not_whole_is_not_closed_cleanly(
+    without_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatch, "INDEX_PATIENCE_S", 0)
+        open_store(without_index, services=False).close()
+    paths = StorePaths(without_index)
+    assert paths.abort.exists()
+    left = Checkpoint.open(paths.checkpoint, StoreFormat.V4_9, production_seams(), writable=False)
+    assert (left.logics_ms, left.index_ms) == (0, 0), "a broker dispatches all of it again"
+    left.close()
+    with open_store(without_index) as store:
+        store.wait_for_index()
+        assert bodies(store) == all_bodies(1000)
+    assert not paths.abort.exists()
 
 
 def test_the_log_may_lie_in_another_directory(root: Path, tmp_path: Path) -> None:

@@ -562,12 +562,7 @@ class MessageStore:
 
     def _close_cleanly(self) -> None:
         dispatcher = self.dispatcher
-        while dispatcher.behind:
-            before = dispatcher.position
-            dispatcher.step(self._seams.clock.monotonic())
-            if dispatcher.position == before:
-                log.error("closing with %d bytes not dispatched", dispatcher.behind)
-                break
+        dispatcher.finish(self._seams.clock)
         self.delays.save()
         self.offsets.save()
         dispatcher.close()
@@ -577,8 +572,8 @@ class MessageStore:
         self._parts.queue_flush.flush_all(closing=True)
         if self._parts.block_cover is not None:
             self._parts.block_cover.close()
-        if dispatcher.behind:
-            return  # as in RocketMQ, `abort` stays
+        if dispatcher.behind or dispatcher.index_behind:
+            return  # `abort` stays: a broker then makes the rest, as RocketMQ does
         self._running.note_clean_close(self.log)
         remove_file(self._seams.files, self.paths.abort)
         self.state.set_health(Health.CLOSED)

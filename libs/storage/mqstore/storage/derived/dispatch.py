@@ -39,6 +39,7 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
 )
 from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.seams import Clock
 
 SLICE_RECORDS: Final = 20_000
 """Records handled before the lock is given back and the dispatched offset published."""
@@ -46,6 +47,8 @@ INLINE_MAX: Final = 8 << 20
 """Bytes behind from which an append leaves dispatching to the background."""
 RETRY_S: Final = 1.0
 """Pause after the disk refused a new file."""
+INDEX_PATIENCE_S: Final = 5.0
+"""How long a close goes on with an index that is being made again."""
 
 _log = logging.getLogger(__name__)
 
@@ -177,6 +180,11 @@ class Dispatcher:
         """Physical offset up to which the index is written."""
         return self.position if self._index_joined else self._index_position
 
+    @property
+    def index_behind(self) -> int:
+        """Bytes of the log that are in the queues and not in the index; 0 without an index."""
+        return 0 if self._index is None else self.position - self.index_position
+
     def step(self, now: float) -> float:
         """One slice of what is due. A full disk is logged and tried again later."""
         with self._running():
@@ -257,6 +265,20 @@ class Dispatcher:
                     self._publish()
                 if progress is not None:
                     progress(self.position)
+
+    def finish(self, clock: Clock) -> None:
+        """What a close still does: all of the queues and, of an index that is being made again,
+        what can be made in INDEX_PATIENCE_S; less where the disk refuses."""
+        patience_ends = clock.monotonic() + INDEX_PATIENCE_S
+        while self.behind or (self.index_behind and clock.monotonic() < patience_ends):
+            before = self.behind, self.index_behind
+            self.step(clock.monotonic())
+            if before == (self.behind, self.index_behind):
+                break
+        if self.behind:
+            _log.error("closing with %d bytes not dispatched", self.behind)
+        if self.index_behind:
+            _log.warning("closing with %d bytes not in the index", self.index_behind)
 
     def drop_queues(self, topic: str) -> None:
         """Unlink a topic's queues; nothing is dispatched meanwhile. OSError."""

@@ -3,6 +3,9 @@
 Every flushIntervalConsumeQueue queues with enough waiting pages are synced, every
 flushConsumeQueueThoroughInterval all of them; then logicsMsgTimestamp moves. Source:
 FlushConsumeQueueService of 4.9.7 and 5.4.0.
+
+While the index is behind the queues it moves no further than the index's own time: a broker that
+opens the store after a halt dispatches again from there, and only so makes the rest of the index.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class QueueFlushService:
         self._index = index
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
+        self._reached_ms = checkpoint.logics_ms
+        """Store time up to which queue entries are on disk."""
         self._interval_s = config.flush_interval_consume_queue / 1000
         self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
         self._least_pages = config.flush_consume_queue_least_pages
@@ -68,12 +73,12 @@ class QueueFlushService:
         """Sync every queue and, when ``closing``, the current index file; move the checkpoint."""
         with self._lock:
             position = self._dispatcher.position
-            logics_ms = self._dispatcher.last_store_timestamp_ms
+            reached_ms = self._dispatcher.last_store_timestamp_ms or self._reached_ms
             self._queues.flush()
             self._flush_index(everything=closing)
-            self.durable_position = position
-            if logics_ms:
-                self._checkpoint.logics_ms = logics_ms
+            self.durable_position, self._reached_ms = position, reached_ms
+            held_ms = self._checkpoint.index_ms if self._dispatcher.index_behind else reached_ms
+            self._checkpoint.logics_ms = min(reached_ms, held_ms)
             self._checkpoint.flush()
 
     def _flush_index(self, *, everything: bool = False) -> None:
