@@ -20,7 +20,7 @@ from mqstore.coordinator.records import NewRecord
 from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage.layout import OP_TOPIC, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams
 from tests.compat.ours import ANY_DISK
@@ -51,6 +51,13 @@ class OurSide:
         table = {"TAGS": "paid", "KEYS": f"k-{body}", "UNIQ_KEY": self.keys.next()}
         born_ms = time.time_ns() // 1_000_000
         return NewRecord(TOPIC, 1, body.encode(), table, "127.0.0.1:40000", born_ms)
+
+    def name_half(self, offset: int) -> None:
+        """An op record that names a half which a power cut took, and others before it."""
+        table = {"TAGS": "d", "UNIQ_KEY": self.keys.next()}
+        born_ms = time.time_ns() // 1_000_000
+        op = NewRecord(OP_TOPIC, 0, str(offset).encode(), table, "127.0.0.1:40000", born_ms)
+        self.log.append([op])
 
     def decide(self, key: str, verdict: Verdict, *, by_hand: bool = False) -> None:
         (decided,) = self.coordinator.decide([Decide(key, verdict, "producer", by_hand)])

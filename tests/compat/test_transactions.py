@@ -197,3 +197,25 @@ def test_what_we_set_aside_is_not_asked_about_by_a_broker(referee: Referee, stor
         *(referee, store), say={"b": "unknown"}, answers={"b": "commit"}, checks=1, visible=1
     )
     assert {line["body"] for line in checks} == {"b"}
+
+
+@pytest.mark.slow
+def test_a_broker_passes_what_stands_for_halves_that_a_power_cut_took(
+    referee: Referee, store: Path
+) -> None:
+    with opened(store, SIZES, referee.format) as ours:
+        ours.begin("a")
+        ours.name_half(3)
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.coordinator.find(ours.begin("b")).first.queue_offset == 4
+    _, checks = transact(
+        *(referee, store),
+        say={"f": "unknown"},
+        answers=dict.fromkeys("abf", "commit"),
+        checks=3,
+        visible=3,
+    )
+    assert {line["body"] for line in checks} == set("abf")
+    with opened(store, SIZES, referee.format) as ours:
+        assert ours.visible() == dict.fromkeys("abf", 1)
+        assert not ours.coordinator.state.pending

@@ -183,6 +183,14 @@ def test_what_is_no_transaction_is_named(shard: Shard) -> None:
             )
 
 
+def test_a_message_without_a_body_begins_no_transaction(shard: Shard) -> None:
+    with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
+        for body in ("", b""):
+            with pytest.raises(ProblemError, match="no body") as refused:
+                client.begin("billing", "orders", [NewMessage(body=body)])
+            assert (refused.value.status, refused.value.type) == (422, "message-invalid")
+
+
 @pytest.mark.slow
 def test_a_topic_may_be_made_after_a_begin_was_refused(shard: Shard) -> None:
     spec = {"producerGroup": "billing", "topic": "late", "messages": [{"body": "a"}]}

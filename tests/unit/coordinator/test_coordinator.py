@@ -241,6 +241,16 @@ def test_no_half_gets_a_queue_offset_that_an_op_record_names(bench: Bench) -> No
     assert bench.bodies() == [b"b"]
 
 
+def test_what_stands_for_lost_halves_is_named_by_op_records(bench: Bench) -> None:
+    """A broker would check the others, whatever they are."""
+    op_of_a_lost_half(bench, 250)
+    bench.lead()
+    fillers, ops = bench.records(HALF_TOPIC), bench.records(OP_TOPIC)
+    named = {offset for op in ops for offset in halves.offsets_in(op.body)}
+    assert [each.queue_offset for each in fillers] == sorted(named) == list(range(251))
+    assert all(each.body for each in fillers)
+
+
 def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
     bench.begin("a", "b", "c")
     half = bench.records(HALF_TOPIC)[0]

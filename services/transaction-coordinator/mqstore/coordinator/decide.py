@@ -17,7 +17,7 @@ from mqstore.coordinator.errors import (
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.ledger import Group, Ledger, Plan
 from mqstore.coordinator.records import NewRecord, Placement
-from mqstore.coordinator.transactions import Part, Resolution, Transaction
+from mqstore.coordinator.transactions import Part, Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -108,9 +108,7 @@ class Decisions:
         begin = len(records)
 
         def note(placed: list[Placement]) -> None:
-            for op, place in zip(ops, placed[begin:], strict=True):
-                resolution = Resolution(place.queue_offset, place.physical_offset, decision)
-                ledger.state.add_op(resolution, halves.offsets_in(op.body))
+            ledger.note_ops(ops, placed[begin:], decision)
             ledger.settle(transaction, decision)
 
         return Group(records + ops, note)

@@ -21,18 +21,19 @@ from mqstore.coordinator.errors import (
     NotLoaded,
     TransactionGone,
 )
-from mqstore.coordinator.halves import Decision
+from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.log import Log, Standing, read_one
 from mqstore.coordinator.recent import RecentHalves
 from mqstore.coordinator.records import NewRecord, Placement, Stored
 from mqstore.coordinator.schedule import Schedule
-from mqstore.coordinator.transactions import Part, Transaction, Transactions
+from mqstore.coordinator.transactions import Part, Resolution, Transaction, Transactions
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 from mqstore.storage.seams import Clock
 
 FILLED_MAX: Final = 10_000
 """Half messages in whose place fillers are put."""
+FILLED_AT_ONCE: Final = 100
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -151,23 +152,39 @@ class Ledger:
         self.schedule.drop(transaction)
         self._recent.drop(transaction.halves)
 
+    def note_ops(
+        self, ops: Sequence[NewRecord], placed: Sequence[Placement], decision: Decision
+    ) -> None:
+        """Op records of one decision were stored."""
+        for op, place in zip(ops, placed, strict=True):
+            resolution = Resolution(place.queue_offset, place.physical_offset, decision)
+            self.state.add_op(resolution, halves.offsets_in(op.body))
+
     def fill_up(self) -> None:
         """Let no half message get a queue offset that an op record names already. Raises as
         ``append``."""
-        state, standing = self.state, self.standing
+        state = self.state
         missing = state.named_end - state.half_end
         if missing > FILLED_MAX:
             _log.error("op records name %d half messages that there are not", missing)
             return
-        now_ms = self.clock.now_ms()
-        records = [
-            halves.filler_of(standing.host, self.keys.next(), now_ms) for _ in range(missing)
-        ]
+        for first in range(state.half_end, state.named_end, FILLED_AT_ONCE):
+            self._fill(first, min(first + FILLED_AT_ONCE, state.named_end))
+
+    def _fill(self, first: int, end: int) -> None:
+        """An op record names the fillers too, as a broker would check those that none names."""
+        state, standing, now_ms = self.state, self.standing, self.clock.now_ms()
+        host, store_format, new_key = standing.host, standing.store_format, self.keys.next
+        places = range(first, end)
+        fillers = [halves.filler_of(host, new_key(), now_ms) for _ in places]
+        decision = Decision(Verdict.ROLLBACK, now_ms, halves.FILLER)
+        ops = halves.ops_of(places, "", decision, host, new_key(), store_format)
 
         def note(placed: list[Placement]) -> None:
-            state.half_end = placed[-1].queue_offset + 1
+            state.half_end = end
+            self.note_ops(ops, placed[len(fillers) :], decision)
 
-        self.append([Group(records, note)])
+        self.append([Group(fillers + ops, note)])
 
     def append(self, groups: Sequence[Group]) -> None:
         """One contiguous append; whatever its answer leaves unclear is found out by loading.

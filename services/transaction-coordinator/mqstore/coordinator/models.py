@@ -36,7 +36,7 @@ class _Request(BaseModel):
 
 
 class NewMessage(_Request):
-    """A message to become visible at the commit. ``body`` or ``bodyBase64``."""
+    """A message to become visible at the commit. ``body`` or ``bodyBase64``, of a byte at least."""
 
     body: str | None = None
     body_base64: str | None = None
