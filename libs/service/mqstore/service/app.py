@@ -167,9 +167,13 @@ class Api:
             return answer
 
         for path, question, text in (
-            ("live", health.is_live, "The process works; 503 asks for a restart."),
+            (
+                "live",
+                health.is_live,
+                "The process works, its recovery moves on; 503 asks for a restart.",
+            ),
             ("ready", health.is_ready, "Requests can be served; 503 says why not."),
-            ("startup", health.is_started, "Starting (recovery included) is over."),
+            ("startup", health.has_begun, "Starting has begun; its progress (recovery's) is told."),
         ):
             self.app.add_api_route(
                 f"/healthz/{path}",

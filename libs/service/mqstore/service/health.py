@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+
+STALL_S: Final = 300.0
+"""Seconds for which starting may stand still before a restart is asked for. Its longest step
+without a report is one sync, or one file that is made."""
 
 
 class Phase(StrEnum):
@@ -20,18 +25,21 @@ class Phase(StrEnum):
 class Health:
     """The phase a process is in. Changed by its event loop only; may be read from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.phase = Phase.STARTING
-        self.started = False
         self.detail = ""
         self.progress: Callable[[], dict[str, Any]] = dict
         """What there is to tell while starting, for instance how far recovery is."""
+        self.moves: Callable[[], object] | None = None
+        """What changes again and again while starting goes on; None: starting may wait for others,
+        and takes what it takes."""
         self.not_ready_reason: Callable[[], str | None] = lambda: None
         """Why a started service should get no requests just now, or None."""
+        self._clock = clock
+        self._moved: tuple[object, float] = (None, clock())
 
     def ready(self) -> None:
         self.phase = Phase.READY
-        self.started = True
 
     def stopping(self) -> None:
         if self.phase is not Phase.FAILED:
@@ -53,10 +61,14 @@ class Health:
         raise Problem(kind, detail, extra={"state": self.phase.value})
 
     def is_live(self) -> tuple[bool, dict[str, Any]]:
-        return self.phase is not Phase.FAILED, self._report()
+        report = self._report()
+        if self.phase is Phase.STARTING and self._stands_still():
+            return False, report | {"detail": f"starting has not moved for {STALL_S:g} s"}
+        return self.phase is not Phase.FAILED, report
 
-    def is_started(self) -> tuple[bool, dict[str, Any]]:
-        return self.started, self._report()
+    def has_begun(self) -> tuple[bool, dict[str, Any]]:
+        """Starting: whoever answers has begun. How long it takes is not for a probe to bound."""
+        return self.phase is not Phase.FAILED, self._report()
 
     def is_ready(self) -> tuple[bool, dict[str, Any]]:
         if self.phase is not Phase.READY:
@@ -66,6 +78,15 @@ class Health:
         if reason is not None:
             report |= {"status": "not-ready", "detail": reason}
         return reason is None, report
+
+    def _stands_still(self) -> bool:
+        """Seen from one probe to the next."""
+        if self.moves is None:
+            return False
+        now, seen = self._clock(), self.moves()
+        if seen != self._moved[0]:
+            self._moved = (seen, now)
+        return now - self._moved[1] >= STALL_S
 
     def _report(self) -> dict[str, Any]:
         report: dict[str, Any] = {"status": self.phase.value}

@@ -56,6 +56,7 @@ class WriterService:
         self.settings = settings
         self.health = Health()
         self.health.progress = self._progress
+        self.health.moves = lambda: self._recovery
         self.health.not_ready_reason = self._not_ready_reason
         self._loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
