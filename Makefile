@@ -18,6 +18,11 @@ PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
 SOAK_MESSAGES ?= 10000000
+IMAGES ?= services spark
+IMAGE_PREFIX ?=
+IMAGE_BUILD ?=
+KUBE ?= ../shared/kube
+VERSION := $(shell sed -n 's/^version: //p' charts/mqstore/Chart.yaml)
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
 	services/transaction-coordinator
@@ -34,7 +39,7 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e nightly setup bench simulate soak fuzz lint fmt clean help
+.PHONY: run test test-ci e2e e2e-full images nightly setup bench simulate soak fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -46,9 +51,26 @@ test: $(TEST_READY) ## everything that needs no cluster; names what it had to le
 test-ci: $(SPARK_READY) ## what takes longer: simulation, fuzz, random stores, Spark
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
 
-e2e: $(TEST_READY) ## what needs a cluster, on the one that KUBECONFIG names
-	@[ -n "$$KUBECONFIG" ] || { echo "make e2e needs a cluster: set KUBECONFIG" >&2; exit 2; }
-	@$(BIN)/python -m pytest -m cluster tests/e2e $(ARGS)
+images: ## the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
+	@build='$(IMAGE_BUILD)'; for name in $(IMAGES); do \
+		file=docker/$$name.Dockerfile tag=$(IMAGE_PREFIX)mqstore/$$name:$(VERSION); \
+		if [ -n "$$build" ]; then $$build $$file . $$tag; \
+		elif command -v docker >/dev/null; then docker build -f $$file -t $$tag .; \
+		elif command -v podman >/dev/null; then podman build --format docker -f $$file -t $$tag .; \
+		elif command -v buildah >/dev/null; then buildah build --layers --format docker -f $$file -t $$tag .; \
+		else echo "make images needs docker, podman or buildah, or IMAGE_BUILD=TOOL" >&2; exit 2; fi || exit; \
+	done
+
+e2e: E2E := cluster and not nightly
+e2e-full: E2E := cluster
+e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart and what it installs; e2e-full: the long ones, too
+	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
+	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
+	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
+		if [ -x "$$tools/kubectl" ] && [ -x $(KUBE)/build-image ]; then \
+			$(MAKE) images IMAGES=services IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
+		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
+		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
 
 nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
@@ -85,7 +107,7 @@ clean: ## remove everything that was built (never a store)
 	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info $(JOBS_PACKAGE)/*.egg-info
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9 -]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "mqstore needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }

@@ -1,0 +1,168 @@
+{{- define "mqstore.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a selector goes by: never the version, which changes. Called with (dict "root" $ "component" NAME). */}}
+{{- define "mqstore.selector" -}}
+app.kubernetes.io/name: mqstore
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "mqstore.labels" -}}
+{{ include "mqstore.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: mqstore
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "mqstore.podLabels" -}}
+{{ include "mqstore.labels" . }}
+{{- with .root.Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "mqstore.podAnnotations" -}}
+checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha256sum }}
+{{- with .Values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "mqstore.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "mqstore.secret" -}}
+{{ .Values.auth.existingSecret | default (printf "%s-auth" (include "mqstore.fullname" .)) }}
+{{- end -}}
+
+{{- define "mqstore.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 1000
+runAsGroup: 1000
+fsGroup: 1000
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "mqstore.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Settings that every service has, whatever pod it is in. */}}
+{{- define "mqstore.env" -}}
+- {name: MQSTORE_CONFIG_FILE, value: /etc/mqstore/config/mqstore.conf}
+- {name: MQSTORE_TOKENS_DIR, value: /etc/mqstore/tokens}
+- {name: MQSTORE_HOST, value: 0.0.0.0}
+- {name: MQSTORE_LOG_FORMAT, value: json}
+- {name: MQSTORE_SHUTDOWN_TIMEOUT_S, value: {{ sub (int .Values.terminationGracePeriodSeconds) 5 | quote }}}
+{{- end -}}
+
+{{- define "mqstore.mounts" -}}
+- {name: config, mountPath: /etc/mqstore/config, readOnly: true}
+- {name: tokens, mountPath: /etc/mqstore/tokens, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- end -}}
+
+{{- define "mqstore.volumes" -}}
+- name: config
+  configMap: {name: {{ include "mqstore.fullname" . }}-config}
+- name: tokens
+  secret: {secretName: {{ include "mqstore.secret" . }}, defaultMode: 0440}
+- name: tmp
+  emptyDir: {sizeLimit: 64Mi}
+{{- end -}}
+
+{{/* Called with (dict "root" $ "port" NAME). */}}
+{{- define "mqstore.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz/startup, port: {{ .port }}}
+  {{- toYaml .root.Values.probes.startup | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /healthz/ready, port: {{ .port }}}
+  {{- toYaml .root.Values.probes.readiness | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /healthz/live, port: {{ .port }}}
+  {{- toYaml .root.Values.probes.liveness | nindent 2 }}
+{{- end -}}
+
+{{/* Where a pod may go. Called with (dict "root" $ "component" NAME). */}}
+{{- define "mqstore.placement" -}}
+{{- $selector := include "mqstore.selector" . -}}
+{{- with .root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.topologyKeys }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- $selector | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The address of every shard's PORT, with commas between. Called with (dict "root" $ "port" NUMBER). */}}
+{{- define "mqstore.shardUrls" -}}
+{{- $name := include "mqstore.fullname" .root -}}
+{{- $urls := list -}}
+{{- range $shard := until (int .root.Values.shards) -}}
+{{- $urls = append $urls (printf "http://%s-shard-%d:%d" $name $shard (int $.port)) -}}
+{{- end -}}
+{{ join "," $urls }}
+{{- end -}}
+
+{{/* NAME = VALUE; helm reads every number as a float. */}}
+{{- define "mqstore.setting" -}}
+{{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
+{{- end -}}
+
+{{/* Which shard a pod is, by its ordinal. */}}
+{{- define "mqstore.shardEnv" -}}
+- name: MQSTORE_SHARD
+  valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
+- {name: MQSTORE_STORE_HOST, value: "{{ .Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .Values.storeHost.port }}"}
+- name: MQSTORE_BROKER_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- end -}}
+
+{{/* Peers that may call the services. */}}
+{{- define "mqstore.clients" -}}
+- podSelector: {matchLabels: {mqstore/client: "true"}}
+{{- with concat .Values.networkPolicy.clients .Values.networkPolicy.metrics }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,9 @@
+#!/bin/sh
+# A service by its name, the health command, or any other command that the image has.
+case "$1" in
+    store-writer) shift; exec python -m mqstore.writer "$@" ;;
+    query) shift; exec python -m mqstore.query "$@" ;;
+    coordinator) shift; exec python -m mqstore.coordinator "$@" ;;
+    health) exec python /usr/local/lib/mqstore/health.py ;;
+    *) exec "$@" ;;
+esac

@@ -1,0 +1,262 @@
+"""The chart as helm renders it; without helm (on the PATH, or the kube tool's) it is skipped."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+import zstandard
+
+from tests.unit.chart.settings_schema import CHART, SCHEMA, completed
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ROOT.parent / "shared" / "kube" / "bin"
+
+
+def _helm() -> str | None:
+    """On the PATH, else the kube tool's, unpacked."""
+    packed, unpacked = TOOLS / "helm.zst", ROOT / "build" / "helm"
+    found = shutil.which("helm")
+    if found is not None or not packed.exists():
+        return found
+    if not unpacked.exists():
+        unpacked.parent.mkdir(exist_ok=True)
+        staged = unpacked.with_name(f"helm.{id(packed)}")
+        with packed.open("rb") as source, staged.open("wb") as target:
+            zstandard.ZstdDecompressor(max_window_size=1 << 31).copy_stream(source, target)
+        staged.chmod(0o755)
+        staged.rename(unpacked)
+    return str(unpacked)
+
+
+HELM = _helm()
+needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm on the PATH, or the kube tool")
+Rendered = dict[str, dict[str, dict[str, Any]]]
+EVERYTHING = {
+    "shards": 3,
+    "coordinator": {"callbackHosts": "shop.example.org"},
+    "monitoring": {
+        "serviceMonitor": {"enabled": True},
+        "rules": {"enabled": True, "runbookUrl": "https://example.org/operations"},
+        "dashboard": {"enabled": True},
+    },
+    "ingress": {"enabled": True, "writerHost": "w.example.org", "tlsSecret": "cert"},
+}
+
+
+def _run(*words: str, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None
+    command = [HELM, *words, str(CHART), "-f", "-"]
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
+
+
+def render(**values: Any) -> Rendered:
+    """What is installed, by kind and name."""
+    done = _run("template", "shop", values=values)
+    assert done.returncode == 0, done.stderr
+    found: Rendered = defaultdict(dict)
+    for document in yaml.safe_load_all(done.stdout):
+        found[document["kind"]][document["metadata"]["name"]] = document
+    return found
+
+
+def refusal(**values: Any) -> str:
+    done = _run("template", "shop", values=values)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def pods(found: Rendered) -> dict[str, dict[str, Any]]:
+    """The specification of every pod that the chart makes."""
+    kinds = {**found["StatefulSet"], **found["Deployment"]}
+    specs = {name: each["spec"]["template"]["spec"] for name, each in kinds.items()}
+    return specs | {name: each["spec"] for name, each in found["Pod"].items()}
+
+
+@needs_helm
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
+    done = _run("lint", "--strict", "--quiet", values=values)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_schema_knows_every_setting_of_the_services() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    said = "run python -m tests.unit.chart.settings_schema"
+    assert completed(json.loads(json.dumps(schema))) == schema, said
+
+
+def test_the_schema_names_exactly_the_values_that_there_are() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    _compare(schema, values, "")
+
+
+def _compare(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
+    if not values or "properties" not in schema:
+        return
+    assert schema["additionalProperties"] is False, path
+    assert set(schema["properties"]) - {"global"} == set(values), path
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _compare(schema["properties"][name], value, f"{path}/{name}")
+
+
+@needs_helm
+def test_wrong_values_are_refused_by_name() -> None:
+    assert "'flushDisk' not allowed" in refusal(store={"flushDisk": "SYNC_FLUSH"})
+    assert "/store/mappedFileSizeCommitLog" in refusal(store={"mappedFileSizeCommitLog": 12})
+    assert "/persistence/accessMode" in refusal(persistence={"accessMode": "ReadWriteMany"})
+    assert "'replicas' not allowed" in refusal(replicas=2)
+    assert "/shards" in refusal(shards=0)
+    assert "is one volume" in refusal(shards=2, persistence={"existingClaim": "mine"})
+
+
+@needs_helm
+def test_settings_reach_the_services_as_they_were_written() -> None:
+    store = {"mappedFileSizeCommitLog": 1 << 30, "deleteWhen": "04", "flushDiskType": "SYNC_FLUSH"}
+    settings = {"accessLog": True, "receiveTimeoutS": 2.5}
+    config = render(store=store, settings=settings)["ConfigMap"]["shop-mqstore-config"]
+    assert config["data"]["mqstore.conf"].splitlines() == [
+        "accessLog = true",
+        "deleteWhen = 04",
+        "flushDiskType = SYNC_FLUSH",
+        "mappedFileSizeCommitLog = 1073741824",
+        "receiveTimeoutS = 2.5",
+    ]
+
+
+@needs_helm
+def test_a_changed_setting_restarts_pods_and_a_further_shard_does_not() -> None:
+    def template(**values: Any) -> Any:
+        return render(**values)["StatefulSet"]["shop-mqstore-shard"]["spec"]["template"]
+
+    assert template(store={"fileReservedTime": 24}) != template()
+    assert template(shards=3) == template()
+
+
+@needs_helm
+def test_every_pod_satisfies_the_restricted_profile_and_has_bounds() -> None:
+    found = pods(render(**EVERYTHING))
+    assert set(found) == {"shop-mqstore-shard", "shop-mqstore-coordinator", "shop-mqstore-test"}
+    for spec in found.values():
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not spec["enableServiceLinks"]
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"]["memory"]
+            assert container["resources"]["limits"]["memory"]
+
+
+@needs_helm
+def test_only_the_coordinator_has_a_token_of_the_cluster_and_it_may_only_hold_its_lease() -> None:
+    found = render()
+    shown = {name: spec.get("automountServiceAccountToken") for name, spec in pods(found).items()}
+    assert shown == {
+        "shop-mqstore-shard": False,
+        "shop-mqstore-test": False,
+        "shop-mqstore-coordinator": None,
+    }
+    rules = found["Role"]["shop-mqstore-coordinator"]["rules"]
+    assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
+        (["leases"], ["get", "patch"], ["shop-mqstore-coordinator"]),
+        (["leases"], ["create"], None),
+    ]
+
+
+@needs_helm
+def test_the_two_containers_of_a_shard_share_one_volume_and_only_one_may_write() -> None:
+    shard = render()["StatefulSet"]["shop-mqstore-shard"]["spec"]
+    mounts = {
+        container["name"]: [each for each in container["volumeMounts"] if each["name"] == "store"]
+        for container in shard["template"]["spec"]["containers"]
+    }
+    path = "/var/lib/mqstore"
+    assert mounts["store-writer"] == [{"name": "store", "mountPath": path}]
+    assert mounts["query"] == [{"name": "store", "mountPath": path, "readOnly": True}]
+    assert [each["metadata"]["name"] for each in shard["volumeClaimTemplates"]] == ["store"]
+    assert shard["podManagementPolicy"] == "Parallel"
+
+
+@needs_helm
+@pytest.mark.parametrize(("retain", "policy"), [(True, "Retain"), (False, "Delete")])
+def test_claims_stay_unless_somebody_says_otherwise(retain: bool, policy: str) -> None:
+    shard = render(persistence={"retain": retain})["StatefulSet"]["shop-mqstore-shard"]["spec"]
+    expected = {"whenDeleted": policy, "whenScaled": policy}
+    assert shard["persistentVolumeClaimRetentionPolicy"] == expected
+
+
+@needs_helm
+def test_no_selector_nor_claim_has_a_label_that_changes_with_the_version() -> None:
+    found = render(**EVERYTHING)
+    shard = found["StatefulSet"]["shop-mqstore-shard"]["spec"]
+    coordinator = found["Deployment"]["shop-mqstore-coordinator"]["spec"]
+    fixed = [shard["selector"]["matchLabels"], coordinator["selector"]["matchLabels"]]
+    fixed += [shard["volumeClaimTemplates"][0]["metadata"]["labels"]]
+    fixed += [each["spec"]["selector"] for each in found["Service"].values()]
+    for labels in fixed:
+        assert "app.kubernetes.io/version" not in labels
+        assert "helm.sh/chart" not in labels
+
+
+@needs_helm
+def test_everything_has_the_standard_labels() -> None:
+    named = {"name", "instance", "component", "version", "managed-by", "part-of"}
+    for kind, each in render(**EVERYTHING).items():
+        for name, document in each.items():
+            labels = document["metadata"]["labels"]
+            assert {f"app.kubernetes.io/{label}" for label in named} <= set(labels), (kind, name)
+
+
+@needs_helm
+def test_each_shard_has_an_address_and_the_coordinator_knows_all() -> None:
+    found = render(shards=2)
+    assert {"shop-mqstore-shard-0", "shop-mqstore-shard-1"} <= set(found["Service"])
+    container = found["Deployment"]["shop-mqstore-coordinator"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    urls = "http://shop-mqstore-shard-0:{0},http://shop-mqstore-shard-1:{0}"
+    assert env["MQSTORE_WRITER_URL"] == urls.format(8081)
+    assert env["MQSTORE_QUERY_URL"] == urls.format(8082)
+
+
+@needs_helm
+def test_a_name_with_mqstore_in_it_is_used_as_it_is() -> None:
+    done = _run("template", "our-mqstore", values={})
+    assert re.search(r"^  name: our-mqstore-shard$", done.stdout, re.M)
+
+
+@needs_helm
+def test_what_watches_comes_only_when_it_is_asked_for() -> None:
+    optional = {"ServiceMonitor", "PrometheusRule", "Ingress"}
+    assert not optional & set(render())
+    found = render(**EVERYTHING)
+    assert optional <= set(found)
+    json.loads(found["ConfigMap"]["shop-mqstore-dashboard"]["data"]["mqstore.json"])
+
+
+@needs_helm
+def test_alerts_go_by_metrics_that_there_are() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    rules = render(**EVERYTHING)["PrometheusRule"]["shop-mqstore"]["spec"]["groups"][0]["rules"]
+    assert len(rules) >= 10
+    for rule in rules:
+        for metric in re.findall(r"\b(?:mqstore|rocketmq)_[a-z_]+", rule["expr"]):
+            assert f"`{metric}`" in page or metric in page, metric
+        assert rule["annotations"]["summary"]
+        anchor = rule["annotations"]["runbook_url"].partition("#")[2]
+        titles = re.findall(r"^#+ (.*)$", page, re.M)
+        assert anchor in {re.sub(r"[^a-z0-9 -]", "", t.lower()).replace(" ", "-") for t in titles}
