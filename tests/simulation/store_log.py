@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
-from mqstore.coordinator.log import QueueOffsets, Standing
+from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable, Reopened
+from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
@@ -36,6 +36,7 @@ class StoreLog:
         """``opened`` gives the present opening of the store."""
         self._opened = opened
         self._epoch = 0
+        self._opening = 0
 
     @property
     def store(self) -> MessageStore:
@@ -43,6 +44,7 @@ class StoreLog:
 
     def take_over(self) -> Standing:
         try:
+            self._opening = self.store.epoch
             self._epoch = self.store.fences.raise_to(FENCE, self._present() + 1).epoch
             self.store.flush.flush_all()
             self.store.wait_for_index()
@@ -91,11 +93,10 @@ class StoreLog:
         except (OSError, StorageError) as error:
             raise LogUnavailable(str(error)) from error
 
-    def flushed_offset(self) -> int:
-        return self.store.log.flushed_offset
-
-    def end_offset(self) -> int:
-        return self.store.log.max_offset
+    def position(self) -> LogPosition:
+        if self.store.epoch != self._opening:
+            raise Reopened("the store was opened again")
+        return LogPosition(self.store.log.flushed_offset, self.store.log.max_offset)
 
     def offsets(self) -> QueueOffsets:
         found = {}

@@ -19,7 +19,7 @@ from mqstore.coordinator.errors import (
     TransactionUnknown,
 )
 from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.log import QueueOffsets, Standing
+from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement
 from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -130,11 +130,8 @@ class BrittleLog:
         self._boundary()
         self._inner.sync()
 
-    def flushed_offset(self) -> int:
-        return self._inner.flushed_offset()
-
-    def end_offset(self) -> int:
-        return self._inner.end_offset()
+    def position(self) -> LogPosition:
+        return self._inner.position()
 
     def offsets(self) -> QueueOffsets:
         self._boundary()

@@ -10,7 +10,13 @@ from mqstore.coordinator import halves
 from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide, Decided
-from mqstore.coordinator.errors import Contradicted, Fenced, LogUnavailable, TransactionUnknown
+from mqstore.coordinator.errors import (
+    Contradicted,
+    Fenced,
+    LogUnavailable,
+    Reopened,
+    TransactionUnknown,
+)
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.records import NewRecord
 from mqstore.coordinator.schedule import Rules
@@ -207,6 +213,23 @@ def test_what_a_power_cut_took_decides_nothing_that_is_begun_later(bench: Bench)
     bench.begin("b")
     bench.lead()
     assert list(bench.coordinator.state.pending) == ["b"]
+
+
+def test_an_idle_coordinator_saves_nothing_that_a_power_cut_took(bench: Bench) -> None:
+    bench.begin("a")
+    bench.world.store.flush.flush_all()
+    bench.commit("a")
+    bench.coordinator.step(bench.world.machine.clock.monotonic() + 10)  # what it is to save
+    bench.world.restart(bench.world.machine.disk.power_cut(1, Loss.DROP))
+    for _ in range(10):  # others put more than was lost
+        bench.world.store.append(message_of(bench.world.store, bench.message("other", "U")))
+    bench.world.store.flush.flush_all()
+    with pytest.raises(Reopened):
+        bench.step(21)
+    for _ in range(3):
+        bench.step(11)
+    assert list(bench.coordinator.state.pending) == ["a"]
+    assert bench.saved()[0] in (None, 0)
 
 
 def op_of_a_lost_half(bench: Bench, *offsets: int) -> StoreLog:

@@ -167,13 +167,14 @@ class Coordinator:
         """Save what was computed at an earlier turn, once all it rests on is on disk: else a power
         cut could leave offsets that have passed a half message's older copy, and not the newer."""
         state, log = self.state, self._ledger.log
+        position = self._ledger.position()
         if self._to_save is not None:
             offsets, end = self._to_save
-            if log.flushed_offset() < end:
+            if position.flushed < end:
                 return
             saved = self._saved
             changed = {q: offset for q, offset in offsets.items() if offset != saved.get(q, 0)}
             if changed:
                 log.save_offsets(changed)
                 self._saved = {**self._saved, **changed}
-        self._to_save = (state.progress(), log.end_offset())
+        self._to_save = (state.progress(), position.end)

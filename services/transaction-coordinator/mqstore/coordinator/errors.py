@@ -4,7 +4,8 @@
 
     CoordinatorError
     ├── LogUnavailable       the store did not answer: what was asked may have been done
-    │   └── Fenced           another coordinator took over
+    │   ├── Fenced           another coordinator took over
+    │   └── Reopened         the store was opened again since
     ├── LogRefused           the store refused; nothing was stored
     ├── NotLoaded            what is pending is not known (again) yet
     ├── TransactionUnknown   no such transaction
@@ -27,6 +28,10 @@ class LogUnavailable(CoordinatorError):
 
 class Fenced(LogUnavailable):
     """The store takes a higher epoch's word only: this coordinator leads no more."""
+
+
+class Reopened(LogUnavailable):
+    """The store was opened again since it was read: a power cut may have taken its log's end."""
 
 
 class LogRefused(CoordinatorError):

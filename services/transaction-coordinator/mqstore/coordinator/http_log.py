@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mqstore.client import Client, ClientError, Message, ProblemError
+from mqstore.client import Client, ClientError, Message, ProblemError, Store
 from mqstore.coordinator.connection import Connection
-from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable
-from mqstore.coordinator.log import QueueOffsets, Standing
+from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable, Reopened
+from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
 
@@ -63,6 +63,8 @@ class HttpLog:
         self._host = store_host
         self._reserved_ms = reserved_ms
         self._epoch = -1
+        self._opening = -1
+        """The store's own epoch at the take-over."""
 
     def take_over(self) -> Standing:
         store = _call(self._client.store)
@@ -71,16 +73,17 @@ class HttpLog:
                 f"the store of shard {store.shard} is where shard {self._shard} should be; "
                 "set writerUrl and queryUrl in the order of the shards"
             )
+        self._opening = store.epoch
         self._epoch = _call(self._raised)
         _call(self._client.flush)
-        store = _call(self._client.store)
+        store = self._store()
         deadline = time.monotonic() + PATIENCE_S
         end = store.max_offset
         while store.flushed_offset < end or store.dispatched_offset < end:
             if time.monotonic() > deadline:
                 raise LogUnavailable(f"the log up to {end} is not on disk and in its queues yet")
             time.sleep(POLL_S)
-            store = _call(self._client.store)
+            store = self._store()
         return Standing(StoreFormat(store.format), self._host, self._reserved_ms)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
@@ -89,7 +92,7 @@ class HttpLog:
         reply = _call(lambda: self._answer(self._appends.post(_APPEND, _encode(asked))))
         end = max(placed.physical_offset + placed.size for placed in reply.records)
         deadline = time.monotonic() + PATIENCE_S
-        while not reply.readable and _call(self._client.store).dispatched_offset < end:
+        while not reply.readable and self._store().dispatched_offset < end:
             if time.monotonic() > deadline:
                 raise LogUnavailable("what was appended cannot be read yet")
             time.sleep(POLL_S)
@@ -115,11 +118,9 @@ class HttpLog:
     def sync(self) -> None:
         _call(self._client.flush)
 
-    def flushed_offset(self) -> int:
-        return _call(self._client.store).flushed_offset
-
-    def end_offset(self) -> int:
-        return _call(self._client.store).max_offset
+    def position(self) -> LogPosition:
+        store = self._store()
+        return LogPosition(store.flushed_offset, store.max_offset)
 
     def offsets(self) -> QueueOffsets:
         saved = {}
@@ -135,6 +136,13 @@ class HttpLog:
             new = {queue_id: offset}
             commit = partial(self._client.commit, TRANSACTION_GROUP, topic, new)
             _call(partial(commit, allow_back=True))
+
+    def _store(self) -> Store:
+        """As it is now. Raises Reopened."""
+        store = _call(self._client.store)
+        if store.epoch != self._opening:
+            raise Reopened("the store was opened again; it is read again")
+        return store
 
     def _answer(self, response: tuple[int, bytes]) -> _Appended:
         """Raises ProblemError, ClientError."""

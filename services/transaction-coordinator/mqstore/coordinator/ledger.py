@@ -19,10 +19,11 @@ from mqstore.coordinator.errors import (
     LogRefused,
     LogUnavailable,
     NotLoaded,
+    Reopened,
     TransactionGone,
 )
 from mqstore.coordinator.halves import Decision, Verdict
-from mqstore.coordinator.log import Log, Standing, read_one
+from mqstore.coordinator.log import Log, LogPosition, Standing, read_one
 from mqstore.coordinator.recent import RecentHalves
 from mqstore.coordinator.records import NewRecord, Placement, Stored
 from mqstore.coordinator.schedule import Schedule
@@ -110,6 +111,15 @@ class Ledger:
         self._state = None
         self._recent.clear()
         self.schedule.clear()
+
+    def position(self) -> LogPosition:
+        """How far the log is. Raises LogUnavailable; of a store that was opened again, nothing is
+        known any more."""
+        try:
+            return self.log.position()
+        except Reopened:
+            self.forget()
+            raise
 
     def content(self, transaction: Transaction, part: Part) -> Stored:
         """A record with a part's content: the newest copy of its half, or the copy that was set

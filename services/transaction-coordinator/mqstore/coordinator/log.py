@@ -28,6 +28,15 @@ class Standing:
     """fileReservedTime: what is older may be deleted any time."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Physical offsets of the log."""
+
+    flushed: int
+    """Everything below it is on disk."""
+    end: int
+
+
 class Log(Protocol):
     """One shard's store, as its coordinator sees it. Used by one thread at a time.
 
@@ -51,11 +60,8 @@ class Log(Protocol):
     def sync(self) -> None:
         """Put on disk all that was appended."""
 
-    def flushed_offset(self) -> int:
-        """Physical offset below which everything is on disk."""
-
-    def end_offset(self) -> int:
-        """Physical offset of the log's end."""
+    def position(self) -> LogPosition:
+        """How far the log is now. Raises Reopened: what was read of it may be gone."""
 
     def offsets(self) -> QueueOffsets:
         """As last saved."""
