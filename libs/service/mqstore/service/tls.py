@@ -78,10 +78,11 @@ class ServerTls:
         return context
 
     def _fingerprint(self) -> Fingerprint:
-        return tuple(_of_file(path) for path in self._files)
+        return tuple(fingerprint_of(path) for path in self._files)
 
 
-def _of_file(path: Path) -> tuple[int, int, int]:
+def fingerprint_of(path: Path) -> tuple[int, int, int]:
+    """What changes with the file."""
     try:
         found = path.stat()
     except OSError:

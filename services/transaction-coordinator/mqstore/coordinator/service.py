@@ -7,12 +7,10 @@ talks to the shard's store-writer and query; with a Lease another one stands for
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from functools import cached_property
 from typing import Final
 
-from mqstore.client import trusting
 from mqstore.coordinator.asking import Asker
 from mqstore.coordinator.callbacks import Caller
 from mqstore.coordinator.elections import leadership_of, own_url
@@ -20,10 +18,10 @@ from mqstore.coordinator.forwarding import Forwarder
 from mqstore.coordinator.metrics import TransactionMetrics
 from mqstore.coordinator.producers import Producers
 from mqstore.coordinator.shards import shards_of
+from mqstore.coordinator.upstream import UpstreamTls
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.system.threads import production_seams
@@ -50,7 +48,9 @@ class CoordinatorService:
         self.health = Health()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.keys = UniqueKeys(production_seams())
-        tls = _upstream_tls(settings)
+        self._upstream = UpstreamTls.of(settings)
+        self._following: asyncio.Task[None] | None = None
+        tls = None if self._upstream is None else self._upstream.context
         self.leadership = leadership_of(settings)
         self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
         self.shards = shards_of(settings, self.leadership, self.keys, tls, self._fail)
@@ -77,6 +77,8 @@ class CoordinatorService:
         return self.api.front()
 
     async def start(self) -> None:
+        if self._upstream is not None:
+            self._following = asyncio.get_running_loop().create_task(self._upstream.follow())
         self.leadership.start()
         self.shards.start()
         self.forwarder.start()
@@ -86,6 +88,8 @@ class CoordinatorService:
         self.interrupted.set()
 
     async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
         await self.asker.stop()
         await asyncio.to_thread(self.shards.stop)
         await asyncio.to_thread(self.leadership.stop)
@@ -98,13 +102,3 @@ class CoordinatorService:
 
     def _not_ready(self) -> str | None:
         return self.shards.trouble if self.forwarder.leads else self.forwarder.trouble
-
-
-def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:
-    """What https addresses of other services are checked by. Raises Refused."""
-    if settings.upstream_ca is None:
-        return None
-    try:
-        return trusting(settings.upstream_ca, settings.tls_cert, settings.tls_key)
-    except OSError as error:
-        raise Refused(f"upstreamCa, tlsCert or tlsKey cannot be used: {error}") from None
