@@ -19,6 +19,7 @@ from mqstore.client.models import (
     DelayLevels,
     Download,
     Durability,
+    ExpiryReport,
     Fence,
     Flushed,
     Group,
@@ -57,6 +58,7 @@ from mqstore.client.models import (
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
+_EXPIRY_REPORT: Final = "/v1/reports/expiry"
 ROCKETMQ_BATCH: Final = "application/x-rocketmq-batch"
 
 
@@ -273,6 +275,16 @@ def run_retention() -> Call[Retention]:
 def pins() -> Call[Pins]:
     """Leases that keep a range of the log."""
     return Call(Target.WRITER, "GET", "/v1/store/pins", Pins)
+
+
+def expiry_report() -> Call[ExpiryReport]:
+    """What the last expiry report said."""
+    return Call(Target.WRITER, "GET", _EXPIRY_REPORT, ExpiryReport)
+
+
+def put_expiry_report(summary: Mapping[str, Any]) -> Call[ExpiryReport]:
+    """Hand in what an expiry report says; for its job (role system)."""
+    return Call(Target.WRITER, "PUT", _EXPIRY_REPORT, ExpiryReport, json=dict(summary))
 
 
 def flush() -> Call[Flushed]:

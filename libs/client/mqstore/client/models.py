@@ -555,6 +555,13 @@ class Retention(Model):
     bytes_to_go: int
 
 
+class ExpiryReport(Model):
+    """The last expiry report's summary, whose parts are those of the OpenAPI document; None before
+    the first one."""
+
+    report: dict[str, Any] | None
+
+
 class Pin(Model):
     """A lease on a range of the log."""
 

@@ -105,6 +105,11 @@ class StorePaths:
         return self.ours / "pins.json"
 
     @cached_property
+    def expiry_report(self) -> Path:
+        """What the last expiry report said, in short."""
+        return self.ours / "expiry-report.json"
+
+    @cached_property
     def write_pause(self) -> Path:
         """There while an administrator lets nothing be stored."""
         return self.ours / "write-pause.json"

@@ -65,8 +65,8 @@ class EventRoutes:
         ] = None,
     ) -> StreamingResponse:
         """The latest 1000 are kept. `opening`, `opened`, `index`, `deleted`, `disk`, `read-only`,
-        `writes`, `damaged`, `topic`; and `gap` first, where some behind the Last-Event-ID are not
-        known any more. A comment comes every 15 seconds when nothing happens."""
+        `writes`, `damaged`, `topic`, `expiry`; and `gap` first, where some behind the Last-Event-ID
+        are not known any more. A comment comes every 15 seconds when nothing happens."""
         return StreamingResponse(
             self._service.events.follow(last_event_id, seconds),
             media_type="text/event-stream",

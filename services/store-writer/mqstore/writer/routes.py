@@ -28,6 +28,7 @@ from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
 from mqstore.writer.event_routes import EventRoutes
+from mqstore.writer.expiry_reports import ExpiryReports
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.models import (
@@ -69,6 +70,7 @@ def add(api: Api, service: WriterService) -> None:
     RetentionRoutes(service).add(api)
     InternalRoutes(service).add(api)
     ScrubRoutes(service).add(api)
+    ExpiryReports(service).add(api)
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,146 @@
+"""The last expiry report's summary: kept beside the store, shown, counted, and told as an event.
+
+``store/mqstore/expiry-report.json`` outlives the process, so that metrics do not forget a risk with
+every restart. It is sealed, and may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mqstore.service import logs, problems
+from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.events import Events
+from mqstore.service.problems import Problem
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.own import sealed_json
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+from mqstore.writer import control
+from mqstore.writer.report_models import EXAMPLE, ExpiryReportView, ExpirySummary
+from mqstore.writer.service import WriterService
+
+PATH: Final = "/v1/reports/expiry"
+KIND: Final = "expiry"
+
+log = logs.get(__name__)
+
+
+class ExpiryReports(Collector):
+    """The routes and the metrics; used on the event loop."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+        self._known: tuple[MessageStore, ExpirySummary | None] | None = None
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface, and the metrics to the others."""
+        add = partial(control.add, api, tag="retention")
+        shown = control.answers({"report": EXAMPLE})
+        put = control.answers({"report": EXAMPLE}, *problems.WITH_BODY)
+        add("GET", PATH, self.report, "What the last expiry report said", 200, shown)
+        what = "Hand in what an expiry report says"
+        add("PUT", PATH, self.put_report, what, 200, put, role=Role.SYSTEM)
+        api.metrics.registry.register(self)
+
+    async def report(self) -> ExpiryReportView:
+        """Handed in by the expiry report's job; null before the first one."""
+        return ExpiryReportView(report=self._last(self._service.store))
+
+    async def put_report(self, summary: ExpirySummary) -> ExpiryReportView:
+        """Replaces the last one. Where something is at risk, an event `expiry` tells it."""
+        store = self._service.store
+        await asyncio.to_thread(save, self._service.seams.files, store.paths.expiry_report, summary)
+        self._known = store, summary
+        if summary.at_risk:
+            publish(self._service.events, summary)
+        return ExpiryReportView(report=summary)
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            summary = self._last(self._service.store)
+        except Problem:  # the store is not open
+            summary = None
+        yield GaugeMetricFamily(
+            "mqstore_expiry_report_seconds",
+            "When the last expiry report was made, as Unix time; 0 for none",
+            value=0 if summary is None else summary.made_ms / 1000,
+        )
+        if summary is not None:
+            yield from _of(summary)
+
+    def _last(self, store: MessageStore) -> ExpirySummary | None:
+        """Read once for each store that is opened."""
+        if self._known is None or self._known[0] is not store:
+            self._known = store, load(self._service.seams.files, store.paths.expiry_report)
+        return self._known[1]
+
+
+def load(files: FileSystem, path: Path) -> ExpirySummary | None:
+    """None without one, or for one that cannot be read."""
+    try:
+        if files.stat(path) is None:
+            return None
+        return ExpirySummary.model_validate_json(sealed_json.unseal(files.read(path)))
+    except (OSError, ValueError) as error:
+        log.warning("the last expiry report cannot be read", error=str(error))
+        return None
+
+
+def save(files: FileSystem, path: Path, summary: ExpirySummary) -> None:
+    """Durable when it returns. OSError."""
+    replace_file(files, path, sealed_json.seal(summary.model_dump_json(by_alias=True)))
+
+
+def publish(events: Events, summary: ExpirySummary) -> None:
+    first = summary.risks[0] if summary.risks else None
+    events.publish(
+        KIND,
+        atRisk=summary.at_risk,
+        risks=len(summary.risks) + summary.risks_more,
+        messages=sum(risk.messages for risk in summary.risks),
+        firstGoesMs=None if first is None else first.goes_ms,
+        group=None if first is None else first.name,
+        topic=None if first is None else first.topic,
+    )
+
+
+def _of(summary: ExpirySummary) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "mqstore_expiry_at_risk",
+        "Whether anything will be deleted that somebody has not come to",
+        value=float(summary.at_risk),
+    )
+    labels = ["horizon_hours"]
+    messages = GaugeMetricFamily("mqstore_expiry_messages", "Messages that go", labels=labels)
+    size = GaugeMetricFamily("mqstore_expiry_bytes", "Bytes of log that go", labels=labels)
+    lost = GaugeMetricFamily(
+        "mqstore_expiry_lost_messages",
+        "Messages that go and that somebody has not come to",
+        labels=labels,
+    )
+    for each in summary.expiring:
+        if each.is_in_force:
+            messages.add_metric([str(each.horizon_hours)], each.messages)
+            size.add_metric([str(each.horizon_hours)], each.bytes)
+            lost.add_metric([str(each.horizon_hours)], each.lost)
+    yield messages
+    yield size
+    yield lost
+    risks = GaugeMetricFamily(
+        "mqstore_expiry_risk_messages",
+        "The most urgent of them, by who has not come to them",
+        labels=["kind", "name", "topic"],
+    )
+    told = {(risk.kind, risk.name, risk.topic): risk.messages for risk in summary.risks}
+    for key, count in told.items():
+        risks.add_metric(list(key), count)
+    yield risks
