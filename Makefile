@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STORE ?= data/store
+OUT ?= build/expiry
 ARGS ?=
 ROWS ?=
 STATES ?= 20000
@@ -39,7 +40,7 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images nightly setup bench simulate soak fuzz lint fmt clean help
+.PHONY: run test test-ci e2e e2e-full images nightly setup expiry-report bench simulate soak fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -78,6 +79,9 @@ nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 rand
 
 setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/mqstore
 
+expiry-report: $(SPARK_READY) ## what retention will delete of STORE, and who has not read it, as a page in OUT
+	@$(BIN)/mqstore-expiry-report $(STORE) --out "$(OUT)" $(ARGS)
+
 bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append read" for some
 	@$(BIN)/python -m tests.bench $(ROWS)
 
@@ -107,7 +111,7 @@ clean: ## remove everything that was built (never a store)
 	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info $(JOBS_PACKAGE)/*.egg-info
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9 -]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9 -]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "mqstore needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }

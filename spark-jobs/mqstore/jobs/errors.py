@@ -9,6 +9,7 @@
     ├── AccessRefused    2  the service wants other credentials
     ├── SegmentGone      2  retention deleted what was still to be read
     ├── StoreChanged     2  the store was recovered while it was read
+    ├── OutputRefused    2  what the job made cannot be put where it was told to
     └── Unreachable      3  a service gives no answer
 
 Spark passes an error of a task on as text: ``told`` finds it there again.
@@ -53,6 +54,10 @@ class SegmentGone(JobError):
 
 class StoreChanged(JobError):
     """The store was recovered while it was read."""
+
+
+class OutputRefused(JobError):
+    """What the job made cannot be put where it was told to."""
 
 
 class Unreachable(JobError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mqstore.client import Client, ClientError, ProblemError, trusting
+from mqstore.client import WRITER_URL, Client, ClientError, ProblemError, trusting
 from mqstore.client import Unreachable as NoAnswer
 from mqstore.jobs.errors import AccessRefused, JobError, SegmentGone, StoreChanged, Unreachable
 from mqstore.jobs.log.source import LogSegment, Snapshot
@@ -45,11 +45,11 @@ class LogAtUrl:
         with self.client() as client:
             yield UrlReader(self.url, client)
 
-    def client(self) -> Client:
+    def client(self, writer_url: str = WRITER_URL) -> Client:
         """Raises AccessRefused for files that cannot be used."""
         try:
             tls = None if self.ca is None else trusting(self.ca)
-            return Client(query_url=self.url, token=self._token(), tls=tls, timeout_s=TIMEOUT_S)
+            return Client(writer_url, self.url, token=self._token(), tls=tls, timeout_s=TIMEOUT_S)
         except OSError as error:
             raise AccessRefused(
                 f"{error.filename or self.ca}: {error.strerror or error}"

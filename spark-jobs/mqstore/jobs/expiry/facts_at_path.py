@@ -1,0 +1,126 @@
+"""Facts of a store directory, at rest or beside whoever has it open. Nothing is written or locked.
+
+The rule in force is what ``store/mqstore/broker.conf`` says, which store-writer writes at each
+start; for a broker's store, its own broker.conf, if it is named.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from pydantic import ValidationError
+
+from mqstore.jobs.errors import NoStore, WrongUsage
+from mqstore.jobs.expiry.facts import ShardFacts
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import StorageError
+from mqstore.storage.retention import pins
+from mqstore.storage.retention.disk import DiskWatch
+from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention.plan import SegmentFacts
+from mqstore.storage.retention.rule import RetentionRule
+from mqstore.storage.system.overlay_files import PrivateBase
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from mqstore.storage.verify.store_at_rest import StoreAtRest
+
+ID_DIGITS: Final = 8
+_READ: Final = (*RetentionRule.model_fields, "message_delay_level")
+
+log = logging.getLogger(__name__)
+
+
+def look(root: Path, settings: Path | None = None) -> ShardFacts:
+    """``settings``: a broker.conf. Raises NoStore, WrongUsage for settings that cannot be."""
+    seams = production_seams()
+    try:
+        base = cast(PrivateBase, seams.files)
+        store = StoreAtRest.look(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
+        return _facts(store, _config(settings or store.paths.broker_conf, settings is not None))
+    except (StorageError, OSError) as error:
+        raise NoStore(str(error)) from error
+
+
+def _facts(store: StoreAtRest, config: StoreConfig) -> ShardFacts:
+    files, usable = PosixFileSystem(), store.view.segments.usable
+    now_ms = time.time_ns() // 1_000_000
+    return ShardFacts(
+        name=_name(store),
+        now_ms=now_ms,
+        config=config,
+        segments=_segments(store, files),
+        newest=usable[-1].path.name if usable else None,
+        dispatched=store.end,
+        disks=DiskWatch(files, store.paths, config).measure(),
+        pins=[pin for pin in _pins(store) if pin.until_ms is None or pin.until_ms > now_ms],
+        honours_holds=_is_ours(store),
+        consumed=_consumed(ConsumerOffsets.load(store.paths, store.format, store.seams)),
+        delivered=DelayOffsets.load(store.paths, store.format, store.seams).all(),
+    )
+
+
+def _segments(store: StoreAtRest, files: PosixFileSystem) -> list[SegmentFacts]:
+    found = []
+    for each in store.view.segments.usable:
+        stat = files.stat(each.path)
+        if stat is not None and each.base < store.end and each.end > store.min_offset:
+            end = min(each.end, store.end)
+            start = max(each.base, store.min_offset)
+            found.append(SegmentFacts(each.path.name, start, end, stat.modified_ms))
+    return found
+
+
+def _config(path: Path, is_asked_for: bool) -> StoreConfig:
+    """The settings that count here, of a file with a ``name=value`` a line."""
+    if not is_asked_for and not path.exists():
+        return StoreConfig()
+    lines = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+    said = {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
+    fields = StoreConfig.model_fields
+    chosen = {
+        alias: said[alias]
+        for name in _READ
+        if (alias := fields[name].alias) is not None and alias in said
+    }
+    try:
+        return StoreConfig.model_validate(chosen)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise WrongUsage(f"{path}: {first['loc'][0]}: {first['msg']}") from error
+
+
+def _name(store: StoreAtRest) -> str:
+    if store.content is None:
+        return store.paths.root.name
+    return f"{store.content.store_id[:ID_DIGITS]}-{store.content.shard}"
+
+
+def _is_ours(store: StoreAtRest) -> bool:
+    """Whether a writer of ours had it last: a broker rewrites ``lock`` at each start."""
+    lock = store.seams.files.stat(store.paths.lock)
+    return (
+        store.content is not None
+        and lock is not None
+        and lock.modified_ms == store.content.lock_modified_ms
+    )
+
+
+def _pins(store: StoreAtRest) -> list[Hold]:
+    try:
+        return [pin.hold for pin in pins.read(store.seams.files, store.paths.pins)]
+    except ValueError as error:
+        log.warning("the pins cannot be read, so nothing counts as pinned: %s", error)
+        return []
+
+
+def _consumed(table: ConsumerOffsets) -> Mapping[tuple[str, str], dict[int, int]]:
+    return {
+        (group, topic): table.of(group, topic)
+        for group, topics in table.groups().items()
+        for topic in topics
+    }

@@ -1,0 +1,67 @@
+"""Facts of a shard by the addresses of its services: what store-writer and query say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import ValidationError
+
+from mqstore.client import Client
+from mqstore.client.models import Retention
+from mqstore.jobs.errors import JobError
+from mqstore.jobs.expiry.facts import Offsets, ShardFacts
+from mqstore.jobs.expiry.facts_at_path import ID_DIGITS
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.retention.disk import Disks
+from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts
+
+SEGMENTS_MAX: Final = 100_000
+GROUPS_A_PAGE: Final = 100
+
+
+def look(client: Client) -> ShardFacts:
+    """Raises ClientError, JobError for a service of another version."""
+    store, delays = client.store(), client.delays()
+    planned = _plan(client.retention(limit=SEGMENTS_MAX))
+    levels = " ".join(each.delay for each in delays.levels)
+    return ShardFacts(
+        name=f"{store.store_id[:ID_DIGITS]}-{store.shard}",
+        now_ms=planned.made_ms,
+        config=planned.rule.applied_to(StoreConfig(message_delay_level=levels)),
+        segments=[
+            SegmentFacts(each.name, each.offset, each.offset + each.size, each.modified_ms)
+            for each in planned.segments
+        ],
+        newest=planned.segments[-1].name if planned.segments else None,
+        dispatched=store.dispatched_offset,
+        disks=Disks(planned.volumes, planned.puts_refused),
+        pins=[hold for hold in planned.holds if hold.kind not in ("group", "delay")],
+        honours_holds=True,
+        consumed=dict(_consumed(client)),
+        delivered={each.level: each.delivered_up_to for each in delays.levels},
+    )
+
+
+def _plan(answer: Retention) -> RetentionPlan:
+    try:
+        return RetentionPlan.model_validate(answer.model_dump(by_alias=True))
+    except ValidationError as error:
+        raise JobError(f"store-writer is of another version than this job: {error}") from error
+
+
+def _consumed(client: Client) -> Iterator[tuple[tuple[str, str], Offsets]]:
+    cursor = None
+    while True:
+        page = client.lags(limit=GROUPS_A_PAGE, cursor=cursor)
+        for group in page.groups:
+            for topic in client.lag(group.group).topics:
+                committed = {
+                    each.queue_id: each.committed
+                    for each in topic.queues
+                    if each.committed is not None
+                }
+                yield (group.group, topic.topic), committed
+        if page.next is None:
+            return
+        cursor = page.next

@@ -1,0 +1,238 @@
+"""A report as one HTML page that needs nothing else: no script, no network; light and dark.
+
+Charts are drawn in percent of their box, and their words are text beside them, so that they are
+read as well on a narrow screen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from mqstore.jobs.expiry import words
+from mqstore.jobs.expiry.report import DiskForecast, Expiring, ExpiryReport, Risk, SegmentStock
+
+TOPICS_SHOWN: Final = 50
+RISKS_SHOWN: Final = 100
+COLOURS: Final = 6
+"""Topics with a colour of their own; the rest are one."""
+OTHERS: Final = "all other topics"
+CELLS_MAX: Final = 160
+"""Of the strip that shows the log; more segments share one."""
+TICKS: Final = 4
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a bar; ``percent`` of the longest one."""
+
+    label: str
+    colour: int
+    percent: float
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    label: str
+    told: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Some segments of the strip; ``when`` is the number of the horizon, or what keeps them."""
+
+    percent: float
+    when: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The disk's forecast: a line in a box of 100 by 100, and where its words stand."""
+
+    line: str
+    levels: Sequence[tuple[float, str]]
+    """From the top in percent, and what the level is."""
+    ticks: Sequence[tuple[float, str]]
+
+
+def html(report: ExpiryReport) -> str:
+    environment = Environment(
+        loader=PackageLoader("mqstore.jobs.expiry", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": words.count,
+        "size": words.size,
+        "hours": words.hours,
+        "span": words.span,
+        "moment": words.moment,
+    }
+    colours = _colours(report)
+    risks = report.risks_in_force
+    return environment.get_template("page.html.jinja").render(
+        report=report,
+        risks=risks[:RISKS_SHOWN],
+        risks_more=len(risks) - RISKS_SHOWN,
+        risk_max=max((risk.messages for risk in risks), default=1),
+        headline=headline(risks, report),
+        in_force=[each for each in report.expiring if each.is_in_force],
+        what_if=_what_if(report),
+        colours=colours,
+        horizons=horizon_bars(report, colours),
+        ages=age_bars(report, colours),
+        cells=list(cells(report)),
+        keeping=sorted({holder for each in report.segments for holder in each.held_by}),
+        curve=None if report.disk is None else curve(report.disk),
+        topics=sorted(report.topics, key=lambda each: -each.bytes)[:TOPICS_SHOWN],
+        topics_more=len(report.topics) - TOPICS_SHOWN,
+    )
+
+
+def headline(risks: Sequence[Risk], report: ExpiryReport) -> str:
+    """The first thing to know, in a sentence."""
+    if not risks:
+        longest = words.hours(max(report.horizons_hours))
+        return f"Nothing that somebody still needs goes within {longest}."
+    groups = {risk.name for risk in risks if risk.kind == "group"}
+    parts = []
+    if groups:
+        messages = sum(risk.messages for risk in risks if risk.kind == "group")
+        who = next(iter(groups)) if len(groups) == 1 else f"{len(groups)} groups"
+        parts.append(f"{words.count(messages)} messages not consumed by {who}")
+    for kind, what in (("half", "undecided half messages"), ("delay", "undelivered messages")):
+        messages = sum(risk.messages for risk in risks if risk.kind == kind)
+        if messages:
+            parts.append(f"{words.count(messages)} {what}")
+    first = min((risk.goes_ms for risk in risks if risk.goes_ms is not None), default=None)
+    when = "" if first is None else _when(first, report.made_ms)
+    return " and ".join(parts) + f" will be deleted, the first {when}."
+
+
+def _when(moment_ms: int, now_ms: int) -> str:
+    if moment_ms <= now_ms:
+        return "now"
+    return f"in {words.span(moment_ms - now_ms)}"
+
+
+def _colours(report: ExpiryReport) -> dict[str, int]:
+    """The largest topics, each with the number of its colour."""
+    largest = sorted(report.topics, key=lambda each: (-each.bytes, each.topic))[:COLOURS]
+    found = {each.topic: number for number, each in enumerate(largest)}
+    return found if len(report.topics) <= COLOURS else found | {OTHERS: COLOURS}
+
+
+def _parts(sums: Iterable[tuple[str, int]], colours: dict[str, int], longest: int) -> list[Part]:
+    by_label: dict[str, int] = defaultdict(int)
+    for topic, value in sums:
+        by_label[topic if topic in colours else OTHERS] += value
+    return [
+        Part(label, number, 100 * by_label[label] / max(longest, 1), words.size(by_label[label]))
+        for label, number in colours.items()
+        if by_label[label]
+    ]
+
+
+def horizon_bars(report: ExpiryReport, colours: dict[str, int]) -> list[Bar]:
+    """Bytes that go by the rule in force, by topic."""
+    in_force = [each for each in report.expiring if each.is_in_force]
+    longest = max((each.bytes for each in in_force), default=0)
+    bars = []
+    for each in in_force:
+        sums = [
+            (topic.topic, topic.bytes)
+            for topic in report.topics_expiring
+            if (topic.reserved_hours, topic.horizon_hours)
+            == (each.reserved_hours, each.horizon_hours)
+        ]
+        told = f"{words.size(each.bytes)} · {words.count(each.messages)} messages"
+        bars.append(Bar(words.hours(each.horizon_hours), told, _parts(sums, colours, longest)))
+    return bars
+
+
+def age_bars(report: ExpiryReport, colours: dict[str, int]) -> list[Bar]:
+    """Bytes by age; classes at the end that nothing is in are left out."""
+    classes: dict[tuple[int, int | None], list[tuple[str, int]]] = defaultdict(list)
+    for each in report.ages:
+        classes[each.from_hours, each.to_hours].append((each.topic, each.bytes))
+    longest = max((sum(size for _, size in sums) for sums in classes.values()), default=0)
+    bars = []
+    for (start, stop), sums in sorted(classes.items(), key=lambda found: found[0][0]):
+        to = "" if stop is None else words.hours(stop)
+        label = f"over {words.hours(start)}" if stop is None else f"up to {to}"
+        total = sum(size for _, size in sums)
+        bars.append(Bar(label, words.size(total), _parts(sums, colours, longest)))
+    return bars
+
+
+def cells(report: ExpiryReport) -> Iterable[Cell]:
+    """The log from its oldest segment to the newest."""
+    segments = report.segments
+    share = -(-len(segments) // CELLS_MAX) or 1
+    total = max(1, sum(each.end - each.start for each in segments))
+    for at in range(0, len(segments), share):
+        found = segments[at : at + share]
+        first = found[0]
+        size = sum(each.end - each.start for each in found)
+        yield Cell(100 * size / total, _class_of(first, report), _told_of(found, report))
+
+
+def _class_of(segment: SegmentStock, report: ExpiryReport) -> str:
+    if segment.why == "newest":
+        return "newest"
+    if segment.not_before_ms is None:
+        return "held"
+    for number, hours in enumerate(report.horizons_hours):
+        if segment.not_before_ms <= report.made_ms + hours * _HOUR_MS:
+            return f"h{min(number, 3)}"
+    return "later"
+
+
+def _told_of(found: Sequence[SegmentStock], report: ExpiryReport) -> str:
+    name = found[0].name if len(found) == 1 else f"{found[0].name} to {found[-1].name}"
+    messages = words.count(sum(each.messages for each in found))
+    first = found[0]
+    if first.not_before_ms is not None:
+        fate = f"goes {_when(first.not_before_ms, report.made_ms)}"
+    elif first.held_by:
+        fate = "kept by " + ", ".join(first.held_by)
+    else:
+        fate = "stays: " + first.why.value
+    return f"{name}: {messages} messages, {fate}"
+
+
+def curve(disk: DiskForecast) -> Curve:
+    points = disk.used_by_hour
+    last = max(1, len(points) - 1)
+
+    def height(used: float) -> float:
+        return round(100 - 100 * min(1.0, used / max(1, disk.total_bytes)), 2)
+
+    line = " ".join(f"{100 * at / last:.2f},{height(used)}" for at, used in enumerate(points))
+    levels = [
+        (height(level.percent * disk.total_bytes / 100), f"{level.percent} %")
+        for level in disk.levels
+    ]
+    ticks = [
+        (100 * tick / TICKS, "now" if not tick else words.hours(last * tick / TICKS))
+        for tick in range(TICKS + 1)
+    ]
+    return Curve(line, levels, ticks)
+
+
+def _what_if(report: ExpiryReport) -> dict[int, list[Expiring]]:
+    """By fileReservedTime, where another one than that in force was asked for."""
+    found: dict[int, list[Expiring]] = defaultdict(list)
+    for each in report.expiring:
+        found[each.reserved_hours].append(each)
+    return dict(found) if len(found) > 1 else {}

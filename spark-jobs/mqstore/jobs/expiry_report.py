@@ -1,0 +1,208 @@
+"""The expiry report: what retention will delete, who has not come to it, how full the disk gets.
+
+``python -m mqstore.jobs.expiry_report SHARD… --out PLACE``; see docs/jobs.md. It only reads the
+shards; exit code 1 says that something which somebody still needs will be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Any, Final
+
+import typer
+
+from mqstore.jobs import command
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, WrongUsage
+from mqstore.jobs.expiry import facts_at_path, facts_at_url
+from mqstore.jobs.expiry.facts import ShardFacts
+from mqstore.jobs.expiry.losses import Places
+from mqstore.jobs.expiry.report import ExpiryReport
+from mqstore.jobs.job_options import DryRun, TokenFile
+from mqstore.jobs.job_run import JobRun, Outcome, Report
+from mqstore.jobs.output import Output
+from mqstore.jobs.shard_place import ShardPlace
+
+HORIZONS: Final = "24,72,168"
+HOURS_MAX: Final = 24 * 366 * 100
+RISKS_TOLD: Final = 20
+"""Of the summary on stdout."""
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of one run, over however many shards."""
+
+    out: Output
+    horizons: tuple[int, ...]
+    what_if: tuple[int, ...]
+    settings: Path | None
+    token_file: str | None
+    ca: str | None
+    dry_run: bool
+
+
+@app.command()
+def main(
+    shards: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SHARD...",
+            help="DIRECTORY, or QUERY_ADDRESS,WRITER_ADDRESS; also DIRECTORY,WRITER_ADDRESS. One"
+            " fails: the rest finish.",
+        ),
+    ],
+    out: Annotated[
+        str, typer.Option(help="Directory or URL (any that fsspec knows) for what is made.")
+    ],
+    horizons: Annotated[str, typer.Option(help="Hours ahead, separated by commas.")] = HORIZONS,
+    what_if_hours: Annotated[
+        str, typer.Option(help="Other values of fileReservedTime to look at, with commas.")
+    ] = "",
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="A broker.conf with the rule in force, for a broker's own directory."),
+    ] = None,
+    token_file: TokenFile = None,
+    ca: Annotated[str | None, typer.Option(help="Who signed https addresses (PEM).")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Say what retention will delete, who has not come to it, and how full the disk gets.
+
+    Exit code 0: nobody loses anything; 1: somebody does; 2: refused; 3: a service does not answer.
+    """
+
+    def job() -> int:
+        options = Options(
+            out=Output(out),
+            horizons=hours_of("horizons", horizons),
+            what_if=hours_of("what-if-hours", what_if_hours) if what_if_hours else (),
+            settings=settings,
+            token_file=token_file,
+            ca=ca,
+            dry_run=dry_run,
+        )
+        if not dry_run:
+            options.out.check()
+        return JobRun("expiry-report", spark_ui_showConsoleProgress="false").over(
+            shards, partial(report_shard, options=options)
+        )
+
+    raise typer.Exit(command.run(job))
+
+
+def hours_of(option: str, text: str) -> tuple[int, ...]:
+    """Ascending, each once. Raises WrongUsage."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isascii() and word.isdigit() for word in words):
+        raise WrongUsage(f"--{option} {text!r} is no list of hours; write e.g. {HORIZONS}")
+    found = tuple(sorted({int(word) for word in words}))
+    if found[-1] > HOURS_MAX:
+        raise WrongUsage(f"--{option}: {found[-1]} hours are more than 100 years")
+    return found
+
+
+def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
+    """Look, count, publish, and tell the shard's writer, if one was named.
+
+    Raises JobError, ClientError.
+    """
+    place = ShardPlace.of(shard, options.token_file, options.ca)
+    facts = _facts(place, options)
+    log_bytes = facts.max_offset - facts.min_offset
+    if options.dry_run:
+        told = {"wouldRead": log_bytes, "segments": len(facts.segments), "out": options.out.url}
+        return Outcome(told)
+    report = counted(run, place, facts, options)
+    files = published(report, options.out)
+    told = summary(report, options.out)
+    if place.writer_url is not None:
+        with place.client() as client:
+            client.put_expiry_report(told)
+    code = EXIT_FINDINGS if report.at_risk else EXIT_FINE
+    return Outcome(told | {"files": files}, code, log_bytes)
+
+
+def _facts(place: ShardPlace, options: Options) -> ShardFacts:
+    if not place.is_url:
+        return facts_at_path.look(Path(place.where), options.settings)
+    if options.settings is not None:
+        raise WrongUsage("--settings is for directories; store-writer says its own rule")
+    with place.client() as client:
+        return facts_at_url.look(client)
+
+
+def counted(run: JobRun, place: ShardPlace, facts: ShardFacts, options: Options) -> ExpiryReport:
+    """What Spark says of the log, as a report."""
+    from mqstore.jobs.commitlog import commitlog  # only now is Spark needed
+    from mqstore.jobs.expiry import counting, making
+    from mqstore.jobs.expiry.facts import TRANSACTION_GROUP
+    from mqstore.jobs.expiry.log_counts import LogCounts
+    from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+
+    places = Places.of(facts)
+    with run.stage(f"counting what is in the log of {facts.name}") as spark:
+        read = partial(commitlog, spark, place.where, token_file=place.token_file, ca=place.ca)
+        messages = read(columns=counting.COLUMNS)
+
+        def undecided() -> list[Any]:
+            decided = facts.consumed.get((TRANSACTION_GROUP, HALF_TOPIC), {})
+            records = read(columns=counting.HALF_COLUMNS, topic=[HALF_TOPIC, OP_TOPIC])
+            return counting.undecided(records, decided.get(0, 0))
+
+        counts = LogCounts(counting.counted(spark, messages, places.marks, facts.now_ms))
+        asked = making.Asked(options.horizons, options.what_if)
+        return making.make(facts, places, counts, undecided, asked, place.where)
+
+
+def published(report: ExpiryReport, out: Output) -> list[str]:
+    """Write all forms of the report; those of the same shard and day that it replaces go. The
+    names. Raises OutputRefused."""
+    from mqstore.jobs.expiry import page, tables
+
+    day = f"report_date={report.date}"
+    files: dict[str, Callable[[IO[bytes]], object]] = {
+        f"{name}/{day}/{report.base_name}.parquet": partial(tables.write, table)
+        for name, table in tables.tables(report).items()
+    }
+    texts = {
+        "json": report.model_dump_json(by_alias=True, indent=1),
+        "html": page.html(report),
+    }
+    for suffix, text in texts.items():
+        files[f"reports/{day}/{report.base_name}.{suffix}"] = _writer(text.encode())
+    directories = {name.rpartition("/")[0] for name in files}
+    known = {name for directory in directories for name in out.names(directory)}
+    out.publish(files)
+    mine = f"/{report.shard}_"
+    out.drop(name for name in known - files.keys() if mine in name)
+    return sorted(files)
+
+
+def _writer(content: bytes) -> Callable[[IO[bytes]], object]:
+    return lambda file: file.write(content)
+
+
+def summary(report: ExpiryReport, out: Output) -> Report:
+    """What is told on stdout, and to store-writer: small, whatever the shard's size."""
+    risks = report.risks_in_force
+    return {
+        "name": report.shard,
+        "madeMs": report.made_ms,
+        "atRisk": report.at_risk,
+        "messages": report.messages,
+        "minOffset": report.min_offset,
+        "maxOffset": report.max_offset,
+        "expiring": [each.model_dump(by_alias=True) for each in report.expiring],
+        "risks": [each.model_dump(by_alias=True) for each in risks[:RISKS_TOLD]],
+        "risksMore": max(0, len(risks) - RISKS_TOLD),
+        "out": out.url,
+    }
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,109 @@
+"""Where jobs put what they make: a directory, or any other place that fsspec knows by its URL.
+
+Nothing is seen under its name before all of it is there: files are written under another name
+beside their own, and then renamed. What a run that was killed left behind is under such a name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import IO, Any, Final
+
+import fsspec
+
+from mqstore.jobs.errors import OutputRefused
+
+STAGED: Final = "_staged."
+"""How names begin that are no results yet: Spark passes over them, and ``*.parquet`` does."""
+Writer = Callable[[IO[bytes]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A place. Its methods raise OutputRefused."""
+
+    url: str
+
+    def check(self) -> None:
+        """Whether something can be written there: by writing."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            name = f"{root}/{STAGED}{uuid.uuid4().hex}"
+            files.makedirs(root, exist_ok=True)
+            files.pipe_file(name, b"")
+            files.rm_file(name)
+
+    def publish(self, files: Mapping[str, Writer]) -> None:
+        """Write all, then give all their names; names are relative, with ``/``."""
+        staged: dict[str, str] = {}
+        with _refusals(self.url):
+            try:
+                for name, write in files.items():
+                    staged[name] = self.stage(name, write)
+            except BaseException:
+                self.drop(staged.values())
+                raise
+            self.reveal(staged)
+
+    def stage(self, name: str, write: Writer) -> str:
+        """Write a file under another name beside its own; the name that it has until then."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            path = PurePosixPath(name)
+            staged = str(path.with_name(f"{STAGED}{uuid.uuid4().hex}"))
+            files.makedirs(f"{root}/{path.parent}", exist_ok=True)
+            with files.open(f"{root}/{staged}", "wb") as file:
+                write(file)
+            return staged
+
+    def reveal(self, staged: Mapping[str, str]) -> None:
+        """Give staged files, by their own names, those names; what had them is replaced."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            for name, at in staged.items():
+                files.mv(f"{root}/{at}", f"{root}/{name}")
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove files, those that are there."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            for name in names:
+                with suppress(FileNotFoundError):
+                    files.rm_file(f"{root}/{name}")
+
+    def names(self, directory: str) -> list[str]:
+        """Of the files of a directory, relative to the place; none where there is no such one."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            try:
+                found = files.ls(f"{root}/{directory}", detail=False)
+            except FileNotFoundError:
+                return []
+            return sorted(f"{directory}/{PurePosixPath(path).name}" for path in found)
+
+    def open(self, name: str) -> IO[bytes]:
+        """To be read; the caller closes it."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            found: IO[bytes] = files.open(f"{root}/{name}", "rb")
+            return found
+
+    def _opened(self) -> tuple[Any, str]:
+        files, root = fsspec.core.url_to_fs(self.url)
+        return files, root.rstrip("/")
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OutputRefused:
+        raise
+    except OSError as error:
+        raise OutputRefused(f"{url} cannot be written to: {error.strerror or error}") from error
+    except (ImportError, ValueError) as error:
+        raise OutputRefused(f"{url} is no place to write to: {error}") from error

@@ -1,0 +1,92 @@
+"""The page says what is at risk first, and needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from mqstore.jobs.expiry import page, words
+from mqstore.jobs.expiry.report import ExpiryReport
+from tests.unit.jobs.expiry_examples import HOUR_MS, NOW_MS, report, risk
+
+VOID = {"meta", "br", "line", "polyline", "polygon"}
+
+
+class Balanced(HTMLParser):
+    """Fails for an element that is not closed where it should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def shown(made: ExpiryReport) -> str:
+    html = page.html(made)
+    parser = Balanced()
+    parser.feed(html)
+    assert parser.open == []
+    return html
+
+
+def test_who_loses_messages_is_said_before_all_else() -> None:
+    html = shown(report([risk(), risk("audit", topic="payments", messages=1234)]))
+    verdict = "1,241 messages not consumed by 2 groups will be deleted, the first in 2 h."
+    assert verdict in html
+    assert html.index(verdict) < html.index("audit") < html.index("The log, from old to new")
+
+
+def test_where_nobody_loses_anything_it_says_so() -> None:
+    html = shown(report())
+    assert "Nothing that somebody still needs goes within 1 d." in html
+    assert "Not consumed" not in html
+
+
+def test_half_messages_and_delayed_ones_are_named_as_such() -> None:
+    risks = [risk(kind="half", name="", messages=3), risk(kind="delay", name="5", messages=4)]
+    told = page.headline(risks, report(risks))
+    assert told.startswith("3 undecided half messages and 4 undelivered messages will be deleted")
+
+
+def test_nothing_is_fetched_from_anywhere() -> None:
+    html = shown(report([risk()], topics=[f"topic-{n}" for n in range(90)]))
+    assert not re.search(r"https?:|//|src=|@import|url\(|<script|<link", html)
+    assert "and 40 more" in html
+
+
+def test_names_are_text_and_no_markup() -> None:
+    html = shown(report([risk("<b>&g", topic='"><script>alert(1)</script>')]))
+    assert "<script" not in html
+    assert "&lt;b&gt;&amp;g" in html
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (1 << 30, "1 GiB"), (5 << 60, "5120 PiB")],
+)
+def test_sizes_have_three_digits(number: int, told: str) -> None:
+    assert words.size(number) == told
+
+
+@pytest.mark.parametrize(
+    ("hours", "told"),
+    [(0.5, "30 min"), (1, "1 h"), (24, "1 d"), (76, "3 d 4 h"), (241, "10 d")],
+)
+def test_hours_are_told_in_days_where_they_are_many(hours: float, told: str) -> None:
+    assert words.hours(hours) == told
+
+
+def test_times_of_broken_clocks_are_told_too() -> None:
+    assert words.moment(1 << 62) == f"{1 << 62} ms"
+    assert words.span(1 << 62) == "a long time"
+    assert words.span(-5 * HOUR_MS) == "0 min"
+    assert words.moment(NOW_MS) == "2027-01-16 12:00"
