@@ -140,7 +140,7 @@ class MessageStore:
         self.flush: FlushService = self.log.flush
         self.commits: CommitService | None = self.log.commits
         """There with a TransientStorePool: what is put counts once it is committed."""
-        ahead = FilesAhead(self.queues, self.log.offsets, self.log.end)
+        ahead = FilesAhead(self.queues, self.log)
         self._ahead = None if options.waits_for_files else ahead
         self._waits = is_sync or self.commits is not None
         self.recovery: RecoveryReport = self._parts.report

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.codec import properties
 from mqstore.storage.errors import FilePending, SegmentCreationFailed
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.paths import segment_name
@@ -69,6 +70,31 @@ def test_next_file_of_a_queue_is_asked_for_at_its_bound(tmp_path: Path) -> None:
     assert files_of(tmp_path) == [segment_name(0), segment_name(FILE)]
 
 
+def test_further_queues_get_their_files_before_a_message_names_them(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"enable_multi_dispatch": True})
+    with open_store(tmp_path, config, waits_for_files=False) as store:
+        further = "".join(f"Q{number}," for number in range(20))
+        named = message(store, 0).replaced(
+            properties=properties.encode(
+                {"KEYS": "k", "INNER_MULTI_DISPATCH": further},
+                trailing_separator=store.format.trailing_property_separator,
+            ),
+        )
+        asked = 0
+        while True:
+            try:
+                store.append(named)
+                break
+            except FilePending as pending:
+                asked += 1
+                assert store.queues.all() == []
+                pending.make()
+        made = len(list((tmp_path / "consumequeue").iterdir()))
+        assert (asked, made) == (2, 21), "the segment, then all of the queues at once"
+        assert store.dispatcher.behind == 0
+        assert [queue.max_index for queue in store.queues.all()] == [1] * 21
+
+
 def test_batch_that_goes_over_a_bound_asks_for_all_its_files(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         numbers = range(ENTRIES + 1)
@@ -78,10 +104,10 @@ def test_batch_that_goes_over_a_bound_asks_for_all_its_files(tmp_path: Path) -> 
         assert bodies(store, queues=1) == all_bodies(len(numbers))
 
 
-def test_messages_of_many_queues_ask_for_one_file_after_the_other(tmp_path: Path) -> None:
+def test_messages_of_many_queues_ask_for_all_their_files_at_once(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         run = [message(store, number, queue_id=number) for number in range(3)]
-        for place in ("consumequeue/T/0", "consumequeue/T/1", "consumequeue/T/2", "commitlog"):
+        for place in ("consumequeue/T/0", "commitlog"):
             with pytest.raises(FilePending) as caught:
                 store.append_run(run)
             assert caught.value.path.parent == tmp_path / place

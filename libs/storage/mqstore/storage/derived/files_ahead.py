@@ -7,47 +7,63 @@ serves many clients in one thread leaves that to another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from mqstore.storage._kernel import LogEnd, QueueWindow
+from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.record import Message
 from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.errors import FilePending, SegmentCreationFailed
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, QUEUED_TYPES, TRANSACTION_MASK
-from mqstore.storage.log.queue_offsets import QueueOffsets
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.multi_dispatch import Queue
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 
 
 class FilesAhead:
-    """Any thread. Files of further queues (multi-dispatch) and of units come with their entries."""
+    """Any thread. Files of units (ConsumeQueueExt) come with their entries."""
 
-    def __init__(self, queues: ConsumeQueues, offsets: QueueOffsets, end: LogEnd) -> None:
-        """While ``end`` refuses puts, nothing is required."""
+    def __init__(self, queues: ConsumeQueues, log: CommitLog) -> None:
+        """While ``log`` refuses puts, nothing is required."""
         self._queues = queues
-        self._offsets = offsets
-        self._end = end
+        self._offsets = log.offsets
+        self._further = log.multi_dispatch
+        self._end = log.end
 
     def require_all(self, messages: Sequence[Message]) -> None:
-        """``require`` for messages of any queues."""
-        places = Counter(
-            (each.topic, each.queue_id)
-            for each in messages
-            if each.sys_flag & TRANSACTION_MASK in QUEUED_TYPES
-        )
-        for (topic, queue_id), count in places.items():
-            self.require(topic, queue_id, count)
+        """``require`` for messages of any queues, and for the further ones that they name. Raises
+        MessageInvalid and LmqQueuesExceeded as their put would."""
+        self._require(Counter(place for each in messages for place in self._places(each)))
 
     def require(self, topic: str, queue_id: int, count: int) -> None:
         """Raises FilePending where the next messages of a queue begin a file that is not there."""
+        self._require({(topic, queue_id): count})
+
+    def _places(self, message: Message) -> set[Queue]:
+        if message.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
+            return set()
+        own = message.topic, message.queue_id
+        if not self._further.applies_to(message):
+            return {own}
+        return {own, *self._further.queues(message)}
+
+    def _require(self, counts: Mapping[Queue, int]) -> None:
+        due = [
+            (files, base) for place in counts for files, base in self._due(*place, counts[place])
+        ]
+        if due:
+            files, base = due[0]
+            raise FilePending(files.path_of(base), partial(_make, due))
+
+    def _due(self, topic: str, queue_id: int, count: int) -> Iterator[tuple[MappedFileQueue, int]]:
         first = self._offsets.next(topic, queue_id)
         window = self._queues.windows_by_place.get((topic, queue_id))
         if self._end.refused or (window is not None and _reaches(window, first, first + count)):
             return
         queue = self._queues.get_or_prepare(topic, queue_id)
-        due = [] if queue is None else _due(queue.files, first, count)
-        if queue is not None and due:
-            raise FilePending(queue.files.path_of(due[0]), partial(_make, queue.files, due))
+        if queue is not None:
+            for base in _due(queue.files, first, count):
+                yield queue.files, base
 
 
 def _reaches(window: QueueWindow, first: int, end: int) -> bool:
@@ -66,8 +82,8 @@ def _due(files: MappedFileQueue, first: int, count: int) -> list[int]:
     return [base for base in range(start - before, end, files.file_size) if not files.has(base)]
 
 
-def _make(files: MappedFileQueue, due: Sequence[int]) -> None:
-    for base in due:
+def _make(due: Sequence[tuple[MappedFileQueue, int]]) -> None:
+    for files, base in due:
         try:
             files.make_ahead(base)
         except OSError as error:

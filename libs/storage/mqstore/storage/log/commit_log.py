@@ -141,7 +141,7 @@ class CommitLog:
         self._watermarks = watermarks
         self._allocation = allocation
         self._limits = PutLimits.of(config, store_format)
-        self._multi_dispatch = MultiDispatch(config, store_format, self.offsets)
+        self.multi_dispatch = MultiDispatch(config, store_format, self.offsets)
         self.end = LogEnd(self.offsets.known, self._limits.body_size_max, seams.clock)
         """Where the next record goes, and, once it may publish by itself, what puts plain ones."""
         self._lock = _PutLock(self.end)
@@ -257,7 +257,7 @@ class CommitLog:
         with self._lock:
             if self._refusal is not None or self._rolling_since is not None:
                 raise self._refused()
-            if self._multi_dispatch.applies_to(message):
+            if self.multi_dispatch.applies_to(message):
                 return self._place_multi(message)
             return self._place(message, version)
 
@@ -396,11 +396,11 @@ class CommitLog:
 
     def _place_multi(self, message: Message) -> Placement:
         """Offsets in the further queues are part of the record: its size is known only here."""
-        wrapped, queues = self._multi_dispatch.wrap(message)
+        wrapped, queues = self.multi_dispatch.wrap(message)
         placement = self._place(wrapped, check_message(wrapped, self._limits))
         if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
             own = message.topic, message.queue_id
-            self._multi_dispatch.advance([queue for queue in queues if queue != own])
+            self.multi_dispatch.advance([queue for queue in queues if queue != own])
         return placement
 
     def _place_run(self, messages: Sequence[Message], versions: list[int]) -> list[Placement]:

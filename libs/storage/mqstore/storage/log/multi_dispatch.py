@@ -44,7 +44,7 @@ _NO_LMQ_TOPICS: Final = ("%RETRY%", "rmq_sys_")
 
 
 class MultiDispatch:
-    """Not thread-safe: ``wrap`` and ``advance`` are called under the put lock."""
+    """``wrap`` and ``advance`` are called under the put lock."""
 
     def __init__(
         self, config: StoreConfig, store_format: StoreFormat, offsets: QueueOffsets
@@ -69,8 +69,7 @@ class MultiDispatch:
 
         4.9 also drops WAIT, which 5.x keeps. Raises MessageInvalid, LmqQueuesExceeded.
         """
-        named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
-        queues = self._queues(named, message.queue_id)
+        queues = self.queues(message)
         numbers = MULTI_DISPATCH_SEPARATOR.join(str(self._offsets.next(*q)) for q in queues)
         encoded = properties.replaced(
             message.properties,
@@ -78,6 +77,11 @@ class MultiDispatch:
             trailing_separator=self._trailing_separator,
         )
         return message.replaced(properties=encoded), queues
+
+    def queues(self, message: Message) -> list[Queue]:
+        """Those that it names. Any thread. Raises as ``wrap``."""
+        named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
+        return self._queues(named, message.queue_id)
 
     def advance(self, queues: list[Queue]) -> None:
         """Count a placed record in each of its queues."""
