@@ -6,10 +6,11 @@ import asyncio
 from pathlib import Path
 
 from mqstore.coordinator.coordinator import Coordinator
+from mqstore.coordinator.errors import NotLoaded
 from mqstore.coordinator.leader_lock import LeaderLock
 from mqstore.coordinator.log import Standing
 from mqstore.coordinator.schedule import Rules
-from mqstore.coordinator.worker import Worker
+from mqstore.coordinator.worker import BATCH_MAX, Worker
 from mqstore.storage.codec.message_id import UniqueKeys
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.store_log import StoreLog
@@ -29,11 +30,14 @@ def test_a_defect_in_the_thread_is_told_and_does_not_leave_requests_waiting(
         log = DefectiveLog(lambda: world.store)
         coordinator = Coordinator(log, seams.clock, UniqueKeys(seams), Rules())
         worker = Worker(coordinator, LeaderLock(tmp_path / "lock", "url"), failed.set_result)
+        waiting = [worker.ask(lambda _: None) for _ in range(BATCH_MAX + 1)]
         worker.start()
-        try:
-            return await failed
-        finally:
-            worker.stop()
+        error = await failed
+        waiting.append(worker.ask(lambda _: None))
+        await asyncio.to_thread(worker.stop)
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(each, NotLoaded) for each in told)
+        return error
 
     world = DelayedStore()
     assert isinstance(asyncio.run(lead()), ZeroDivisionError)

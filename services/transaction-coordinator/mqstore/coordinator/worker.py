@@ -74,9 +74,11 @@ class Worker:
         self._jobs.put(None)
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """Returns when the thread has ended, by whatever, and all who waited are told."""
         self.interrupt()
         self._thread.join()
+        while not self._jobs.empty():
+            self._tell([(job, NotLoaded(_ENDING)) for job in self._next(0)])
 
     def begin(self, asked: Begin) -> asyncio.Future[Transaction]:
         """Its future raises a CoordinatorError."""
@@ -113,8 +115,6 @@ class Worker:
         with suppress(CoordinatorError):
             self._keep_term()
             self._coordinator.leave()
-        while not self._jobs.empty():
-            self._tell([(job, NotLoaded(_ENDING)) for job in self._next(0)])
 
     def _step(self) -> float:
         """Seconds until the next step."""

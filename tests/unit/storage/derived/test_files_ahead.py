@@ -70,6 +70,13 @@ def test_next_file_of_a_queue_is_asked_for_at_its_bound(tmp_path: Path) -> None:
     assert files_of(tmp_path) == [segment_name(0), segment_name(FILE)]
 
 
+def test_nothing_is_made_for_a_put_that_comes_while_the_store_closes(tmp_path: Path) -> None:
+    with open_store(tmp_path, waits_for_files=False) as store:
+        store.queues.end_ahead()
+        assert store.queues.get_or_prepare("T", 0) is None
+    assert files_of(tmp_path) == []
+
+
 def test_further_queues_get_their_files_before_a_message_names_them(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"enable_multi_dispatch": True})
     with open_store(tmp_path, config, waits_for_files=False) as store:

@@ -62,6 +62,7 @@ class ConsumeQueues:
         self._ahead: dict[tuple[str, int], ConsumeQueue] = {}
         """Queues whose first file may be there, and no entry yet."""
         self._ahead_lock = Lock()
+        self._makes_ahead = True
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._by_key: dict[bytes, ConsumeQueue] = {}
         self._paths = paths
@@ -118,16 +119,18 @@ class ConsumeQueues:
 
     def get_or_prepare(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """As ``get_or_create``, for files to be made ahead: a new queue is none before its first
-        entry comes. Any thread."""
+        entry comes, and none any more after ``end_ahead``. Any thread."""
         place = topic, queue_id
         with self._ahead_lock:
             queue = self._table.get(place) or self._ahead.get(place)
-            if queue is None and _may_be(topic, queue_id):
+            if queue is None and self._makes_ahead and _may_be(topic, queue_id):
                 queue = self._ahead[place] = self._make(topic, queue_id)
             return queue
 
     def end_ahead(self) -> None:
         """Remove files that were made ahead and not used, and make no more. OSError."""
+        with self._ahead_lock:
+            self._makes_ahead = False
         for queue in self.all():
             queue.files.end_ahead()
         self._drop_ahead(lambda _: True)
