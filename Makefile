@@ -40,7 +40,8 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images nightly setup expiry-report bench simulate soak fuzz lint fmt clean help
+.PHONY: run test test-ci e2e e2e-full images nightly setup index-rebuild expiry-report bench simulate soak \
+	fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -90,6 +91,9 @@ simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, J
 
 soak: $(TEST_READY) ## SOAK_MESSAGES (10 million) over HTTP: does memory stay flat? A graph in build/soak.svg
 	@$(BIN)/python -m tests.soak --messages $(SOAK_MESSAGES)
+
+index-rebuild: $(SPARK_READY) ## make the index of STORE (several are shards) anew from its log; ARGS=--dry-run, --verify
+	@$(BIN)/mqstore-index-rebuild $(STORE) $(ARGS)
 
 fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
 	@mkdir -p build/fuzz

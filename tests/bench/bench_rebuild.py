@@ -29,7 +29,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
             ("recovery after a halt, queues and index deleted", drop_derived_and_halt),
         ):
             metric = Metric("rate", f"{name}, {setting.log_mib} MiB", "MiB/s")
-            peer = partial(_peer, setting, filled, spoil) if setting.peer else None
+            peer = partial(peers_rebuild, setting, filled, spoil) if setting.peer else None
             yield Bench([metric], partial(_ours, filled, spoil), peer)
 
 
@@ -57,7 +57,7 @@ def _ours(filled: Filled, spoil: Spoil) -> Figures:
     return {"rate": filled.log_bytes / seconds / (1 << 20)}
 
 
-def _peer(setting: Setting, filled: Filled, spoil: Spoil) -> Figures:
+def peers_rebuild(setting: Setting, filled: Filled, spoil: Spoil) -> Figures:
     assert setting.peer is not None
     spoil(StorePaths(Path(filled.peers)))
     figures = setting.peer.ask(

@@ -96,7 +96,7 @@ def measure(
 
     ``processes`` are the process ids of the sides whose peak memory gets a row.
     """
-    processes = bench.processes or processes or {}
+    processes = (processes or {}) if bench.processes is None else bench.processes
     sides = {"ours": bench.ours, "peer": bench.peer, "disk": bench.disk}
     order = [name for name, side in sides.items() if side is not None]
     figures: dict[str, list[Figures]] = {name: [] for name in sides}

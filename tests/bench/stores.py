@@ -55,13 +55,15 @@ class Filled:
 
 
 @contextmanager
-def filled_store(directory: Path, segment: int, size: int) -> Iterator[Filled]:
-    """A store whose log holds at least ``size`` bytes of 1 KiB messages."""
+def filled_store(
+    directory: Path, segment: int, size: int, body_size: int = BODY_SIZE
+) -> Iterator[Filled]:
+    """A store whose log holds at least ``size`` bytes of messages, by default of 1 KiB."""
     with fresh_directory(directory) as room:
         ours, peers = room / "ours", room / "peers"
         with open_store(ours, segment=segment) as store:
             store.create_topic(TOPIC, queues=QUEUES)
-            offsets = _fill(store, size)
+            offsets = _fill(store, size, body_size)
             log_bytes = store.log.max_offset
         # Index and segments are mostly holes, or zeros that were reserved.
         subprocess.run(["cp", "-a", "--sparse=always", str(ours), str(peers)], check=True)
@@ -69,8 +71,8 @@ def filled_store(directory: Path, segment: int, size: int) -> Iterator[Filled]:
         yield Filled(ours, peers, segment, len(offsets), offsets, log_bytes)
 
 
-def _fill(store: MessageStore, size: int) -> list[int]:
-    body = make_body(BODY_SIZE)
+def _fill(store: MessageStore, size: int, body_size: int) -> list[int]:
+    body = make_body(body_size)
     offsets: list[int] = []
     while store.log.max_offset < size:
         queue_id = len(offsets) // FILL_BATCH % QUEUES

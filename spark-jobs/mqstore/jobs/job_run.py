@@ -48,7 +48,7 @@ class JobRun:
         without one it is started by the first ``spark``."""
         self.name = name
         self._spark = spark
-        self._settings = settings
+        self._settings = {"spark_ui_showConsoleProgress": "false"} | settings
         self._is_ours = spark is None
         self._figures = SparkFigures()
         self._progress: Progress = lambda stage, done, total: None

@@ -38,11 +38,18 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 
 
+@pytest.mark.nightly
+def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
+    rows = run(tmp_path, "index-rebuild", "--alone")
+    assert len(rows) == 10
+    assert all(row["ours"] for row in rows)
+
+
 @pytest.mark.slow
 @pytest.mark.referee
 @pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing()))
 def test_real_rocketmq_is_measured_in_the_same_run(tmp_path: Path) -> None:
-    rows = run(tmp_path, *(name for name in BENCHES if name != "beside"))
+    rows = run(tmp_path, *(name for name in BENCHES if name not in ("beside", "index-rebuild")))
     ours_only = ("callback", "query ready", "visible after ack")
     with_peer = [row for row in rows if not any(each in str(row["name"]) for each in ours_only)]
     assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)

@@ -189,4 +189,4 @@ class SmallStore:
         return [(e.physical_offset, e.size, e.tags_code) for _, e in queue.entries(0, 1 << 60)]
 
     def index_bytes(self) -> list[bytes]:
-        return [path.read_bytes() for path in sorted(self.paths.index.iterdir())]
+        return [path.read_bytes() for path in sorted(self.paths.index.glob("*"))]

@@ -273,7 +273,7 @@ class Assembly:
         if found.read_only is None:
             self._lower_index_time(index, checkpoint)
             self._forget_old_index_files()
-            for left_out in loaded.dropped:
+            for left_out in () if self._options.replaces_index else loaded.dropped:
                 kept = self._quarantine.move_file(left_out.path, left_out.why)
                 self._quarantined.append(kept.name)
                 opened.state.bump_index_generation()
@@ -341,7 +341,8 @@ class Assembly:
         """Bring the queues up to the log's end; the index goes on later."""
         config, state = self._opened.config, self._opened.state
         position = found.max_offset if found.read_only else found.dispatch_from
-        indexed = config.message_index_enable and not found.read_only
+        is_replaced = self._options.replaces_index
+        indexed = config.message_index_enable and not found.read_only and not is_replaced
         dispatcher = Dispatcher(
             commit_log,
             queues,

@@ -34,6 +34,7 @@
     │                              OffsetOutOfRange
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, FencedOff, FenceRefused
+    ├── StagingDamaged             index files of a rebuild are not what was written
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
@@ -270,6 +271,10 @@ class StoreUnsupported(StorageError):
 
 class StoreDamaged(StorageError):
     """Damage that must not be repaired without a person; the store may still open read-only."""
+
+
+class StagingDamaged(StorageError):
+    """Files that were staged by an index rebuild are not what was written; nothing is published."""
 
 
 class StoreNotOpen(StorageError):

@@ -572,12 +572,18 @@ class MessageStore:
         self._parts.queue_flush.flush_all(closing=True)
         if self._parts.block_cover is not None:
             self._parts.block_cover.close()
-        if dispatcher.behind or dispatcher.index_behind:
+        if dispatcher.behind or dispatcher.index_behind or self._owes_index:
             return  # `abort` stays: a broker then makes the rest, as RocketMQ does
         self._running.note_clean_close(self.log)
         remove_file(self._seams.files, self.paths.abort)
         self.state.set_health(Health.CLOSED)
         self.state.sync()
+
+    @property
+    def _owes_index(self) -> bool:
+        """Whether a store that was not closed cleanly was to get a new index, and did not."""
+        is_owed = self._options.replaces_index and not self.index.is_published
+        return is_owed and self._parts.plan.path != "normal"
 
     def _release(self) -> None:
         self.dispatcher.close()

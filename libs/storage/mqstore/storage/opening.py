@@ -17,6 +17,7 @@ from typing import Final
 from mqstore.storage import sizes
 from mqstore.storage._kernel import check_run
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.index_publication import finish_at_opening
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
 from mqstore.storage.options import StoreOptions
@@ -115,19 +116,20 @@ def _identify(
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
             paths = StorePaths(paths.root, Path(found.store_path_commit_log))
+    trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
+    found = finish_at_opening(seams, paths, found, trusted=trusted)
     existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
     known = found.sizes if found is not None else None
     config = sizes.adopt(files, paths, config, known, keep_index_sizes=options.in_place)
-    if options.in_place:
+    if options.in_place and not options.replaces_index:
         sizes.refuse_other_index_sizes(files, paths, config)
     left = read_state(files, paths.state)
     if left is None and files.stat(paths.state) is not None:
         aside.set(paths.state, "it is no state page of this version")
     if (note := files.stat(paths.running)) is not None and not note.size:
         aside.set(paths.running, "it is empty")
-    trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
     segments = find_segments(files, paths, config.mapped_file_size_commit_log)
     content = _next_format(found, left, segments, paths, config, seams, options, lock)
     format_file.refuse_another(content, options.store_id, options.shard)

@@ -49,6 +49,9 @@ class StoreOptions:
     """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
     why_no_services: str = "the store was opened to look at it only"
     """What is told of a store without services to who wants to put."""
+    replaces_index: bool = False
+    """True: the index is about to be made anew. Dispatch leaves it alone, and index files that are
+    not to be trusted stay where they are."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False

@@ -125,6 +125,16 @@ class StorePaths:
         return self.ours / "fences.json"
 
     @cached_property
+    def index_staging(self) -> Path:
+        """Index files that a rebuild makes."""
+        return self.ours / "index-rebuild"
+
+    @cached_property
+    def index_journal(self) -> Path:
+        """There while such files take the place of the old ones."""
+        return self.ours / "index-rebuild.json"
+
+    @cached_property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

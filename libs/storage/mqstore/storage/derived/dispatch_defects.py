@@ -8,11 +8,10 @@ record's own size or a queue entry names, and a scan comes last, since a body ma
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec.record import Record, decode_leniently
-from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 
 _FORGERIES_MAX: Final = 64
@@ -37,6 +36,13 @@ class Stretch(NamedTuple):
         return self.base + self.position
 
 
+class Named(Protocol):
+    """The queues, as far as damage is stepped over by them."""
+
+    def next_physical(self, after: int) -> int | None:
+        """The least physical offset above ``after`` that a queue entry names."""
+
+
 class Resume(NamedTuple):
     """Where dispatch goes on, and why the bytes before it were left out."""
 
@@ -54,7 +60,7 @@ def placeable_record(stretch: Stretch) -> Record | None:
     return decode_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
 
 
-def resume_after(stretch: Stretch, queues: ConsumeQueues) -> Resume:
+def resume_after(stretch: Stretch, queues: Named) -> Resume:
     """The first place after a defect where reading may go on; else ``stretch.end``."""
     view, at, end, base = stretch.view, stretch.position, stretch.end, stretch.base
     defect, size = check_record(view, at, end, stretch.offset, False)

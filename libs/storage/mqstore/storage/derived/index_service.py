@@ -9,7 +9,7 @@ One thread at a time puts (the dispatcher); any thread may query, flush, and del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -23,6 +23,13 @@ from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.index_file import IndexFile, file_size, items_start
+from mqstore.storage.derived.index_publication import (
+    Journal,
+    StagedFile,
+    index_names,
+    prepare,
+    roll_forward,
+)
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.paths import StorePaths
@@ -88,6 +95,8 @@ class IndexService:
         self.indexes_tags = store_format.indexes_tags
         self.window = IndexWindow()
         self.files: tuple[IndexFile, ...] = ()
+        self.is_published = False
+        """Whether a rebuild's files took the place of those that were there."""
         self._change_lock = Lock()
         """The dispatcher adds files while retention removes others."""
         self._paths = paths
@@ -169,12 +178,7 @@ class IndexService:
 
     def keys_of(self, record: Record) -> list[str]:
         """The whole keys of a message, in the order of their items."""
-        topic = record.topic
-        named = properties.index_keys(record.uniq_key, record.keys)
-        keys = [topic + KEY_SEPARATOR + key for key in named]
-        if self.indexes_tags and record.tags:
-            keys.append(KEY_SEPARATOR.join((topic, TAGS_TYPE, record.tags)))
-        return keys
+        return index_keys_of(record, tags=self.indexes_tags)
 
     def ensure_file(self) -> IndexFile:
         """The file that the next item goes to; a new one when there is none or it is full."""
@@ -187,6 +191,34 @@ class IndexService:
         """Let the window take more items: more disk blocks, or the next file."""
         self.ensure_file()
         self._attach()
+
+    def publish(
+        self, staged: Sequence[StagedFile], slots: int, index_num: int, store_id: str, end_ms: int
+    ) -> None:
+        """Let files that a rebuild made take the place of all there are; nobody puts meanwhile.
+
+        ``end_ms`` is the store time of their newest item. Raises StagingDamaged, OSError.
+        """
+        names = self._names_for(len(staged))
+        journal = Journal(
+            store_id=store_id,
+            hash_slots=slots,
+            index_num=index_num,
+            files=tuple(staged),
+            names=tuple(names),
+            replaced=tuple(index_names(self._seams.files, self._paths)),
+            index_ms=end_ms,
+        )
+        prepare(self._seams.files, self._paths, journal)
+        roll_forward(self._seams, self._paths, self._format)
+        if self._checkpoint is not None:
+            self._checkpoint.index_ms = end_ms
+        for file in self.files:
+            file.mapped.close()
+        self.slots, self.index_num, self._full = slots, index_num, []
+        self.load(safe=True)
+        self.is_published = True
+        self._changed()
 
     def delete_before(self, min_physical: int) -> int:
         """Unlink files that end below the log's minimum, never the last; how many went.
@@ -343,6 +375,16 @@ class IndexService:
         self._last_name = name
         return IndexFile(mapped, self.slots, self.index_num)
 
+    def _names_for(self, count: int) -> list[str]:
+        """Later than every name that is there."""
+        there = index_names(self._seams.files, self._paths)
+        self._last_name = max([self._last_name, *there])
+        names = []
+        for _ in range(count):
+            self._last_name = self._next_name()
+            names.append(self._last_name)
+        return names
+
     def _next_name(self) -> str:
         """The time of creation, local, in ms; unique, and later than every name before."""
         now = datetime.fromtimestamp(self._seams.clock.now_ms() / 1000)
@@ -361,6 +403,16 @@ class IndexService:
         if self._on_change is not None:
             with self._change_lock:
                 self._on_change()
+
+
+def index_keys_of(record: Record, *, tags: bool) -> list[str]:
+    """The whole keys of a message, in the order of their items; its TAGS among them in 5.x."""
+    topic = record.topic
+    named = properties.index_keys(record.uniq_key, record.keys)
+    keys = [topic + KEY_SEPARATOR + key for key in named]
+    if tags and record.tags:
+        keys.append(KEY_SEPARATOR.join((topic, TAGS_TYPE, record.tags)))
+    return keys
 
 
 def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:

@@ -1,0 +1,200 @@
+"""New index files in the place of old ones, such that a crash leaves the one or the other whole.
+
+They are made in ``store/mqstore/index-rebuild/``, synced, and named with their CRC-32C by a journal
+(``index-rebuild.json``), from which on the change is rolled forward, by the next opening too: new
+files get their names in ``index/``, which sort behind all old ones, so that RocketMQ goes on behind
+the newest; then the checkpoint's index time moves, since a broker drops index files that are newer;
+then the old ones go. Meanwhile readers see both, and drop what they find twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.errors import StagingDamaged
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.own import format_file, sealed_json
+from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.tables.checkpoint import Checkpoint
+
+_CHUNK: Final = 64 << 20
+
+log = logging.getLogger(__name__)
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class StagedFile(_Value):
+    """One that was made, and is on disk."""
+
+    staged: str
+    """Its name before it is published."""
+    size: int
+    used: int
+    """Bytes from its begin that are covered by the checksum; zeros follow."""
+    crc32c: int
+
+
+class Journal(_Value):
+    """What is to be done, once it is on disk."""
+
+    store_id: str
+    hash_slots: int
+    index_num: int
+    files: tuple[StagedFile, ...]
+    """In the order of the log."""
+    names: tuple[str, ...]
+    """What they are called in ``index/``."""
+    replaced: tuple[str, ...]
+    index_ms: int
+    """Store time up to which the new files are on disk."""
+
+
+def staged(files: FileSystem, path: Path, used: int) -> StagedFile:
+    """Sync a file that was made, and take its checksum. OSError."""
+    mapped = files.map(path, writable=True)
+    try:
+        mapped.sync()
+        checksum = _checksum(mapped.view[:used])
+        return StagedFile(staged=path.name, size=len(mapped.view), used=used, crc32c=checksum)
+    finally:
+        mapped.unmap()
+
+
+def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
+    """Read every staged file again, then make the journal durable: from then on it counts.
+
+    Raises StagingDamaged, OSError.
+    """
+    for each in journal.files:
+        _verify(files, paths.index_staging / each.staged, each)
+    files.sync_directory(paths.index_staging)
+    content = journal.model_dump_json(by_alias=True)
+    replace_file(files, paths.index_journal, sealed_json.seal(content))
+
+
+def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> Journal | None:
+    """Finish what a journal says, whatever of it is done; None without one. Raises OSError."""
+    files = seams.files
+    journal = _load(files, paths)
+    if journal is None:
+        return None
+    files.make_directories(paths.index)
+    for each, name in reversed(list(zip(journal.files, journal.names, strict=True))):
+        source = paths.index_staging / each.staged
+        if files.stat(source) is not None:
+            files.rename(source, paths.index / name)
+    files.sync_directory(paths.index)
+    _move_index_time(seams, paths, store_format, journal.index_ms)
+    for name in journal.replaced:
+        if files.stat(paths.index / name) is not None:
+            files.unlink(paths.index / name)
+    files.sync_directory(paths.index)
+    _note_sizes(files, paths, journal)
+    remove_file(files, paths.index_journal)
+    discard(files, paths)
+    return journal
+
+
+def finish_at_opening(
+    seams: Seams, paths: StorePaths, found: FormatFile | None, *, trusted: bool
+) -> FormatFile | None:
+    """What a rebuild left: its journal rolled forward, else its leftovers removed; format.json as
+    it then is. Where a broker had the store since (not ``trusted``) nothing is rolled forward: old
+    and new files together still say all."""
+    files = seams.files
+    journal = _load(files, paths)
+    if journal is None or found is None or not trusted or journal.store_id != found.store_id:
+        if files.stat(paths.index_journal) is not None:
+            remove_file(files, paths.index_journal)
+        discard(files, paths)
+        return found
+    log.info("%d index files of a rebuild are published now", len(journal.files))
+    roll_forward(seams, paths, found.rocketmq_format)
+    return format_file.load(files, paths)
+
+
+def discard(files: FileSystem, paths: StorePaths) -> None:
+    """Remove what was staged and is not published. OSError."""
+    for name in files.list(paths.index_staging):
+        files.unlink(paths.index_staging / name)
+    if files.stat(paths.index_staging) is not None:
+        files.remove_directory(paths.index_staging)
+
+
+def _load(files: FileSystem, paths: StorePaths) -> Journal | None:
+    """None without one, or for one that cannot be read: it was written in one piece, so that one
+    that cannot be read was damaged since; old files are then all still there, or new ones."""
+    if files.stat(paths.index_journal) is None:
+        return None
+    try:
+        content = sealed_json.unseal(files.read(paths.index_journal))
+        return Journal.model_validate_json(content)
+    except ValueError as error:
+        log.error("the journal of an index rebuild cannot be read, and is dropped: %s", error)
+        return None
+
+
+def _verify(files: FileSystem, path: Path, due: StagedFile) -> None:
+    stat = files.stat(path)
+    if stat is None or stat.size != due.size:
+        found = "is not there" if stat is None else f"has {stat.size} bytes, not {due.size}"
+        raise StagingDamaged(f"{path} {found}; run the rebuild again")
+    mapped = files.map(path, writable=False)
+    try:
+        found_checksum = _checksum(mapped.view[: due.used])
+    finally:
+        mapped.unmap()
+    if found_checksum != due.crc32c:
+        raise StagingDamaged(
+            f"{path} is not what was written: its checksum is {found_checksum:08x}, not"
+            f" {due.crc32c:08x}; look after the disk, then run the rebuild again"
+        )
+
+
+def _checksum(view: memoryview) -> int:
+    found = 0
+    for start in range(0, len(view), _CHUNK):
+        found = crc32c(view[start : start + _CHUNK], found)
+    return found
+
+
+def _move_index_time(
+    seams: Seams, paths: StorePaths, store_format: StoreFormat, index_ms: int
+) -> None:
+    checkpoint = Checkpoint.open(paths.checkpoint, store_format, seams)
+    try:
+        checkpoint.index_ms = index_ms
+        checkpoint.flush()
+    finally:
+        checkpoint.close()
+
+
+def _note_sizes(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
+    """The next opening goes by format.json."""
+    found = format_file.load(files, paths)
+    if found is None:
+        return
+    changed = {"max_hash_slot_num": journal.hash_slots, "max_index_num": journal.index_num}
+    sizes = found.sizes.model_copy(update=changed)
+    if sizes != found.sizes:
+        content = found.model_copy(update={"sizes": sizes})
+        replace_file(files, paths.format, format_file.text_of(content))
+
+
+def index_names(files: FileSystem, paths: StorePaths) -> list[str]:
+    """All that RocketMQ would load, sorted."""
+    return [name for name in files.list(paths.index) if name.isascii() and name.isdigit()]

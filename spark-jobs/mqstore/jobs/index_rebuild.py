@@ -1,0 +1,76 @@
+"""``mqstore-index-rebuild``: the IndexFiles of stores made anew from their logs alone.
+
+A store at rest: the job is its one writer meanwhile, and brings its queues up to the log as well.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from mqstore.jobs import command
+from mqstore.jobs.job_options import DryRun, Shards
+from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
+from mqstore.storage.layout import StoreFormat
+
+
+class FormatName(StrEnum):
+    """As ``--format`` names them."""
+
+    V4_9 = "4.9"
+    V5_X = "5.x"
+
+
+def rebuild(
+    shards: Shards,
+    dry_run: DryRun = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Compare with the index that is there; change nothing."),
+    ] = False,
+    store_format: Annotated[
+        FormatName | None,
+        typer.Option("--format", help="Of which RocketMQ; 5.x indexes TAGS. Default: the store's."),
+    ] = None,
+    hash_slots: Annotated[
+        int | None, typer.Option(min=1, help="maxHashSlotNum (default: the store's)")
+    ] = None,
+    index_num: Annotated[
+        int | None, typer.Option(min=2, help="maxIndexNum (default: the store's)")
+    ] = None,
+    disk_ratio: Annotated[
+        int,
+        typer.Option(
+            "--disk-max-used-space-ratio", min=1, max=100, help="Percent that staging may fill."
+        ),
+    ] = 75,
+) -> None:
+    """Rebuild the index of each SHARD from its log; the summary is one line of JSON.
+
+    Exit code 0: done, or nothing differs; 1: --verify found differences; 2: refused; 3: a service
+    does not answer.
+    """
+    settings = RebuildSettings(
+        mode=Mode.DRY_RUN if dry_run else Mode.VERIFY if verify else Mode.PUBLISH,
+        store_format=None if store_format is None else StoreFormat(store_format.value),
+        hash_slots=hash_slots,
+        index_num=index_num,
+        disk_ratio=disk_ratio,
+    )
+    from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
+
+    run = JobRun("index-rebuild")
+    work = partial(rebuild_shard, settings)
+    raise typer.Exit(command.run(lambda: run.over(shards, work)))
+
+
+def main() -> None:
+    typer.run(rebuild)
+
+
+if __name__ == "__main__":
+    main()

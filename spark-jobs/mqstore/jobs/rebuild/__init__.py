@@ -1,0 +1,1 @@
+"""The index of a store, made anew from its log by Spark."""

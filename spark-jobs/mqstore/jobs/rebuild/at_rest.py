@@ -1,0 +1,96 @@
+"""A store that nobody else works on: the job holds its lock, and is its one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from mqstore.jobs.errors import JobError
+from mqstore.jobs.log.at_path import LogAtPath
+from mqstore.jobs.log.source import LogSegment
+from mqstore.jobs.progress import Progress
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import StoreLocked
+from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.options import Progress as Opened
+from mqstore.storage.own import format_file
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
+
+OWNER_NAME = "job.json"
+"""Beside what is staged: who rebuilds."""
+
+
+@contextmanager
+def held(
+    root: Path, config: StoreConfig, progress: Progress, *, dry: bool
+) -> Iterator[MessageStore]:
+    """The store, recovered and its queues whole; or, ``dry``, as it would then be.
+
+    Raises JobError for one that another rebuild works on, or that may only be read; StorageError.
+    """
+
+    def opening(now: Opened) -> None:
+        progress(f"recovering {now.stage}", now.done, now.total)
+
+    known = format_file.load(PosixFileSystem(), StorePaths(root))
+    options = StoreOptions(
+        create=False,
+        in_place=not dry,
+        services=False,
+        replaces_index=True,
+        why_no_services="its index is being rebuilt",
+        on_progress=opening,
+    )
+    if known is not None:  # its own: a job is told a directory and no more
+        host = next(iter(known.store_hosts), options.store_host)
+        options = replace(options, shard=known.shard, store_host=host)
+    try:
+        store = MessageStore.open(root, config, production_seams(), options)
+    except StoreLocked as error:
+        raise _other_rebuild(root) or error from None
+    with store:
+        if store.recovery.plan.read_only is not None:
+            raise JobError(f"{root} may only be read: {store.recovery.plan.read_only}")
+        yield store
+
+
+def note_owner(directory: Path) -> None:
+    """Say who is at it, for whoever tries to be at the same time."""
+    note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}
+    (directory / OWNER_NAME).write_text(json.dumps(note), encoding="utf-8")
+
+
+def _other_rebuild(root: Path) -> JobError | None:
+    try:
+        note = json.loads((StorePaths(root).index_staging / OWNER_NAME).read_text(encoding="utf-8"))
+        since = time.strftime("%H:%M:%S", time.localtime(note["since"]))
+        return JobError(
+            f"{root}: another index rebuild (process {note['pid']} on {note['host']}, since"
+            f" {since}) works on it; wait for its end"
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def log_of(store: MessageStore) -> tuple[LogAtPath, list[LogSegment]]:
+    """The whole log, as it was recovered."""
+    log, paths = store.log, store.paths
+    segments = [
+        LogSegment(
+            file.path.name,
+            file.base_offset,
+            max(file.base_offset, log.min_offset),
+            min(file.base_offset + file.size, log.max_offset),
+        )
+        for file in log.files.files
+        if file.base_offset < log.max_offset
+    ]
+    where = LogAtPath(paths.commit_log, paths.consume_queue, store.config.queue_file_size)
+    return where, segments

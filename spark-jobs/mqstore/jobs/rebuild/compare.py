@@ -1,0 +1,241 @@
+"""The index that is there, compared with the one that its log makes.
+
+Files may be cut elsewhere than a rebuild cuts them, as when retention took the oldest: so items are
+compared in their order, whatever file they are in, and each file's header and chains with what its
+own items make of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mqstore.storage.derived.index_build import BuildPlan, staged_name
+from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.derived.index_publication import index_names
+from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.posix_files import PosixFileSystem
+
+TOLD_MAX: Final = 1_000
+"""Differences that are told one by one; all are counted."""
+_BLOCK_ITEMS: Final = 1 << 20
+_ITEM: Final = np.dtype(
+    [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+)
+_HEADER: Final = np.dtype(
+    [
+        ("begin_ms", ">i8"),
+        ("end_ms", ">i8"),
+        ("begin_physical", ">i8"),
+        ("end_physical", ">i8"),
+        ("slots_used", ">i4"),
+        ("index_count", ">i4"),
+    ]
+)
+_SECOND_MS: Final = 1_000
+
+Items = NDArray[Any]
+
+
+@dataclass(slots=True)
+class Differences:
+    count: int = 0
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, kind: str, **what: int | str) -> None:
+        self.count += 1
+        if len(self.told) < TOLD_MAX:
+            self.told.append({"kind": kind, **what})
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBytes:
+    """One index file, mapped by numpy."""
+
+    name: str
+    header: Items
+    slots: Items
+    items: Items
+    """From item 0, which is never used, up to the header's count."""
+
+    @classmethod
+    def of(cls, path: Path, layout: Layout) -> IndexBytes:
+        raw = np.memmap(path, dtype=np.uint8, mode="r")
+        header = raw[:INDEX_HEADER_SIZE].view(_HEADER)[0]
+        end = INDEX_HEADER_SIZE + layout.slots * INDEX_SLOT_SIZE
+        count = min(max(int(header["index_count"]), 1), layout.index_num)
+        items = raw[end : end + count * INDEX_ITEM_SIZE].view(_ITEM)
+        return cls(path.name, header, raw[INDEX_HEADER_SIZE:end].view(">i4"), items)
+
+    def blocks(self) -> Iterator[tuple[Items, Items, Items]]:
+        """Offset, hash and earliest store time of its items; -1 for the first one, whose time
+        counts from the file before."""
+        for start in range(1, len(self.items), _BLOCK_ITEMS):
+            block = self.items[start : start + _BLOCK_ITEMS]
+            times = self.header["begin_ms"] + block["seconds"].astype(np.int64) * _SECOND_MS
+            if start == 1:
+                times[0] = -1
+            yield block["offset"].astype(np.int64), block["hash"].astype(np.int64), times
+
+
+def differences(paths: StorePaths, layout: Layout, plan: BuildPlan, low: int) -> Differences:
+    """Between the files that were staged and those in ``index/``, whose items below physical offset
+    ``low`` expired."""
+    found = Differences()
+    files = PosixFileSystem()
+    there = []
+    for name in index_names(files, paths):
+        stat = files.stat(paths.index / name)
+        if stat is not None and stat.size != layout.file_size:
+            found.add("length", file=name, found=stat.size, due=layout.file_size)
+        else:
+            there.append(IndexBytes.of(paths.index / name, layout))
+    for each in there:
+        _check_chains(each, layout, found)
+    due = (
+        IndexBytes.of(paths.index_staging / staged_name(number), layout)
+        for number in range(len(plan.files))
+    )
+    _compare(_Stream(due, low), _Stream(iter(there), low), found)
+    return found
+
+
+def _check_chains(file: IndexBytes, layout: Layout, found: Differences) -> None:
+    """Header, slots and links of one file, as its items make them."""
+    items = file.items[1:]
+    slots = items["hash"].astype(np.int64) % layout.slots
+    order = np.argsort(slots, kind="stable")
+    by_slot, numbers = slots[order], order + 1
+    follows = np.concatenate(([False], by_slot[1:] == by_slot[:-1])) if len(items) else order > 0
+    links = np.zeros(len(items), np.int64)
+    links[order] = np.where(follows, np.roll(numbers, 1), 0) if len(items) else 0
+    heads = np.zeros(layout.slots, np.int64)
+    heads[by_slot] = numbers  # of equal slots the last one, the newest, counts
+    for at in np.flatnonzero(items["previous"] != links):
+        found.add(
+            "link",
+            file=file.name,
+            item=int(at) + 1,
+            found=int(items["previous"][at]),
+            due=int(links[at]),
+        )
+    for slot in np.flatnonzero(file.slots != heads):
+        found.add(
+            "slot",
+            file=file.name,
+            slot=int(slot),
+            found=int(file.slots[slot]),
+            due=int(heads[slot]),
+        )
+    if len(items):
+        due = {
+            "begin_physical": int(items["offset"][0]),
+            "end_physical": int(items["offset"][-1]),
+            "slots_used": int(np.count_nonzero(heads)),
+        }
+        for name, value in due.items():
+            if int(file.header[name]) != value:
+                found.add(
+                    "header",
+                    file=file.name,
+                    field=name,
+                    found=int(file.header[name]),
+                    due=value,
+                )
+
+
+class _Stream:
+    """The items of several files one after another, looked at from their front."""
+
+    def __init__(self, files: Iterator[IndexBytes], low: int) -> None:
+        self._blocks = (block for file in files for block in file.blocks())
+        self._low = low
+        self._ended = False
+        self.offsets: Items = np.zeros(0, np.int64)
+        self.hashes: Items = self.offsets
+        self.times: Items = self.offsets
+
+    def fill(self, least: int) -> int:
+        """Have so many items at hand, or all; how many there are."""
+        while len(self.offsets) < least and not self._ended:
+            block = next(self._blocks, None)
+            if block is None:
+                self._ended = True
+                break
+            kept = block[0] >= self._low
+            self.offsets = np.concatenate([self.offsets, block[0][kept]])
+            self.hashes = np.concatenate([self.hashes, block[1][kept]])
+            self.times = np.concatenate([self.times, block[2][kept]])
+        return len(self.offsets)
+
+    def drop(self, count: int) -> None:
+        self.offsets = self.offsets[count:]
+        self.hashes, self.times = self.hashes[count:], self.times[count:]
+
+    def take_record(self, offset: int) -> Counter[int]:
+        """The hashes of the items at the front that are of one record."""
+        count = 0
+        while count < self.fill(count + 1) and self.offsets[count] == offset:
+            count += 1
+        taken = Counter(self.hashes[:count].tolist())
+        self.drop(count)
+        return taken
+
+
+def _compare(due: _Stream, there: _Stream, found: Differences) -> None:
+    while True:
+        count = min(due.fill(_BLOCK_ITEMS), there.fill(_BLOCK_ITEMS))
+        if count == 0:
+            break
+        unequal = np.flatnonzero(
+            (due.offsets[:count] != there.offsets[:count])
+            | (due.hashes[:count] != there.hashes[:count])
+        )
+        equal = int(unequal[0]) if len(unequal) else count
+        _compare_times(due, there, equal, found)
+        due.drop(equal)
+        there.drop(equal)
+        if equal < count:
+            _compare_record(due, there, found)
+    for stream, kind in ((due, "missing"), (there, "surplus")):
+        while stream.fill(1):
+            for offset, key in zip(stream.offsets.tolist(), stream.hashes.tolist(), strict=True):
+                found.add(kind, physicalOffset=offset, hash=key)
+            stream.drop(len(stream.offsets))
+
+
+def _compare_times(due: _Stream, there: _Stream, count: int, found: Differences) -> None:
+    """Both files round down to whole seconds from where they begin."""
+    ours, theirs = due.times[:count], there.times[:count]
+    known = (ours >= 0) & (theirs >= 0)
+    for at in np.flatnonzero(known & (np.abs(ours - theirs) >= _SECOND_MS)):
+        found.add(
+            "time",
+            physicalOffset=int(due.offsets[at]),
+            hash=int(due.hashes[at]),
+            found=int(theirs[at]),
+            due=int(ours[at]),
+        )
+
+
+def _compare_record(due: _Stream, there: _Stream, found: Differences) -> None:
+    """The record whose items are not the same, or not there; behind it both go on."""
+    is_stray = len(there.offsets) > 1 and there.offsets[0] > there.offsets[1] >= due.offsets[0]
+    if is_stray:  # its offset was changed: what follows is in order
+        found.add("surplus", physicalOffset=int(there.offsets[0]), hash=int(there.hashes[0]))
+        there.drop(1)
+        return
+    offset = int(min(due.offsets[0], there.offsets[0]))
+    ours, theirs = due.take_record(offset), there.take_record(offset)
+    for kind, more in (("missing", ours - theirs), ("surplus", theirs - ours)):
+        for key in more.elements():
+            found.add(kind, physicalOffset=offset, hash=key)
+    if ours == theirs:
+        found.add("order", physicalOffset=offset)

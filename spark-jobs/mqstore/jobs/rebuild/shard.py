@@ -1,0 +1,123 @@
+"""One shard's index rebuilt, from the first look at the store to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError, WrongUsage
+from mqstore.jobs.job_run import JobRun, Outcome, Report
+from mqstore.jobs.rebuild import at_rest
+from mqstore.jobs.rebuild.compare import differences
+from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
+from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
+from mqstore.jobs.rebuild.tasks import Extraction
+from mqstore.storage.derived.index_build import BuildPlan, finish_files, make_files
+from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.derived.index_publication import StagedFile, discard
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.posix_files import PosixFileSystem
+
+
+def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome:
+    """Raises JobError, StorageError, OSError."""
+    if shard.startswith(("http://", "https://")):
+        raise WrongUsage(f"{shard}: name the store's directory; its index is rebuilt there")
+    root = Path(shard).absolute()
+    is_dry = settings.mode is Mode.DRY_RUN
+    with at_rest.held(root, settings.config(), run.progress, dry=is_dry) as store:
+        return Rebuild(settings, run, store).outcome()
+
+
+class Rebuild:
+    """Of one store that is held. Used once."""
+
+    def __init__(self, settings: RebuildSettings, run: JobRun, store: MessageStore) -> None:
+        self._settings = settings
+        self._run = run
+        self._store = store
+        self._files: FileSystem = PosixFileSystem()
+        self._paths: StorePaths = store.paths
+        config = store.config
+        store_format = settings.store_format or store.format
+        self._layout = Layout(
+            settings.hash_slots or config.max_hash_slot_num,
+            settings.index_num or config.max_index_num,
+            store_format.indexes_tags,
+        )
+        self._log, self._segments = at_rest.log_of(store)
+
+    def outcome(self) -> Outcome:
+        if self._settings.mode is Mode.DRY_RUN:
+            return self._ended(self._scan()[1], {"dryRun": True})
+        with self._staging():
+            build, scan = self._scan()
+            self._refuse_full_disk(scan.plan.staged_bytes)
+            plan = build.build_plan(scan)
+            staged = self._stage(build, scan, plan)
+            if self._settings.mode is Mode.VERIFY:
+                return self._verified(scan, plan)
+            self._publish(plan, staged)
+            return self._ended(scan, {"published": [path.name for path in self._published()]})
+
+    @contextmanager
+    def _staging(self) -> Iterator[None]:
+        self._files.make_directories(self._paths.index_staging)
+        at_rest.note_owner(self._paths.index_staging)
+        try:
+            yield
+        finally:
+            if self._files.stat(self._paths.index_journal) is None:
+                discard(self._files, self._paths)
+
+    def _scan(self) -> tuple[SparkBuild, Scan]:
+        cores = self._run.spark.sparkContext.defaultParallelism
+        parts = min(cores, self._layout.slots)
+        build = SparkBuild(self._run, Extraction(self._log, self._layout, parts), self._segments)
+        return build, build.scan()
+
+    def _refuse_full_disk(self, needed: int) -> None:
+        usage = self._files.usage(self._paths.ours)
+        ratio = self._settings.disk_ratio
+        percent = 100 * (usage.used + needed) / max(usage.total, 1)
+        if percent > ratio:
+            raise JobError(
+                f"{needed} bytes of new index files would fill the volume of {self._paths.ours} to"
+                f" {percent:.1f} %, above diskMaxUsedSpaceRatio {ratio}: make room; nothing was"
+                " changed"
+            )
+
+    def _stage(self, build: SparkBuild, scan: Scan, plan: BuildPlan) -> list[StagedFile]:
+        directory = self._paths.index_staging
+        make_files(self._files, directory, plan)
+        built = build.fill(scan, plan, directory)
+        return finish_files(self._files, directory, plan, built)
+
+    def _publish(self, plan: BuildPlan, staged: list[StagedFile]) -> None:
+        end_ms = plan.files[-1].end[1] if plan.files else 0
+        layout, store = self._layout, self._store
+        store.index.publish(staged, layout.slots, layout.index_num, store.store_id, end_ms)
+
+    def _published(self) -> list[Path]:
+        return [file.path for file in self._store.index.files]
+
+    def _verified(self, scan: Scan, plan: BuildPlan) -> Outcome:
+        found = differences(self._paths, self._layout, plan, self._store.log.min_offset)
+        code = EXIT_FINDINGS if found.count else EXIT_FINE
+        return self._ended(scan, {"differences": found.count, "found": found.told}, code)
+
+    def _ended(self, scan: Scan, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
+        total = sum(each.end - each.start for each in self._segments)
+        report: dict[str, Any] = {
+            "bytes": total,
+            "records": scan.plan.records,
+            "items": scan.plan.items,
+            "files": scan.plan.file_count,
+            "indexBytes": scan.plan.staged_bytes,
+            "queueRecords": self._store.recovery.dispatched_records,
+        }
+        return Outcome(report | more, exit_code, total)

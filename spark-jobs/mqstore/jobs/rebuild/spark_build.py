@@ -1,0 +1,102 @@
+"""The rebuild as Spark runs it: one pass over the log, one shuffle, one pass over the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.log.ranges import RANGE_MIN, size_for
+from mqstore.jobs.log.ranges import plan as plan_ranges
+from mqstore.jobs.log.source import LogRange, LogSegment
+from mqstore.jobs.rebuild.tasks import Extraction, Key, Told, build_part
+from mqstore.storage.derived.index_build import BuildPlan, PartBuilt
+from mqstore.storage.derived.index_plan import IndexPlan
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+RANGE_SIZE: Final = 32 << 20
+"""Bytes of log that a task reads: small, so that all cores end at about the same time."""
+TASKS_PER_CORE: Final = 4
+_HIGH: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A log that was read: what its files will be, and its items in Spark's keeping."""
+
+    plan: IndexPlan
+    items: RDD[tuple[Key, Any]]
+
+
+class SparkBuild:
+    """One store's index. Used once."""
+
+    def __init__(self, run: JobRun, extraction: Extraction, segments: Sequence[LogSegment]) -> None:
+        self._run = run
+        self._extraction = extraction
+        self._segments = [segment for segment in segments if segment.end > segment.start]
+
+    def scan(self) -> Scan:
+        """Read the whole log once. Raises JobError."""
+        ranges = self._ranges()
+        items = self._extracted(ranges)
+        told = self._told(items)
+        if not _joined(ranges, told):
+            # Damage leads from one range into the next: whole segments, as dispatch goes.
+            ranges = [LogRange(each, each.start, each.end) for each in self._segments]
+            items = self._extracted(ranges)
+            told = self._told(items)
+        return Scan(IndexPlan([chunk for _, chunk in told], self._extraction.layout), items)
+
+    def build_plan(self, scan: Scan) -> BuildPlan:
+        """Which files, with what in their headers."""
+        return BuildPlan.of(
+            scan.plan, scan.plan.files(partial(self._extraction.item, self._segments))
+        )
+
+    def fill(self, scan: Scan, plan: BuildPlan, directory: Path) -> list[PartBuilt]:
+        """Put all items into the files that were made in a directory."""
+        with self._run.stage("building index files") as spark:
+            parts = list(range(self._extraction.parts))
+            work = partial(build_part, directory, plan)
+            return list(spark.sparkContext.runJob(scan.items, work, parts))
+
+    def _ranges(self) -> list[LogRange]:
+        total = sum(each.end - each.start for each in self._segments)
+        cores = self._run.spark.sparkContext.defaultParallelism
+        size = max(RANGE_MIN, size_for(total, TASKS_PER_CORE * cores, RANGE_SIZE))
+        with self._extraction.log.opened() as reader:
+            return list(plan_ranges(reader, self._segments, size, 0, _HIGH))
+
+    def _extracted(self, ranges: list[LogRange]) -> RDD[tuple[Key, Any]]:
+        parts = self._extraction.parts
+        found = self._run.spark.sparkContext.parallelize(ranges, max(len(ranges), 1)).flatMap(
+            self._extraction.keyed
+        )
+        return found.repartitionAndSortWithinPartitions(parts + 1, _part_of)
+
+    def _told(self, items: RDD[tuple[Key, Any]]) -> list[Told]:
+        with self._run.stage("reading the log") as spark:
+            found = spark.sparkContext.runJob(items, _values, [self._extraction.parts])
+        return list(found)
+
+
+def _part_of(key: Key) -> int:
+    return key[0]
+
+
+def _values(found: Iterable[tuple[Key, Told]]) -> Iterator[Told]:
+    return (told for _, told in found)
+
+
+def _joined(ranges: Sequence[LogRange], told: Sequence[Told]) -> bool:
+    """Whether each range ended where it was to end."""
+    ends: dict[int, int] = {}
+    for start, chunk in told:
+        ends[start] = max(ends.get(start, 0), chunk.end)
+    return all(ends[each.start] == each.stop for each in ranges)

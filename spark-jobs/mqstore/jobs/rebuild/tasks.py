@@ -1,0 +1,108 @@
+"""What Spark's workers do: items of the log found by ranges, then index files filled by slots.
+
+The shuffle between the two carries each chunk's items to the part that its slots are in, and what
+each chunk held to a part of its own, behind all others. Nothing is held but one chunk's items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mqstore.jobs.errors import SegmentGone
+from mqstore.jobs.log.at_path import LogAtPath
+from mqstore.jobs.log.source import LogRange, LogSegment
+from mqstore.storage._kernel import item_at
+from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, PartBuilt
+from mqstore.storage.derived.index_plan import Item, Layout
+from mqstore.storage.derived.index_scan import Chunk, IndexScan
+from mqstore.storage.recovery.view import QueueFiles
+from mqstore.storage.system.posix_files import PosixFileSystem
+
+Key = tuple[int, int]
+"""The part, and physical offset that it is sorted by."""
+Told = tuple[int, Chunk]
+"""Where a chunk's range began, and what the chunk held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """How items are found; goes to each task."""
+
+    log: LogAtPath
+    layout: Layout
+    parts: int
+
+    def chunks(self, part: LogRange) -> Iterator[tuple[Chunk, list[bytes]]]:
+        """Raises SegmentGone."""
+        files, segment = PosixFileSystem(), part.segment
+        try:
+            mapped = files.map(self.log.commit_log / segment.name, writable=False)
+        except FileNotFoundError:
+            raise SegmentGone(
+                f"segment {segment.name} was deleted while it was read: retention took it; run the"
+                " job again"
+            ) from None
+        try:
+            scan = IndexScan(
+                mapped.view[: segment.end - segment.base],
+                segment.base,
+                QueueNames(self.log),
+                parts=self.parts,
+                slots=self.layout.slots,
+                tags=self.layout.tags,
+            )
+            yield from scan.chunks(part.start, part.stop)
+        finally:
+            mapped.unmap()
+
+    def keyed(self, part: LogRange) -> Iterator[tuple[Key, bytes | Told]]:
+        """What goes into the shuffle."""
+        for chunk, items in self.chunks(part):
+            yield (self.parts, chunk.start), (part.start, chunk)
+            for number, found in enumerate(items):
+                if found:
+                    yield (number, chunk.start), found
+
+    def item(self, segments: Iterable[LogSegment], chunk: Chunk, number: int) -> Item:
+        """One item of a chunk, found again."""
+        alone = replace(self, parts=1)
+        for segment in segments:
+            if segment.start <= chunk.start < segment.end:
+                for _, items in alone.chunks(LogRange(segment, chunk.start, chunk.end)):
+                    found = item_at(items[0], number)
+                    if found is not None:
+                        return found
+        raise SegmentGone(f"the log from {chunk.start} on was changed while it was read")
+
+
+class QueueNames:
+    """What queue entries name, as far as damage is stepped over by them."""
+
+    def __init__(self, log: LogAtPath) -> None:
+        self._log = log
+
+    def next_physical(self, after: int) -> int | None:
+        files, found = PosixFileSystem(), []
+        for topic in files.list(self._log.consume_queue):
+            for name in files.list(self._log.consume_queue / topic):
+                if name.isascii() and name.isdigit():
+                    directory = self._log.consume_queue / topic / name
+                    queue = QueueFiles(files, directory, self._log.queue_file_size)
+                    found.append(queue.first_beyond(after))
+                    queue.close()
+        return min((offset for offset in found if offset is not None), default=None)
+
+
+def build_part(
+    directory: Path, plan: BuildPlan, chunks: Iterable[tuple[Key, bytes]]
+) -> Iterator[PartBuilt]:
+    """One part's items, in the order of the log, into all files."""
+    builder = PartBuilder(PosixFileSystem(), directory, plan)
+    try:
+        for (_, start), items in chunks:
+            builder.add(start, items)
+    finally:
+        built = builder.close()
+    yield built

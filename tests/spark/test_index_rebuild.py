@@ -1,0 +1,192 @@
+"""The index rebuilt by Spark: RocketMQ's own bytes, whatever was there; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.rebuild.at_rest import note_owner
+from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
+from mqstore.jobs.rebuild.shard import rebuild_shard
+from mqstore.storage.layout import StoreFormat
+from tests.compat.compare import Dump
+from tests.compat.examples import copy_of
+from tests.compat.referee import Referee
+from tests.compat.shapes import EVERYTHING, expand
+from tests.unit.storage.stores import open_store, put_some
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
+    """One shard rebuilt with these settings: what is told of it."""
+
+    def go(root: Path, **settings: Any) -> dict[str, Any]:
+        asked = RebuildSettings(**({"disk_ratio": 100} | settings))
+        capsys.readouterr()
+        JobRun("index-rebuild", spark).over([str(root)], partial(rebuild_shard, asked))
+        (told,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
+        assert isinstance(told, dict)
+        return told
+
+    return go
+
+
+def index_of(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def written(root: Path, count: int = 700) -> Path:
+    with open_store(root) as store:
+        put_some(store, count)
+        store.wait_for_index()
+    return root
+
+
+def found_in(root: Path) -> set[int]:
+    """Which messages are found by their key, once the store is opened as usual."""
+    with open_store(root) as store:
+        assert store.dispatcher.index_complete
+        return {n for n in range(700) if store.index.query("T", f"k{n}", 100).offsets}
+
+
+@pytest.mark.referee
+def test_the_bytes_are_those_of_rocketmqs_own_build(
+    run: Run, referee: Referee, tmp_path: Path
+) -> None:
+    script = expand(3, EVERYTHING, referee.format)
+    store = tmp_path / "store"
+    referee.write(script, store)
+    due = index_of(store)
+    shutil.rmtree(store / "index")
+    sizes = {
+        "hash_slots": script.config["maxHashSlotNum"],
+        "index_num": script.config["maxIndexNum"],
+    }
+    told = run(store, **sizes)
+    assert told["exitCode"] == 0, told
+    assert len(due) > 1
+    assert index_of(store) == due
+    assert Dump.of(referee.dump(copy_of(store), script.config)).messages
+
+
+@pytest.mark.parametrize("spoilt", ["damaged", "another's"])
+def test_whatever_the_index_was_it_is_whole_afterwards(
+    run: Run, tmp_path: Path, spoilt: str
+) -> None:
+    root = written(tmp_path / "store")
+    due, index = index_of(root), root / "index"
+    match spoilt:
+        case "damaged":
+            for number, path in enumerate(index.iterdir()):
+                data = path.read_bytes()
+                path.write_bytes(data[::-1] if number % 2 else data[:1000])
+        case "another's":
+            other = tmp_path / "other"
+            with open_store(other) as store:
+                put_some(store, 200, start=5000)
+                store.wait_for_index()
+            shutil.rmtree(index)
+            shutil.copytree(other / "index", index)
+    told = run(root)
+    assert (told["exitCode"], told["records"], told["items"]) == (0, 700, 1400)
+    assert index_of(root) == due
+    assert [path.name for path in sorted(index.iterdir())] == told["published"]
+    assert not (root / "mqstore/index-rebuild").exists()
+    assert found_in(root) == set(range(700))
+
+
+def test_a_store_keeps_its_shard_and_its_host(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, shard="7", store_host="10.1.2.3:4567") as store:
+        put_some(store, 3)
+    assert run(root)["exitCode"] == 0
+    with open_store(root, shard="7", store_host="10.1.2.3:4567") as store:
+        assert store.shard == "7"
+        assert "brokerIP1=10.1.2.3\nlistenPort=4567\n" in store.paths.broker_conf.read_text()
+        assert (root / "mqstore/format.json").read_text().count('"10.1.2.3:4567"') == 1
+        assert "127.0.0.1" not in (root / "mqstore/format.json").read_text()
+
+
+def test_queues_that_are_gone_come_back_with_the_index(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    due = {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")}
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    assert run(root)["queueRecords"] == 700
+    assert {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")} == due
+
+
+def test_other_counts_and_the_other_format_are_for_the_asking(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    told = run(root, hash_slots=31, index_num=1001, store_format=StoreFormat.V5_X)
+    assert (told["items"], told["files"]) == (2100, 3)
+    assert {len(data) for data in index_of(root)} == {40 + 4 * 31 + 20 * 1001}
+    with open_store(root) as store:
+        assert store.index.query("T", "k5", 10).offsets
+
+
+def test_verify_tells_each_difference_and_changes_nothing(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    told = run(root, mode=Mode.VERIFY)
+    assert (told["exitCode"], told["differences"]) == (0, 0)
+    first, *_, last = sorted((root / "index").iterdir())
+    data = bytearray(first.read_bytes())
+    data[40 + 4 * 100 + 20 * 7] ^= 1  # the hash of item 7
+    data[24] ^= 0xFF  # where the file ends
+    first.write_bytes(bytes(data))
+    last.unlink()
+    before = index_of(root)
+    told = run(root, mode=Mode.VERIFY)
+    assert told["exitCode"] == 1
+    kinds = {each["kind"] for each in told["found"]}
+    assert {"missing", "surplus", "header"} <= kinds
+    assert index_of(root) == before
+    assert not (root / "mqstore/index-rebuild").exists()
+
+
+def test_a_dry_run_says_how_much_and_changes_nothing(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    told = run(root, mode=Mode.DRY_RUN)
+    assert (told["exitCode"], told["items"], told["dryRun"]) == (0, 1400, True)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_what_would_fill_the_disk_is_refused_before_it_begins(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    before = index_of(root)
+    told = run(root, disk_ratio=1)
+    assert told["exitCode"] == 2
+    assert "above diskMaxUsedSpaceRatio 1: make room; nothing was changed" in told["error"]
+    assert index_of(root) == before
+
+
+def test_a_store_that_is_in_use_is_refused_and_another_rebuild_named(
+    run: Run, tmp_path: Path
+) -> None:
+    root = written(tmp_path / "store")
+    with open_store(root) as store:
+        assert "is in use by another process" in run(root)["error"]
+        store.paths.index_staging.mkdir()
+        note_owner(store.paths.index_staging)
+        told = run(root)
+        assert told["exitCode"] == 2
+        assert "another index rebuild" in told["error"]
+
+
+def test_an_empty_store_gets_an_empty_index(run: Run, tmp_path: Path) -> None:
+    root = written(tmp_path / "store", 0)
+    told = run(root)
+    assert (told["exitCode"], told["files"], told["published"]) == (0, 0, [])
