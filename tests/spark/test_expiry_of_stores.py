@@ -200,7 +200,7 @@ def test_by_addresses_the_same_is_said_as_by_path(spark: SparkSession, tmp_path:
                 client.produce("T", [NewMessage(body="x" * 9000)] * 80, durability="sync")
             client.commit("g", "T", {0: 10})
             client.flush()
-        aged(root, 20)  # what is over, the writer deletes
+        aged(root, 15)  # what is over, the writer deletes
         by_url = reported(spark, f"{run.query_url},{run.writer_url}", tmp_path / "url")
         with run.client() as client:
             kept = client.expiry_report().report

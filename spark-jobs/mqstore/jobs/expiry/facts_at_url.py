@@ -1,4 +1,4 @@
-"""Facts of a shard by the addresses of its services: what store-writer and query say."""
+"""Facts of a shard by the addresses of its services: what its store-writer says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from mqstore.storage.retention.disk import Disks
 from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts
 
 SEGMENTS_MAX: Final = 100_000
-GROUPS_A_PAGE: Final = 100
 
 
 def look(client: Client) -> ShardFacts:
@@ -51,17 +50,11 @@ def _plan(answer: Retention) -> RetentionPlan:
 
 
 def _consumed(client: Client) -> Iterator[tuple[tuple[str, str], Offsets]]:
-    cursor = None
-    while True:
-        page = client.lags(limit=GROUPS_A_PAGE, cursor=cursor)
-        for group in page.groups:
-            for topic in client.lag(group.group).topics:
-                committed = {
-                    each.queue_id: each.committed
-                    for each in topic.queues
-                    if each.committed is not None
-                }
-                yield (group.group, topic.topic), committed
-        if page.next is None:
-            return
-        cursor = page.next
+    """As store-writer knows it: consumerOffset.json is some seconds behind."""
+    for group in client.groups().groups:
+        committed: dict[str, dict[int, int]] = {}
+        for each in client.offsets(group.group).offsets:
+            if each.committed is not None:
+                committed.setdefault(each.topic, {})[each.queue_id] = each.committed
+        for topic, offsets in committed.items():
+            yield (group.group, topic), offsets
