@@ -82,10 +82,11 @@ class Release:
     def get(self, *words: str) -> Any:
         return json.loads(self.kubectl("get", *words, "-o", "json"))
 
-    def install(self) -> None:
-        """Also an upgrade. Returns when everything is ready."""
+    def install(self, *, wait: bool = True) -> None:
+        """Also an upgrade. Returns when everything is ready, unless told not to wait."""
         words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(CHART)]
-        run(*words, "-f", "-", "--wait", "--timeout=150s", given=json.dumps(self.values))
+        words += ["--wait", "--timeout=150s"] if wait else []
+        run(*words, "-f", "-", given=json.dumps(self.values))
 
     def uninstall(self) -> None:
         run("helm", "-n", self.namespace, "uninstall", self.name, "--wait")

@@ -1,0 +1,88 @@
+"""Upgrades, takeovers and drains under load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Release, is_kube_tool, namespace, run, small_values, until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
+    pytest.mark.timeout(600),
+]
+UNAVAILABLE_MOST_S = 60
+
+
+def test_an_upgrade_and_a_broken_one_lose_and_double_nothing(release: Release) -> None:
+    produce = release.client_pod("upgrade", "produce", TOPIC="upgrade")
+    transact = release.client_pod("transact", "transact")
+    produce.says("acked", 50)
+    transact.says("begun", 5)
+    values = release.values
+    values["store"] = values["store"] | {"fileReservedTime": 71}
+    release.install()
+    _goes_on(produce)
+    image = {**values["image"], "tag": "no-such-tag", "pullPolicy": "Never"}
+    Release(release.namespace, release.name, values | {"image": image}).install(wait=False)
+    until(lambda: "ErrImageNeverPull" in _waits_for(release), "the broken image is noticed")
+    run("helm", "-n", release.namespace, "rollback", release.name, "--wait", "--timeout=120s")
+    _goes_on(produce)
+    transact.says("begun", 10)
+    for pod in (produce, transact):
+        pod.stop()
+    found = produce.ends()[-1]
+    assert (found["lost"], found["doubled"]) == ([], [])
+    assert found["slowest"] < UNAVAILABLE_MOST_S
+    assert transact.ends()[-1]["wrong"] == []
+
+
+def _goes_on(produce: Any) -> None:
+    produce.says("acked", max(line.get("acked", 0) for line in produce.lines()) + 50)
+
+
+def _waits_for(release: Release) -> str:
+    return release.kubectl("get", "pod", release.shard, "--ignore-not-found", "-o", "json")
+
+
+@pytest.mark.skipif(not is_kube_tool(), reason="needs a node that may be drained")
+def test_two_shards_answer_by_their_addresses_and_a_drain_takes_one_at_a_time() -> None:
+    with namespace() as name:
+        release = Release(name, "pair", small_values(shards=2))
+        release.install()
+        asked = release.client_pod("shards", "shards", NAME=release.full_name)
+        first, second = asked.ends()[-1]["tried"]
+        assert (first["shard"], first["decided"]) == (0, 0)
+        assert (second["shard"], second["decided"]) == (1, 1)
+        assert first["id"] != second["id"]
+        try:
+            assert "Cannot evict pod" in _drained(release)
+            left = release.get("pods", "-l", f"{INSTANCE}=pair,{COMPONENT}=shard")["items"]
+            assert [each["spec"]["nodeName"] for each in left if _is_ready(each)] == [NODE]
+        finally:
+            run("kubectl", "uncordon", NODE)
+        release.rolled_out()
+
+
+NODE = "kube-test"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+
+
+def _drained(release: Release) -> str:
+    """What kubectl says while it waits for the budget, in vain."""
+    selector = f"--pod-selector={INSTANCE}={release.name},{COMPONENT}=shard"
+    words = ["kubectl", "drain", NODE, selector, "--delete-emptydir-data", "--ignore-daemonsets"]
+    done = subprocess.run([*words, "--timeout=20s"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return any(
+        each["type"] == "Ready" and each["status"] == "True" for each in pod["status"]["conditions"]
+    )

@@ -1,0 +1,96 @@
+"""A volume that fills, grows and fails under a shard that works on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import KUBE, Release, is_kube_tool, namespace, run, small_values, until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
+    pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's volumes of a size"),
+    pytest.mark.timeout(600),
+]
+SIZE_MIB = 96
+
+
+@pytest.fixture(scope="module")
+def release() -> Iterator[Release]:
+    """Nothing goes before its time, so that only a larger volume makes room."""
+    values = small_values(persistence={"size": f"{SIZE_MIB}Mi", "storageClass": "sized"})
+    values["store"] |= {"cleanFileForciblyEnable": False, "cleanResourceInterval": 1000}
+    with namespace() as name:
+        installed = Release(name, "disk", values)
+        installed.install()
+        yield installed
+
+
+def test_nothing_acknowledged_rests_on_a_sync_that_failed(release: Release) -> None:
+    client = release.client_pod("faults", "produce", TOPIC="faults")
+    client.says("acked", 100)
+    restarts = release.restarts("store-writer")
+    _disk(release, "fail")
+    try:
+        until(lambda: release.restarts("store-writer") > restarts, "the writer gives up its disk")
+        assert "failed (Input/output error)" in _last_words(release)
+        refused = "the disk refuses"
+        until(lambda: refused in _not_ready(release), "it says that the disk refuses")
+    finally:
+        _disk(release, "heal")
+    acked = max(line["acked"] for line in client.lines() if "acked" in line)
+    client.says("acked", acked + 100)
+    client.stop()
+    found = client.ends()[-1]
+    assert (found["lost"], found["doubled"]) == ([], [])
+
+
+def test_a_full_volume_is_read_and_takes_messages_again_once_it_has_grown(release: Release) -> None:
+    restarts = release.restarts("store-writer")
+    client = release.client_pod("fills", "fill")
+    taken = client.says("full")["full"]
+    assert client.says("read", 0)["read"] == taken
+    assert release.is_ready()
+    _grow(release, f"{2 * SIZE_MIB}Mi")
+    assert client.says("again")
+    assert release.restarts("store-writer") == restarts
+    uid = release.get("pod", release.shard)["metadata"]["uid"]
+    release.values["persistence"]["size"] = f"{2 * SIZE_MIB}Mi"
+    release.kubectl("delete", "statefulset", f"{release.full_name}-shard", "--cascade=orphan")
+    release.install()
+    assert release.get("pod", release.shard)["metadata"]["uid"] == uid
+
+
+def _disk(release: Release, what: str) -> None:
+    run(str(KUBE / "disk-fault"), f"{release.namespace}/store-{release.shard}", what)
+
+
+def _grow(release: Release, size: str) -> None:
+    wanted = {"spec": {"resources": {"requests": {"storage": size}}}}
+    release.kubectl("patch", "pvc", f"store-{release.shard}", "-p", json.dumps(wanted))
+
+
+def _writer(release: Release) -> dict[str, Any]:
+    statuses = release.get("pod", release.shard)["status"]["containerStatuses"]
+    found: dict[str, Any] = next(each for each in statuses if each["name"] == "store-writer")
+    return found
+
+
+def _last_words(release: Release) -> str:
+    return str(_writer(release)["lastState"]["terminated"]["message"])
+
+
+def _not_ready(release: Release) -> str:
+    """What the writer answers its readiness probe."""
+    ask = (
+        "import urllib.request, urllib.error\n"
+        "try: print(urllib.request.urlopen('http://127.0.0.1:8081/healthz/ready').read())\n"
+        "except urllib.error.HTTPError as error: print(error.read())\n"
+        "except OSError as error: print(error)\n"
+    )
+    return release.in_container("store-writer", "python", "-c", ask, check=False)
