@@ -107,6 +107,29 @@ def test_a_pin_keeps_its_range_until_it_is_ended(tmp_path: Path) -> None:
         _await_segments(client, 1)
 
 
+def test_retention_waits_for_the_archive_until_that_is_ended(tmp_path: Path) -> None:
+    store, url = tmp_path / "store", "file:///archive"
+    with writer(store, **_small(delete_when=EVERY_HOUR)) as one, Client(one.url) as client:
+        _fill(client, 4)
+        client.flush()
+        assert client.archive().archive is None
+        mark = client.put_archive(SEGMENT, url).archive
+        assert mark is not None
+        assert client.archive().archive == mark
+        _age(store, 100)
+        _await_segments(client, 3)
+        held = _plan(one).segments[0]
+        assert (held.why.value, held.held_by) == ("held", (f"archive {url}",))
+        for offset, place in ((0, url), (1 << 40, url), (2 * SEGMENT, "elsewhere")):
+            with pytest.raises(ProblemError) as refused:
+                client.put_archive(offset, place)
+            assert (refused.value.status, refused.value.type) == (409, "archive-refused")
+        client.put_archive(2 * SEGMENT, url)
+        _await_segments(client, 2)
+        client.end_archive()
+        _await_segments(client, 1)
+
+
 def test_only_administrators_pin_and_delete(tmp_path: Path) -> None:
     tokens = {"token_admin": "a" * 32, "token_consume": "c" * 32}
     with writer(tmp_path / "store", **tokens) as one:
@@ -123,6 +146,9 @@ def test_only_administrators_pin_and_delete(tmp_path: Path) -> None:
         assert status("PUT", "/v1/store/pins/job", "c", **body) == 403
         assert status("PUT", "/v1/store/pins/job", "a", **body) == 201
         assert status("DELETE", "/v1/store/pins/job", "c") == 403
+        mark = {"json": {"offset": 0, "place": "x"}}
+        assert status("PUT", "/v1/store/archive", "a", **mark) == 403  # a job's, role system
+        assert status("DELETE", "/v1/store/archive", "c") == 403
 
 
 def test_a_disk_that_fills_is_507_with_its_numbers_until_there_is_room(small_disk: Path) -> None:

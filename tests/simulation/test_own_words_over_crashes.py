@@ -1,4 +1,5 @@
-"""What an administrator said, and what the scrub found, over crashes: pauses, pins, findings.
+"""What an administrator said, and what the scrub found, over crashes: pauses, pins,
+the archive, findings.
 
 Each of their small files says after any crash what it said before or after the change that was
 under way, and nothing but the latter once the change was answered.
@@ -55,6 +56,8 @@ class Words:
         """Reasons that may be read back; one only unless a change was cut off."""
         self.pins: dict[str, set[int | None]] = {name: {None} for name in PINS}
         """Where a pin begins, likewise; None for no such pin."""
+        self.archive: set[int | None] = {None}
+        """Up to where it may be archived, likewise."""
         self.scrubs = [self._scrub_file(self.machine.disk)]
         """What the scrub's file has said, the last one last."""
         self.found: Exception | None = None
@@ -69,7 +72,7 @@ class Words:
         self._restart(None)
 
     def _step(self) -> None:
-        match self.rng.randrange(12):
+        match self.rng.randrange(14):
             case 0:
                 self._restart(self.rng.choice(CRASHES))
             case 1 | 2:
@@ -84,6 +87,10 @@ class Words:
                 self._rot()
             case 8:
                 self._scrub()
+            case 9:
+                self._say(self._mark)
+            case 10:
+                self._say(self._end_archive)
             case _:
                 self._put()
 
@@ -119,6 +126,19 @@ class Words:
             self.pins[pin.name].add(None)
             self.store.retention.remove_pin(pin.name)
             self.pins[pin.name] = {None}
+
+    def _mark(self) -> None:
+        retention = self.store.retention
+        known = 0 if retention.archive is None else retention.archive.offset
+        offset = self.rng.randint(known, self.store.log.flushed_offset)
+        self.archive.add(offset)
+        retention.archived(offset, "a place")
+        self.archive = {offset}
+
+    def _end_archive(self) -> None:
+        self.archive.add(None)
+        self.store.retention.end_archive()
+        self.archive = {None}
 
     # what is found
 
@@ -164,6 +184,7 @@ class Words:
         self.pause = {None if current is None else current.reason}
         found = {pin.name: pin.from_offset for pin in self.store.retention.pins()}
         self.pins = {name: {found.get(name)} for name in PINS}
+        self.archive = {_archived(self.store)}
         self.scrubs = [self._scrub_file(disk)]
         disk.before_effect = self._crash_point
 
@@ -192,6 +213,7 @@ class Words:
         """Nothing that was answered is forgotten, and nothing is read that nobody said."""
         current = store.write_pause.current
         assert (None if current is None else current.reason) in self.pause
+        assert _archived(store) in self.archive
         pins = {pin.name: pin.from_offset for pin in store.retention.pins()}
         for name, allowed in self.pins.items():
             assert pins.get(name) in allowed, name
@@ -199,6 +221,11 @@ class Words:
             base + FLAG_AT for base in self.rotten
         }
         assert store.scrub.progress in [_progress(each) for each in self.scrubs[-2:]]
+
+
+def _archived(store: MessageStore) -> int | None:
+    mark = store.retention.archive
+    return None if mark is None else mark.offset
 
 
 def _progress(content: bytes | None) -> ScrubProgress:

@@ -10,6 +10,7 @@
     ├── SegmentGone      2  retention deleted what was still to be read
     ├── StoreChanged     2  the store was recovered while it was read
     ├── OutputRefused    2  what the job made cannot be put where it was told to
+    ├── ArchiveDamaged   2  what was archived is not read back as it was written
     └── Unreachable      3  a service gives no answer
 
 Spark passes an error of a task on as text: ``told`` finds it there again.
@@ -58,6 +59,10 @@ class StoreChanged(JobError):
 
 class OutputRefused(JobError):
     """What the job made cannot be put where it was told to."""
+
+
+class ArchiveDamaged(JobError):
+    """What was archived is not read back as it was written."""
 
 
 class Unreachable(JobError):

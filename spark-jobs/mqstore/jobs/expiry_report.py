@@ -7,7 +7,7 @@ shards; exit code 1 says that something which somebody still needs will be delet
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
@@ -44,6 +44,7 @@ class Options:
     token_file: str | None
     ca: str | None
     dry_run: bool
+    archive: Output | None = None
 
 
 @app.command()
@@ -69,6 +70,10 @@ def main(
     ] = None,
     token_file: TokenFile = None,
     ca: Annotated[str | None, typer.Option(help="Who signed https addresses (PEM).")] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(help="Directory or URL that segments which go are exported to, as Parquet."),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Say what retention will delete, who has not come to it, and how full the disk gets.
@@ -85,9 +90,10 @@ def main(
             token_file=token_file,
             ca=ca,
             dry_run=dry_run,
+            archive=None if archive is None else Output(archive),
         )
-        if not dry_run:
-            options.out.check()
+        for place in () if dry_run else filter(None, (options.out, options.archive)):
+            place.check()
         return JobRun("expiry-report", spark_ui_showConsoleProgress="false").over(
             shards, partial(report_shard, options=options)
         )
@@ -115,19 +121,70 @@ def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
     facts = _facts(place, options)
     log_bytes = facts.max_offset - facts.min_offset
     if options.dry_run:
-        told = {"wouldRead": log_bytes, "segments": len(facts.segments), "out": options.out.url}
-        return Outcome(told)
+        return Outcome(_would(facts, options))
     report = counted(run, place, facts, options)
     files = published(report, options.out)
     told = summary(report, options.out)
     if place.writer_url is not None:
         with place.client() as client:
             client.put_expiry_report(told)
-    code = EXIT_FINDINGS if report.at_risk else EXIT_FINE
+    is_found = report.at_risk
+    if options.archive is not None:
+        told["archive"] = _archived(run, place, facts, report, options.archive)
+        is_found = is_found or told["archive"]["corruptStretches"] > 0
+    code = EXIT_FINDINGS if is_found else EXIT_FINE
     return Outcome(told | {"files": files}, code, log_bytes)
 
 
+def _would(facts: ShardFacts, options: Options) -> Report:
+    planned = facts.planned(facts.pins, facts.config.file_reserved_time)
+    until_ms = facts.now_ms + options.horizons[-1] * 3_600_000
+    going = [
+        each
+        for each in planned.segments
+        if each.not_before_ms is not None and each.not_before_ms <= until_ms
+    ]
+    told: Report = {
+        "wouldRead": facts.max_offset - facts.min_offset,
+        "segments": len(facts.segments),
+        "out": options.out.url,
+    }
+    if options.archive is not None:
+        told["wouldArchive"] = {
+            "place": options.archive.url,
+            "segments": len(going),
+            "bytes": sum(each.size for each in going),
+        }
+    return told
+
+
+def _archived(
+    run: JobRun, place: ShardPlace, facts: ShardFacts, report: ExpiryReport, out: Output
+) -> Report:
+    """What goes within the longest horizon by the rule in force, exported."""
+    from mqstore.jobs.archive.archiving import archive, due
+    from mqstore.jobs.archive.keeper import keeper_of
+    from mqstore.jobs.read_options import ReadOptions
+
+    end = max(each.end_offset for each in report.expiring if each.is_in_force)
+    with keeper_of(place, out.place, facts.max_offset) as keeper:
+        seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
+        archived = keeper.archived()
+        if archived is None:  # from now on nothing goes that is not archived
+            archived = seen.segments[0].start if seen.segments else facts.max_offset
+            keeper.advance(archived)
+        return archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
+
+
 def _facts(place: ShardPlace, options: Options) -> ShardFacts:
+    """Where it is to be archived, what is not archived yet counts as going."""
+    facts = _looked(place, options)
+    if options.archive is None:
+        return facts
+    return replace(facts, pins=[hold for hold in facts.pins if hold.kind != "archive"])
+
+
+def _looked(place: ShardPlace, options: Options) -> ShardFacts:
     if not place.is_url:
         return facts_at_path.look(Path(place.where), options.settings)
     if options.settings is not None:

@@ -28,6 +28,13 @@ class Output:
 
     url: str
 
+    @property
+    def place(self) -> str:
+        """The same for whatever way it was written: with its protocol, and absolute."""
+        with _refusals(self.url):
+            files, root = self._opened()
+            return str(files.unstrip_protocol(root))
+
     def check(self) -> None:
         """Whether something can be written there: by writing."""
         with _refusals(self.url):
@@ -52,13 +59,19 @@ class Output:
     def stage(self, name: str, write: Writer) -> str:
         """Write a file under another name beside its own; the name that it has until then."""
         with _refusals(self.url):
+            staged, opened = self.create(name)
+            with opened as file:
+                write(file)
+            return staged
+
+    def create(self, name: str) -> tuple[str, IO[bytes]]:
+        """As ``stage``, for a caller who writes and closes it."""
+        with _refusals(self.url):
             files, root = self._opened()
             path = PurePosixPath(name)
             staged = str(path.with_name(f"{STAGED}{uuid.uuid4().hex}"))
             files.makedirs(f"{root}/{path.parent}", exist_ok=True)
-            with files.open(f"{root}/{staged}", "wb") as file:
-                write(file)
-            return staged
+            return staged, files.open(f"{root}/{staged}", "wb")
 
     def reveal(self, staged: Mapping[str, str]) -> None:
         """Give staged files, by their own names, those names; what had them is replaced."""

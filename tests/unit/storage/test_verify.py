@@ -451,6 +451,10 @@ def damage_report(root: Path) -> None:
     StorePaths(root).recovery_report.write_text("{")
 
 
+def damage_archive(root: Path) -> None:
+    StorePaths(root).archive.write_text('{"offset": -1}')
+
+
 def damage_pins(root: Path) -> None:
     StorePaths(root).pins.write_text('{"pins": 1}')
 
@@ -471,6 +475,7 @@ def half_quarantined(root: Path) -> None:
         foreign_state,
         damage_manifest,
         damage_report,
+        damage_archive,
         damage_pins,
         change_broker_conf,
         half_quarantined,

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from mqstore.client.models import (
     Appended,
+    Archive,
     DelayLevels,
     Download,
     Durability,
@@ -58,6 +59,7 @@ from mqstore.client.models import (
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
+_ARCHIVE: Final = "/v1/store/archive"
 _EXPIRY_REPORT: Final = "/v1/reports/expiry"
 ROCKETMQ_BATCH: Final = "application/x-rocketmq-batch"
 
@@ -275,6 +277,22 @@ def run_retention() -> Call[Retention]:
 def pins() -> Call[Pins]:
     """Leases that keep a range of the log."""
     return Call(Target.WRITER, "GET", "/v1/store/pins", Pins)
+
+
+def archive() -> Call[Archive]:
+    """Up to where the log is archived."""
+    return Call(Target.WRITER, "GET", _ARCHIVE, Archive)
+
+
+def put_archive(offset: int, place: str) -> Call[Archive]:
+    """Everything below is archived, and what lies behind is to be kept (role system)."""
+    body = {"offset": offset, "place": place}
+    return Call(Target.WRITER, "PUT", _ARCHIVE, Archive, json=body)
+
+
+def end_archive() -> Call[Nothing]:
+    """Let retention wait for no archive."""
+    return Call(Target.WRITER, "DELETE", _ARCHIVE, Nothing)
 
 
 def expiry_report() -> Call[ExpiryReport]:

@@ -562,6 +562,21 @@ class ExpiryReport(Model):
     report: dict[str, Any] | None
 
 
+class ArchiveMark(Model):
+    """How far an archive is, in physical offsets; times in ms."""
+
+    offset: int
+    place: str
+    since_ms: int
+    marked_ms: int
+
+
+class Archive(Model):
+    """What retention waits for; None: for no archive."""
+
+    archive: ArchiveMark | None
+
+
 class Pin(Model):
     """A lease on a range of the log."""
 

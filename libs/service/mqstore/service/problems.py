@@ -128,6 +128,12 @@ REQUEST_TIMEOUT = _register(
 PIN_REFUSED = _register(
     "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
 )
+ARCHIVE_REFUSED = _register(
+    "archive-refused",
+    409,
+    "The archive cannot be there",
+    "Behind the log's end, before what was said, or retention waits for another archive.",
+)
 OFFSET_REFUSED = _register(
     "offset-refused",
     409,
@@ -377,6 +383,7 @@ _RULES: Final = (
     _Rule(errors.FenceRefused, FENCE_REFUSED),
     _Rule(errors.FenceUnknown, FENCE_UNKNOWN),
     _Rule(errors.PinRefused, PIN_REFUSED),
+    _Rule(errors.ArchiveRefused, ARCHIVE_REFUSED),
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),

@@ -33,7 +33,7 @@
     │                              SegmentUnknown, SegmentExpired; OffsetInsideRecord is an
     │                              OffsetOutOfRange
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
-    ├── PinRefused, FencedOff, FenceRefused
+    ├── PinRefused, ArchiveRefused, FencedOff, FenceRefused
     ├── StagingDamaged             index files of a rebuild are not what was written
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
@@ -342,6 +342,10 @@ class FencedOff(StorageError):
 
 class FenceRefused(StorageError):
     """A name that is none, or one fence too many."""
+
+
+class ArchiveRefused(StorageError):
+    """The archive cannot be there, or retention waits for another one."""
 
 
 class PinRefused(StorageError):

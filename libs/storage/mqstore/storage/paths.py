@@ -105,6 +105,11 @@ class StorePaths:
         return self.ours / "pins.json"
 
     @cached_property
+    def archive(self) -> Path:
+        """Up to where the log is archived."""
+        return self.ours / "archive.json"
+
+    @cached_property
     def expiry_report(self) -> Path:
         """What the last expiry report said, in short."""
         return self.ours / "expiry-report.json"

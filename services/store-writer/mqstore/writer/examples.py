@@ -57,6 +57,15 @@ PIN: Final[dict[str, Any]] = {
 
 PINS: Final[dict[str, Any]] = {"pins": [PIN]}
 
+ARCHIVE: Final[dict[str, Any]] = {
+    "archive": {
+        "offset": 1073741824,
+        "place": "s3://archive/orders",
+        "sinceMs": 1795000000000,
+        "markedMs": 1795273269654,
+    }
+}
+
 _VOLUME: Final[dict[str, Any]] = {
     "path": "/data/store/commitlog",
     "totalBytes": 10737418240,

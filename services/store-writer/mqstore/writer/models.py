@@ -9,6 +9,7 @@ from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage.retention.archive import ArchiveMark
 from mqstore.storage.retention.pins import LEASE_MAX_S, Pin
 from mqstore.writer import examples
 
@@ -234,6 +235,26 @@ class Segment(_Model):
 
 class SegmentList(_Model):
     segments: list[Segment]
+
+
+class ArchiveSpec(_Model):
+    """How far an archive is."""
+
+    offset: Annotated[
+        int, Field(ge=0, le=INT64_MAX, strict=True, description="Everything below is archived.")
+    ]
+    place: Annotated[str, Field(min_length=1, max_length=1_000, description="Where.")]
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"offset": 1073741824, "place": "s3://archive/orders"}},
+        extra="forbid",
+    )
+
+
+class ArchiveView(_Model):
+    """What retention waits for; null: for no archive."""
+
+    archive: ArchiveMark | None
 
 
 class PinSpec(_Model):

@@ -12,13 +12,14 @@ from fastapi import Query, Response
 
 from mqstore.service import problems
 from mqstore.service.app import Api
+from mqstore.service.auth import Role
 from mqstore.service.problems import responses
 from mqstore.storage.errors import PinUnknown
 from mqstore.storage.retention.pins import NAME, Pin
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.writer import control, examples
 from mqstore.writer.control import answers
-from mqstore.writer.models import PinList, PinSpec
+from mqstore.writer.models import ArchiveSpec, ArchiveView, PinList, PinSpec
 from mqstore.writer.service import WriterService
 
 SEGMENTS_DEFAULT: Final = 1_000
@@ -37,6 +38,7 @@ SegmentLimit = Annotated[
 ]
 _PATH: Final = "/v1/store/retention"
 _PIN_PATH: Final = "/v1/store/pins/{name}"
+_ARCHIVE_PATH: Final = "/v1/store/archive"
 
 
 class RetentionRoutes:
@@ -77,6 +79,18 @@ class RetentionRoutes:
         )
         gone = responses(problems.PIN_UNKNOWN)
         _add(api, "DELETE", _PIN_PATH, self.remove_pin, "End a pin", HTTPStatus.NO_CONTENT, gone)
+        self._add_archive(api)
+
+    def _add_archive(self, api: Api) -> None:
+        add = partial(control.add, api, tag="retention")
+        shown = answers(examples.ARCHIVE)
+        put = answers(examples.ARCHIVE, problems.ARCHIVE_REFUSED, *problems.WITH_BODY)
+        what = "Up to where the log is archived"
+        add("GET", _ARCHIVE_PATH, self.archive, what, 200, shown)
+        what = "Say up to where the log is archived"
+        add("PUT", _ARCHIVE_PATH, self.put_archive, what, 200, put, role=Role.SYSTEM)
+        what = "Wait for no archive any more"
+        add("DELETE", _ARCHIVE_PATH, self.end_archive, what, HTTPStatus.NO_CONTENT, {})
 
     async def retention_plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
         """Changes nothing. Segments go oldest first; one that stays keeps all behind it."""
@@ -113,3 +127,18 @@ class RetentionRoutes:
 
     async def remove_pin(self, name: PinName) -> None:
         await asyncio.to_thread(self._service.store.retention.remove_pin, name)
+
+    async def archive(self) -> ArchiveView:
+        """Null where retention waits for no archive."""
+        return ArchiveView(archive=self._service.store.retention.archive)
+
+    async def put_archive(self, spec: ArchiveSpec) -> ArchiveView:
+        """By the job that archives. What lies behind `offset` is kept from deletion, from the first
+        time on, until the disk is above keepDiskCeilingRatio or the archive is ended."""
+        retention = self._service.store.retention
+        mark = await asyncio.to_thread(retention.archived, spec.offset, spec.place)
+        return ArchiveView(archive=mark)
+
+    async def end_archive(self) -> None:
+        """What is not archived goes as anything else; also where nothing waited."""
+        await asyncio.to_thread(self._service.store.retention.end_archive)

@@ -55,6 +55,7 @@ class ShardFacts:
     dispatched: int
     disks: Disks
     pins: Sequence[Hold]
+    """And what retention keeps until it is archived."""
     honours_holds: bool
     """Whether pins, keepForGroups and undelivered messages keep segments; not for a broker."""
     consumed: Mapping[tuple[str, str], Offsets]

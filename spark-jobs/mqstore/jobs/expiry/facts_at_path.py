@@ -18,7 +18,7 @@ from mqstore.jobs.errors import NoStore, WrongUsage
 from mqstore.jobs.expiry.facts import ShardFacts
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError
-from mqstore.storage.retention import pins
+from mqstore.storage.retention import archive, pins
 from mqstore.storage.retention.disk import DiskWatch
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.plan import SegmentFacts
@@ -111,11 +111,15 @@ def _is_ours(store: StoreAtRest) -> bool:
 
 
 def _pins(store: StoreAtRest) -> list[Hold]:
+    """And what is not archived."""
+    files, paths = store.seams.files, store.paths
     try:
-        return [pin.hold for pin in pins.read(store.seams.files, store.paths.pins)]
+        found = [pin.hold for pin in pins.read(files, paths.pins)]
+        mark = archive.read(files, paths.archive)
     except ValueError as error:
-        log.warning("the pins cannot be read, so nothing counts as pinned: %s", error)
+        log.warning("what is pinned cannot be read, so nothing counts as pinned: %s", error)
         return []
+    return found if mark is None else [*found, mark.hold]
 
 
 def _consumed(table: ConsumerOffsets) -> Mapping[tuple[str, str], dict[int, int]]:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage.retention import plan
+from mqstore.storage.retention.archive import Archive, ArchiveMark
 from mqstore.storage.retention.disk import Disks, DiskWatch
 from mqstore.storage.retention.groups import Groups
 from mqstore.storage.retention.holds import Hold
@@ -71,6 +72,7 @@ class Retention:
         self._seams = seams
         self._watch = DiskWatch(seams.files, paths, config)
         self._pins = Pins(paths, seams)
+        self._archive = Archive(paths, seams, parts.log.max_offset)
         self._groups = Groups(config.keep_for_groups, parts.queues, offsets)
         self._undelivered = undelivered
         self._lock = Lock()
@@ -193,6 +195,21 @@ class Retention:
         with self._lock:
             self._pins.remove(name)
 
+    @property
+    def archive(self) -> ArchiveMark | None:
+        """Up to where the log is archived; None where retention waits for no archive."""
+        return self._archive.mark
+
+    def archived(self, offset: int, place: str) -> ArchiveMark:
+        """Everything below is archived, what lies behind is kept. ArchiveRefused, OSError."""
+        with self._lock:
+            return self._archive.advance(offset, place, max_offset=self._log.flushed_offset)
+
+    def end_archive(self) -> None:
+        """Wait for no archive any more. Raises OSError."""
+        with self._lock:
+            self._archive.end()
+
     def remove_oldest(self, count: int) -> int:
         """Unlink up to so many segments whatever their age, and what is derived from them alone;
         how many went. Raises StoreFailed, OSError."""
@@ -229,6 +246,8 @@ class Retention:
 
     def _holds(self) -> Iterator[Hold]:
         yield from (pin.hold for pin in self._pins.live())
+        if self._archive.mark is not None:
+            yield self._archive.mark.hold
         yield from self._groups.holds()
         yield from self._undelivered()
 

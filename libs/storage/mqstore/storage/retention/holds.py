@@ -1,4 +1,4 @@
-"""Who still needs a range of the log: one form for pins, groups and delayed messages."""
+"""Who still needs a range of the log: one form for pins, groups, delays and the archive."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ class Hold(Value):
     """Keeps every segment with a byte of its range, up to keepDiskCeilingRatio."""
 
     kind: Annotated[
-        Literal["pin", "group", "delay"],
-        Field(description="A lease, keepForGroups, or a level's undelivered messages."),
+        Literal["pin", "group", "delay", "archive"],
+        Field(
+            description="A lease, keepForGroups, a level's undelivered messages, or what is not "
+            "archived."
+        ),
     ]
     name: str
     from_offset: Annotated[int, Field(description="Physical offset of the first byte needed.")]

@@ -15,7 +15,7 @@ from mqstore.storage.own.fences import Fences
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery.report import RecoveryReport
-from mqstore.storage.retention import pins
+from mqstore.storage.retention import archive, pins
 from mqstore.storage.tables import java_json
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
@@ -105,6 +105,7 @@ class SmallFilesCheck:
         yield from self._manifests()
         yield from self._report()
         yield from self._pins()
+        yield from self._archive()
         yield from self._write_pause()
         if (damage := Fences(self._files, self._paths).damage) is not None:
             what = f"cannot be read, so nothing can be appended under a fence: {damage}"
@@ -176,6 +177,13 @@ class SmallFilesCheck:
         except ValueError:
             what = "cannot be read; the next opening sets it aside, and nothing is pinned"
             yield self._of(Kind.OURS, self._paths.pins, what)
+
+    def _archive(self) -> Iterator[Finding]:
+        try:
+            archive.read(self._files, self._paths.archive)
+        except ValueError:
+            what = "cannot be read; the next opening sets it aside, and retention does not wait"
+            yield self._of(Kind.OURS, self._paths.archive, what)
 
     def _quarantine(self) -> Iterator[Finding]:
         directory = self._paths.quarantine
