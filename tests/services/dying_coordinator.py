@@ -29,9 +29,9 @@ class DyingLog(HttpLog):
         self._boundary()
         return found
 
-    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
         self._boundary()
-        found = super().append(records)
+        found = await super().append_soon(records)
         self._boundary()
         return found
 

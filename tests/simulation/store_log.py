@@ -30,7 +30,7 @@ KEYED_MAX: Final = 64
 
 
 class StoreLog:
-    """A ``mqstore.coordinator.log.Log``."""
+    """A ``mqstore.coordinator.log.Log``, and a ``SoonLog``."""
 
     def __init__(self, opened: Callable[[], MessageStore]) -> None:
         """``opened`` gives the present opening of the store."""
@@ -70,6 +70,9 @@ class StoreLog:
             Placement(each.queue_offset, each.physical_offset, each.store_timestamp_ms)
             for each in found
         ]
+
+    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
+        return self.append(records)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from mqstore.coordinator import halves
 from mqstore.coordinator.begin import Begin
@@ -277,7 +278,7 @@ def test_what_stands_for_lost_halves_is_named_by_op_records(bench: Bench) -> Non
 def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
     bench.begin("a", "b", "c")
     half = bench.records(HALF_TOPIC)[0]
-    real = dataclasses.replace(
+    real = structs.replace(
         bench.message("a"), sys_flag=8, prepared_transaction_offset=half.physical_offset
     )
     bench.world.store.append(message_of(bench.world.store, real))
@@ -313,7 +314,7 @@ def test_a_producer_is_asked_after_the_timeout_and_then_at_intervals(bench: Benc
 def test_a_longer_immunity_is_respected(bench: Bench) -> None:
     message = bench.message("a")
     table = {**message.properties, "CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}
-    bench.coordinator.begin([Begin(GROUP, [dataclasses.replace(message, properties=table)])])
+    bench.coordinator.begin([Begin(GROUP, [structs.replace(message, properties=table)])])
     bench.step(99)
     assert bench.check() == []
     bench.step(2)
@@ -436,7 +437,7 @@ def test_a_brokers_op_record_resolves_a_half_whichever_copy_it_names(bench: Benc
 def test_what_a_broker_committed_before_it_was_killed_is_not_committed_again(bench: Bench) -> None:
     bench.begin("a")
     half = bench.records(HALF_TOPIC)[0]
-    real = dataclasses.replace(
+    real = structs.replace(
         bench.message("a"), sys_flag=8, prepared_transaction_offset=half.physical_offset
     )
     bench.world.store.append(message_of(bench.world.store, real))

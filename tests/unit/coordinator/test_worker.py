@@ -7,10 +7,11 @@ from pathlib import Path
 
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.errors import NotLoaded
+from mqstore.coordinator.jobs import BATCH_MAX
 from mqstore.coordinator.leader_lock import LeaderLock
 from mqstore.coordinator.log import Standing
 from mqstore.coordinator.schedule import Rules
-from mqstore.coordinator.worker import BATCH_MAX, Worker
+from mqstore.coordinator.worker import Worker
 from mqstore.storage.codec.message_id import UniqueKeys
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.store_log import StoreLog
@@ -29,7 +30,8 @@ def test_a_defect_in_the_thread_is_told_and_does_not_leave_requests_waiting(
         seams = world.machine.seams
         log = DefectiveLog(lambda: world.store)
         coordinator = Coordinator(log, seams.clock, UniqueKeys(seams), Rules())
-        worker = Worker(coordinator, LeaderLock(tmp_path / "lock", "url"), failed.set_result)
+        leadership = LeaderLock(tmp_path / "lock", "url")
+        worker = Worker(coordinator, log, leadership, failed.set_result)
         waiting = [worker.ask(lambda _: None) for _ in range(BATCH_MAX + 1)]
         worker.start()
         error = await failed

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
 
 from mqstore.service import bodies
 from mqstore.service.http import HotRequest
@@ -12,15 +12,16 @@ from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 
 
-class Part(BaseModel):
+class Part(msgspec.Struct):
     number: int
 
 
-class Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: Annotated[str, Field(min_length=1)]
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     parts: list[Part] = []
+
+
+ASKED = msgspec.json.Decoder(Asked)
 
 
 def request(media_type: bytes) -> HotRequest:
@@ -32,30 +33,32 @@ def request(media_type: bytes) -> HotRequest:
 
 
 @pytest.mark.parametrize("media_type", [b"application/json; charset=utf-8", b"Application/ab+JSON"])
-def test_a_body_becomes_a_model(media_type: bytes) -> None:
-    found = bodies.read(Asked, request(media_type), b'{"name": "a", "parts": [{"number": 1}]}')
+def test_a_body_becomes_a_struct(media_type: bytes) -> None:
+    found = bodies.read(ASKED, request(media_type), b'{"name": "a", "parts": [{"number": 1}]}')
     assert found == Asked(name="a", parts=[Part(number=1)])
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "detail"),
     [
-        (b"{", "bad-json", "the body is no JSON: EOF while parsing"),
+        (b"{", "bad-json", "the body is no JSON: input data was truncated"),
+        (b"", "bad-json", "the body is no JSON: it is empty"),
+        (b'{"name": "\\ud800"}', "bad-json", "half a surrogate pair"),
         (b'{"name": "\xff"}', "bad-json", "the body is no JSON"),
-        (b'"a"', "body-invalid", "body: it should be a JSON object"),
-        (b"{}", "body-invalid", "name: it is needed"),
-        (b'{"name": "a", "other": 1}', "body-invalid", "other: there is no such field"),
-        (b'{"name": "a", "parts": [{"number": "x"}]}', "body-invalid", "parts.0.number: it should"),
+        (b'"a"', "body-invalid", "expected `object`, got `str`"),
+        (b"{}", "body-invalid", "missing required field `name`"),
+        (b'{"name": "a", "other": 1}', "body-invalid", "unknown field `other`"),
+        (b'{"name": "a", "parts": [{"number": "x"}]}', "body-invalid", "at `$.parts[0].number`"),
     ],
 )
 def test_what_is_wrong_with_a_body_is_said(body: bytes, kind: str, detail: str) -> None:
     with pytest.raises(Problem) as caught:
-        bodies.read(Asked, request(b"application/json"), body)
+        bodies.read(ASKED, request(b"application/json"), body)
     assert caught.value.kind.name == kind
     assert detail in caught.value.detail
 
 
 def test_another_media_type_is_refused() -> None:
     with pytest.raises(Problem) as caught:
-        bodies.read(Asked, request(b"text/plain"), b'{"name": "a"}')
+        bodies.read(ASKED, request(b"text/plain"), b'{"name": "a"}')
     assert caught.value.kind.name == "unsupported-media-type"

@@ -12,8 +12,6 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
-from pydantic import BaseModel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
@@ -90,7 +88,6 @@ class Api:
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
         self._structs: list[type[msgspec.Struct]] = []
-        self._models: list[type[BaseModel]] = []
         self._add_error_handlers()
         self._add_operations()
         self.app.openapi = self._openapi  # type: ignore[method-assign]  # FastAPI's documented way
@@ -101,10 +98,6 @@ class Api:
     def add_schemas(self, *structs: type[msgspec.Struct]) -> None:
         """Put msgspec structs among the OpenAPI schemas, under their own names."""
         self._structs.extend(structs)
-
-    def add_models(self, *models: type[BaseModel]) -> None:
-        """Put pydantic models of hot routes among the OpenAPI schemas."""
-        self._models.extend(models)
 
     def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
         """Before each request that may change something, other than those of hot routes, call
@@ -211,11 +204,6 @@ class Api:
         schemas["Problem"] = problems.schema()
         _, structs = msgspec.json.schema_components(self._structs, ref_template=_SCHEMA_REF)
         schemas.update(structs)
-        modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-            (model, "validation") for model in self._models
-        ]
-        _, models = models_json_schema(modes, ref_template=_MODEL_REF)
-        schemas.update(models.get("$defs", {}))
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         for route in self._hot:

@@ -1,11 +1,12 @@
-"""What was wrong with a request's body or parameters, in words; bodies of hot routes as models."""
+"""What was wrong with a request's body or parameters, in words; bodies of hot routes as structs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from mqstore.service import problems
 from mqstore.service.http import HotRequest
@@ -13,20 +14,38 @@ from mqstore.service.problems import Problem
 
 SHOWN_MAX: Final = 10
 """Of what is wrong with one body."""
-Model = TypeVar("Model", bound=BaseModel)
+_HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+Asked = TypeVar("Asked")
 Item = Mapping[str, Any]
 """One thing that is wrong, as pydantic says it."""
 
 
-def read(model: type[Model], request: HotRequest, body: bytes) -> Model:
-    """Raises Problem: 400 for no JSON, 415 for another type, 422 for what does not fit."""
+def read(decoder: msgspec.json.Decoder[Asked], request: HotRequest, body: bytes) -> Asked:
+    """Raises Problem: 415 for another type than JSON, else as ``decode``."""
     if not says_json(request.media_type.decode("latin-1")):
         raise not_json()
+    return decode(decoder, body)
+
+
+def decode(decoder: msgspec.json.Decoder[Asked], body: bytes) -> Asked:
+    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema."""
     try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        items = error.errors(include_url=False, include_context=True, include_input=False)
-        raise body_problem([{**item, "loc": ("body", *item["loc"])} for item in items]) from None
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem(problems.BODY_INVALID, lower(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
+
+
+def _why(body: bytes, error: Exception) -> str:
+    """What is wrong with a body, where msgspec's own word for it misleads."""
+    if not body:
+        return "it is empty"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not in UTF-8"
+    if _HALF_SURROGATE.search(body) and "truncated" in str(error):
+        return "it ends too soon, or a string holds half a surrogate pair"
+    return lower(str(error))
 
 
 def body_problem(items: Sequence[Item]) -> Problem:

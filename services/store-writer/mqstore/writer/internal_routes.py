@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Path as PathParameter
 from fastapi import Response
 
-from mqstore.service import problems
+from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
@@ -115,7 +115,7 @@ class InternalRoutes:
         refuse_unknown(request.query(), ())
         if request.media_type != _JSON:
             raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {_JSON.decode()}")
-        asked = produce.decode_body(self._decoder, await request.body())
+        asked = bodies.decode(self._decoder, await request.body())
         produce.check_count(len(asked.records), service.settings.max_batch_count)
         store, fence = service.store, asked.fence
         caller = produce.client_host(*request.client_address)

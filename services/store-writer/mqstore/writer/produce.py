@@ -8,16 +8,15 @@ from __future__ import annotations
 import binascii
 import ipaddress
 import itertools
-import re
 import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from crc32c import crc32c
 
-from mqstore.service import problems
+from mqstore.service import bodies, problems
 from mqstore.service.problems import Problem
 from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
 from mqstore.storage.codec import properties, topic_names
@@ -45,9 +44,7 @@ CLIENT_PROPERTIES: Final = frozenset(
 )
 """Reserved names that RocketMQ's own clients put into a batch; the store does not act on them."""
 
-_HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _decoder = msgspec.json.Decoder(ProduceRequest)
-Asked = TypeVar("Asked")
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -95,30 +92,9 @@ class QueueChooser:
 
 def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     """Raises Problem: 400 for no JSON, 422 for what does not fit the schema, 413 for too many."""
-    request = decode_body(_decoder, body)
+    request = bodies.decode(_decoder, body)
     check_count(len(request.messages), max_count)
     return request
-
-
-def decode_body(decoder: msgspec.json.Decoder[Asked], body: bytes) -> Asked:
-    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise Problem(problems.BODY_INVALID, _lower(str(error))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
-
-
-def _why(body: bytes, error: Exception) -> str:
-    """What is wrong with a body, where msgspec's own word for it misleads."""
-    if not body:
-        return "it is empty"
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not in UTF-8"
-    if _HALF_SURROGATE.search(body) and "truncated" in str(error):
-        return "it ends too soon, or a string holds half a surrogate pair"
-    return _lower(str(error))
 
 
 def check_count(count: int, max_count: int) -> None:
@@ -283,7 +259,3 @@ def _packed(address: str) -> bytes:
     parsed = ipaddress.ip_address(address.partition("%")[0])
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return (mapped or parsed).packed
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

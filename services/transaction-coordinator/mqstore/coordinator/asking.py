@@ -7,6 +7,8 @@ import contextlib
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from mqstore.coordinator.callbacks import Caller, CheckAnswer, NotSent, Unanswered, Wanted
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide
@@ -82,7 +84,7 @@ class Asker:
 
     async def _asked(self, due: TransactionView) -> tuple[str | None, CheckAnswer | None]:
         """Who was asked last (None: nobody could be reached), and the answer, if there is one."""
-        body = due.model_dump_json(by_alias=True).encode()
+        body = msgspec.json.encode(due)
         by = None
         for producer in self._producers.able(due.producer_group)[:PRODUCERS_OF_A_CHECK]:
             try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from mqstore.coordinator import halves, loading
 from mqstore.coordinator.errors import Contradicted, LogRefused
@@ -32,9 +34,9 @@ class Begin:
     def halves(self, store_format: StoreFormat) -> list[NewRecord]:
         """The half messages to store."""
         extra = halves.parts_of(self.key, len(self.messages))
-        messages = [
-            replace(each, properties={**each.properties, **extra}) for each in self.messages
-        ]
+        messages = self.messages
+        if extra:
+            messages = [replace(each, properties={**each.properties, **extra}) for each in messages]
         return [halves.half_of(each, self.group, store_format) for each in messages]
 
 
@@ -50,7 +52,7 @@ class Begins:
         def stored(index: int) -> Transaction:
             return self._again(asked[index])
 
-        plan = Plan[Transaction]([None] * len(asked), {}, stored, stored)
+        plan: Plan[Transaction] = Plan([None] * len(asked), {}, stored, stored)
         under_way: set[str] = set()
         for index, each in enumerate(asked):
             if each.key in under_way:
@@ -60,6 +62,10 @@ class Begins:
                 plan.groups[index] = self._half_group(each)
                 under_way.add(each.key)
         return plan
+
+    def is_at_hand(self, asked: Begin) -> bool:
+        """Whether nothing need be read from the log to begin it."""
+        return not asked.may_repeat or self._ledger.state.find(asked.key) is not None
 
     def _again(self, asked: Begin) -> Transaction:
         """What is stored by now. Raises Contradicted, LogRefused."""

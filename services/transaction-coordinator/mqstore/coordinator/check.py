@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from mqstore.coordinator import halves
 from mqstore.coordinator.decide import Decisions
@@ -113,6 +114,6 @@ class Checks:
         return Group(records, note)
 
     def _checked(self, by: str, answer: str | None, transaction: Transaction, at_ms: int) -> None:
-        transaction.checks.append(Check(at_ms, by, answer))
+        transaction.checked(Check(at_ms, by, answer))
         self._ledger.counts.checks_sent += 1
         self._ledger.schedule.again(transaction)

@@ -3,26 +3,22 @@ HTTP/1.1 allows (a tenth of what httpx takes for one)."""
 
 from __future__ import annotations
 
-import socket
+import asyncio
 import ssl
-import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import httptools
 
 TIMEOUT_S: Final = 10.0
-"""Without a byte from the service."""
-IDLE_S: Final = 1.0
-"""After so long it is looked whether the service has closed the connection."""
-RECEIVE_SIZE: Final = 64 << 10
+"""To connect, and until an answer is whole."""
 ANSWER_SIZE_MAX: Final = 64 << 20
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 class Connection:
-    """Blocking, used by one thread. Connects when it is asked for something."""
+    """Used on one event loop, for one request at a time. Connects when it is asked."""
 
     def __init__(
         self,
@@ -39,10 +35,9 @@ class Connection:
         self._path = parts.path.rstrip("/")
         self._token = token
         self._head = f"host: {parts.netloc}\r\ncontent-type: application/json\r\n"
-        self._socket: socket.socket | None = None
-        self._used_at = 0.0
+        self._line: _Line | None = None
 
-    def post(self, path: str, content: bytes) -> tuple[int, bytes]:
+    async def post(self, path: str, content: bytes) -> tuple[int, bytes]:
         """Status and body of the answer. Raises OSError: then it may have been done."""
         token = self._token()
         authorization = "" if token is None else f"authorization: Bearer {token}\r\n"
@@ -50,81 +45,86 @@ class Connection:
             f"POST {self._path}{path} HTTP/1.1\r\n{self._head}{authorization}"
             f"content-length: {len(content)}\r\n\r\n"
         )
-        try:
-            answer = self._exchange(self._connected(), head.encode() + content)
-        except BaseException:
-            self.close()
-            raise
-        if not answer.keeps_alive:
-            self.close()
-        self._used_at = time.monotonic()
-        return answer.status, answer.body
+        if self._line is None or self._line.is_over:
+            self._line = await self._connected()
+        return await self._line.asked(head.encode() + content)
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._line is not None:
+            self._line.end("it was closed here")
 
-    def _connected(self) -> socket.socket:
-        is_idle = time.monotonic() - self._used_at > IDLE_S
-        if self._socket is not None and is_idle and _is_over(self._socket):
-            self.close()
-        if self._socket is None:
-            plain = socket.create_connection(self._address, TIMEOUT_S)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = plain
-            if self._tls is not None:
-                self._socket = self._tls.wrap_socket(plain, server_hostname=self._address[0])
-        return self._socket
-
-    def _exchange(self, connected: socket.socket, request: bytes) -> _Answer:
-        connected.sendall(request)
-        answer = _Answer()
-        while not answer.is_whole:
-            data = connected.recv(RECEIVE_SIZE)
-            if not data:
-                raise ConnectionError("the service closed the connection before it answered")
-            answer.feed(data)
-        return answer
+    async def _connected(self) -> _Line:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(TIMEOUT_S):
+            _, line = await loop.create_connection(_Line, *self._address, ssl=self._tls)
+        return line
 
 
-def _is_over(connected: socket.socket) -> bool:
-    """Whether the service has closed it, or sent what nobody asked for."""
-    connected.settimeout(0)
-    try:
-        connected.recv(1)
-    except (BlockingIOError, ssl.SSLWantReadError):
-        return False
-    except OSError:
-        return True
-    finally:
-        connected.settimeout(TIMEOUT_S)
-    return True
-
-
-class _Answer:
-    """What httptools calls while it reads."""
+class _Line(asyncio.Protocol):
+    """One TCP connection, from its beginning to its end."""
 
     def __init__(self) -> None:
-        self.status = 0
-        self.body = b""
-        self.is_whole = False
-        self.keeps_alive = True
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
+        self._told: asyncio.Future[tuple[int, bytes]] | None = None
+        """Whoever waits for an answer."""
+        self._body = b""
+        self._transport: asyncio.Transport | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Raises ConnectionError for what is no answer."""
+    @property
+    def is_over(self) -> bool:
+        return self._transport is None
+
+    async def asked(self, request: bytes) -> tuple[int, bytes]:
+        """Raises OSError."""
+        assert self._transport is not None
+        told = self._told = self._loop.create_future()
+        patience = self._loop.call_later(TIMEOUT_S, self.end, "it took too long")
+        self._transport.write(request)
+        try:
+            answer: tuple[int, bytes] = await told
+            return answer
+        finally:
+            patience.cancel()
+            if told.cancelled():  # its answer would be taken for that to the next one
+                self.end("nobody waits for its answer")
+
+    def end(self, why: str) -> None:
+        """Whoever waits is told why."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        told, self._told = self._told, None
+        if told is not None and not told.done():
+            told.set_exception(ConnectionError(f"no answer of the service: {why}"))
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end(str(error or "it closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise ConnectionError(f"the service answered no HTTP: {error}") from error
-        if len(self.body) > ANSWER_SIZE_MAX:
-            raise ConnectionError(f"the service answered more than {ANSWER_SIZE_MAX} bytes")
+            self.end(f"that was no HTTP: {error}")
+
+    # what httptools calls
+
+    def on_message_begin(self) -> None:
+        self._body = b""
 
     def on_body(self, data: bytes) -> None:
-        self.body += data
+        self._body += data
+        if len(self._body) > ANSWER_SIZE_MAX:
+            self.end(f"it is more than {ANSWER_SIZE_MAX} bytes")
 
     def on_message_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        self.keeps_alive = self._parser.should_keep_alive()
-        self.is_whole = True
+        told, self._told = self._told, None
+        if told is None or not self._parser.should_keep_alive():
+            self.end("nobody asked for it")
+        if told is not None and not told.done():
+            told.set_result((self._parser.get_status_code(), self._body))

@@ -1,6 +1,6 @@
 """The coordinator of one shard: begins, decides, checks; its only state is the log.
 
-Pure and driven in steps: it is handed its log, clock and keys. One thread calls it. After any
+Pure and driven in steps: it is handed its log, clock and keys. One caller at a time. After any
 unclear answer of the log (LogUnavailable) it knows nothing any more and is loaded again.
 """
 
@@ -16,7 +16,7 @@ from mqstore.coordinator.check import Checks
 from mqstore.coordinator.counts import Counts
 from mqstore.coordinator.decide import Decide, Decided, Decisions
 from mqstore.coordinator.errors import CoordinatorError, LogRefused
-from mqstore.coordinator.ledger import Ledger
+from mqstore.coordinator.ledger import Ledger, Steps
 from mqstore.coordinator.log import Log, QueueOffsets
 from mqstore.coordinator.schedule import Rules, Schedule
 from mqstore.coordinator.transactions import Transaction, Transactions
@@ -25,6 +25,9 @@ from mqstore.storage.seams import Clock
 
 PROGRESS_INTERVAL_S: Final = 5.0
 """As flushConsumerOffsetInterval."""
+
+Taken = tuple[list[Transaction | CoordinatorError], list[Decided | CoordinatorError]]
+"""What each of those who began is told, and each of those who decided."""
 
 
 class Coordinator:
@@ -129,16 +132,30 @@ class Coordinator:
         """
         return self.take((), asked)[1]
 
-    def take(
-        self, begins: Sequence[Begin], decisions: Sequence[Decide]
-    ) -> tuple[list[Transaction | CoordinatorError], list[Decided | CoordinatorError]]:
+    def take(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken:
         """``begin`` and ``decide`` in one append: for decisions of other transactions than these.
 
         Raises LogUnavailable: then nothing is known to be done.
         """
+        return self._ledger.follow(self.taking(begins, decisions))
+
+    def taking(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Steps[Taken]:
+        """``take`` in steps, for whoever waits for appends in another way. Nobody else may use the
+        coordinator between them."""
         begun, decided = self._begins.plan(begins), self._decisions.plan(decisions)
-        self._ledger.append_plans([begun, decided])
+        yield from self._ledger.plans_appended([begun, decided])
         return begun.told, decided.told
+
+    def is_at_hand(self, asked: Begin | Decide) -> bool:
+        """Whether nothing need be read from the log to take it."""
+        if isinstance(asked, Begin):
+            return self._begins.is_at_hand(asked)
+        return self._decisions.is_at_hand(asked)
+
+    @property
+    def next_check_at(self) -> float:
+        """Monotonic time at which the next transaction becomes due."""
+        return self._schedule.next_at
 
     def find(self, key: str) -> Transaction:
         """A transaction, from memory or from the log. Raises TransactionUnknown."""

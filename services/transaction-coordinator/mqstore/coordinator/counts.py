@@ -1,4 +1,4 @@
-"""What a coordinator counts, in plain numbers: its thread adds, Prometheus' question reads."""
+"""What a coordinator counts, in plain numbers: whoever uses it adds, Prometheus' question reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Counts:
-    """Of one shard, since the process began. Changed by the coordinator's thread only."""
+    """Of one shard, since the process began. Changed by whoever uses the coordinator."""
 
     def __init__(self) -> None:
         self.begun = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mqstore.coordinator import halves, loading
 from mqstore.coordinator.errors import (
@@ -55,7 +57,7 @@ class Decisions:
 
     def plan(self, asked: Sequence[Decide]) -> Plan[Decided]:
         """See ``Coordinator.decide``. Raises LogUnavailable."""
-        plan = Plan[Decided](
+        plan: Plan[Decided] = Plan(
             [None] * len(asked),
             {},
             lambda index: self._outcome(asked[index], repeated=False),
@@ -75,6 +77,13 @@ class Decisions:
             except CoordinatorError as error:
                 plan.results[index] = error
         return plan
+
+    def is_at_hand(self, asked: Decide) -> bool:
+        """Whether nothing need be read from the log to decide it."""
+        found = self._ledger.state.find(asked.key)
+        if found is None or asked.reopens(found):
+            return False
+        return not found.is_pending or self._ledger.has_content(found)
 
     def find(self, key: str) -> Transaction:
         """A transaction, from memory or from the log. Raises TransactionUnknown."""

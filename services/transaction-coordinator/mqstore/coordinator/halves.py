@@ -9,9 +9,11 @@ in 4.9 also REAL_TOPIC and REAL_QID.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from mqstore.coordinator.records import NewRecord, Stored
 from mqstore.storage.layout import (
@@ -61,8 +63,7 @@ class Verdict(StrEnum):
     """Checked transactionCheckMax times, or older than fileReservedTime."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What was decided, when and why; a broker's op records say neither when nor why."""
 
     verdict: Verdict
@@ -70,8 +71,7 @@ class Decision:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Half:
+class Half(msgspec.Struct, frozen=True, gc=False):
     """What a half message says, without its body."""
 
     key: str

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from fastapi import Request
-from pydantic import BaseModel
 from starlette.types import Message, Receive
 
 from mqstore.coordinator import errors
@@ -20,6 +20,7 @@ from mqstore.coordinator.models import (
     BEGUN_EXAMPLE,
     ID_LENGTH_MAX,
     ID_PARAMETER,
+    SPEC_EXAMPLE,
     Begun,
     NewMessage,
     Reason,
@@ -35,6 +36,9 @@ from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 
 _BASE: Final = "/v1/transactions"
+_SPEC: Final = msgspec.json.Decoder(TransactionSpec)
+_REASON: Final = msgspec.json.Decoder(Reason)
+_encode: Final = msgspec.json.Encoder().encode
 _BY_PRODUCER: Final = "producer"
 """Why it was decided, where the producer says nothing."""
 
@@ -48,7 +52,7 @@ class HotRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into the coordinator's interface."""
-        api.add_models(TransactionSpec, NewMessage, Begun, Reason, TransactionView)
+        api.add_schemas(TransactionSpec, NewMessage, Begun, Reason, TransactionView)
         for path, handler, operation in (
             (_BASE, self._begin, _BEGIN),
             (_BASE + "/{id}:commit", self._commit, _COMMIT),
@@ -62,7 +66,7 @@ class HotRoutes:
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
-        spec = bodies.read(TransactionSpec, request, body)
+        spec = bodies.read(_SPEC, request, body)
         shard = self._service.shards.choose(spec.shard, spec.messages[0].uniq_key)
         if shard is None:
             raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
@@ -84,7 +88,7 @@ class HotRoutes:
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
-        why = bodies.read(Reason, request, body).reason if body else ""
+        why = bodies.read(_REASON, request, body).reason if body else ""
         transaction_id = request.params["id"]
         if len(transaction_id) > ID_LENGTH_MAX:
             raise Problem(problems.BAD_PARAMETER, f"id has more than {ID_LENGTH_MAX} characters")
@@ -122,8 +126,8 @@ def _replay(body: bytes) -> Receive:
     return receive
 
 
-def _reply(found: BaseModel, status: int) -> Reply:
-    return Reply(found.model_dump_json(by_alias=True).encode(), status)
+def _reply(found: Begun | TransactionView, status: int) -> Reply:
+    return Reply(_encode(found), status)
 
 
 def _client_of(request: HotRequest) -> str:
@@ -162,7 +166,7 @@ _BEGIN: Final = _operation(
     "Begin a transaction",
     "Stores a half message for each message; nobody sees them before the commit. Begun again under "
     "the same `uniqKey`s, it is the same transaction: ask again when no answer came.",
-    {"required": True, "content": json_content("TransactionSpec")},
+    {"required": True, "content": json_content("TransactionSpec", SPEC_EXAMPLE)},
     documented(
         "Begun",
         BEGUN_EXAMPLE,

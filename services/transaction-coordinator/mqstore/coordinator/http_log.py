@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +13,13 @@ import msgspec
 
 from mqstore.client import Client, ClientError, Message, ProblemError, Store
 from mqstore.coordinator.connection import Connection
-from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable, Reopened
+from mqstore.coordinator.errors import (
+    CoordinatorError,
+    Fenced,
+    LogRefused,
+    LogUnavailable,
+    Reopened,
+)
 from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
 from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
@@ -25,6 +32,7 @@ PATIENCE_S: Final = 30.0
 UNKNOWN: Final = frozenset({"topic-unknown", "queue-unknown"})
 REFUSED: Final = range(400, 500)
 _APPEND: Final = "/v1/internal/append"
+_FAILURES: Final = (ClientError, OSError)
 
 T = TypeVar("T")
 
@@ -42,7 +50,7 @@ class _Appended(msgspec.Struct, gc=False):
 
 
 class HttpLog:
-    """A ``mqstore.coordinator.log.Log``."""
+    """A ``mqstore.coordinator.log.Log``, used by a thread, and a ``SoonLog`` of an event loop."""
 
     def __init__(
         self,
@@ -53,8 +61,9 @@ class HttpLog:
         reserved_ms: int,
         next_epoch: Callable[[int], int],
     ) -> None:
-        """``appends`` is a connection of its own to store-writer; ``next_epoch`` as
-        ``Leadership.next_epoch``."""
+        """On the event loop. ``appends`` is a connection of its own to store-writer; ``next_epoch``
+        as ``Leadership.next_epoch``."""
+        self._loop = asyncio.get_running_loop()
         self._client = client
         self._appends = appends
         self._appended = msgspec.json.Decoder(_Appended)
@@ -87,19 +96,29 @@ class HttpLog:
         return Standing(StoreFormat(store.format), self._host, self._reserved_ms)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
-        fence = {"name": FENCE, "epoch": self._epoch}
-        asked = {"fence": fence, "records": [_as_json(record) for record in records]}
-        reply = _call(lambda: self._answer(self._appends.post(_APPEND, _encode(asked))))
-        end = max(placed.physical_offset + placed.size for placed in reply.records)
-        deadline = time.monotonic() + PATIENCE_S
-        while not reply.readable and self._store().dispatched_offset < end:
-            if time.monotonic() > deadline:
-                raise LogUnavailable("what was appended cannot be read yet")
-            time.sleep(POLL_S)
+        return asyncio.run_coroutine_threadsafe(self.append_soon(records), self._loop).result()
+
+    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
+        asked = {"fence": {"name": FENCE, "epoch": self._epoch}, "records": records}
+        try:
+            reply = self._answer(await self._appends.post(_APPEND, _encode(asked)))
+        except _FAILURES as error:
+            raise _error_of(error) from error
+        if not reply.readable:
+            end = max(placed.physical_offset + placed.size for placed in reply.records)
+            await asyncio.to_thread(self._wait_until_readable, end)
         return [
             Placement(placed.queue_offset, placed.physical_offset, placed.store_timestamp)
             for placed in reply.records
         ]
+
+    def _wait_until_readable(self, end: int) -> None:
+        """Raises LogUnavailable."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._store().dispatched_offset < end:
+            if time.monotonic() > deadline:
+                raise LogUnavailable("what was appended cannot be read yet")
+            time.sleep(POLL_S)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
         found = _known(lambda: self._client.pull(topic, queue_id, offset, max_messages=count))
@@ -170,17 +189,22 @@ def _call(call: Callable[[], T]) -> T:
     """Raises LogRefused, Fenced, LogUnavailable."""
     try:
         return call()
-    except ProblemError as error:
-        if error.type == "fenced-off":
-            raise Fenced(error.detail) from error
-        if error.type == "fence-unknown":  # the store was opened again since our take-over
-            raise LogUnavailable(error.detail) from error
-        # Of the others only these say for sure that nothing was stored.
-        if error.status in REFUSED or error.status == 507:
-            raise LogRefused(error.detail, error.problem) from error
-        raise LogUnavailable(str(error)) from error
-    except (ClientError, OSError) as error:
-        raise LogUnavailable(str(error)) from error
+    except _FAILURES as error:
+        raise _error_of(error) from error
+
+
+def _error_of(error: Exception) -> CoordinatorError:
+    """What a failure of a request means for the log."""
+    if not isinstance(error, ProblemError):
+        return LogUnavailable(str(error))
+    if error.type == "fenced-off":
+        return Fenced(error.detail)
+    if error.type == "fence-unknown":  # the store was opened again since our take-over
+        return LogUnavailable(error.detail)
+    # Of the others only these say for sure that nothing was stored.
+    if error.status in REFUSED or error.status == 507:
+        return LogRefused(error.detail, error.problem)
+    return LogUnavailable(str(error))
 
 
 def _known(call: Callable[[], T]) -> T | None:
@@ -195,22 +219,6 @@ def _known(call: Callable[[], T]) -> T | None:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-def _as_json(record: NewRecord) -> dict[str, object]:
-    """Bytes become base64."""
-    return {
-        "topic": record.topic,
-        "queueId": record.queue_id,
-        "bodyBase64": record.body,
-        "properties": record.properties,
-        "flag": record.flag,
-        "sysFlag": record.sys_flag,
-        "bornTimestamp": record.born_timestamp_ms,
-        "bornHost": record.born_host,
-        "reconsumeTimes": record.reconsume_times,
-        "preparedTransactionOffset": record.prepared_transaction_offset,
-    }
 
 
 def _stored(found: Message) -> Stored:

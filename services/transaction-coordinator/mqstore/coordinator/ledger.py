@@ -7,7 +7,7 @@ it must be read again, which first fences off whatever append was still under wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -36,6 +36,10 @@ FILLED_MAX: Final = 10_000
 """Half messages in whose place fillers are put."""
 FILLED_AT_ONCE: Final = 100
 T = TypeVar("T")
+Steps = Generator[Sequence[NewRecord], list[Placement], T]
+"""Something to do with appends in it: it yields the records of each, and is sent where they stand,
+or thrown the CoordinatorError of ``Log.append``. So it does not matter how an append is waited for.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +56,7 @@ class Plan(Generic[T]):
     """What several askers of one kind need of one append, and what each is told."""
 
     results: list[T | CoordinatorError | None]
-    """None until it is known; complete after ``Ledger.append_plans``."""
+    """None until it is known; complete after ``Ledger.plans_appended``."""
     groups: dict[int, Group]
     """To append, by the asker's number."""
     stored: Callable[[int], T]
@@ -143,6 +147,10 @@ class Ledger:
             "only be rolled back"
         )
 
+    def has_content(self, transaction: Transaction) -> bool:
+        """Whether memory has the content of all its parts."""
+        return all(self._recent.find(half) is not None for half in transaction.halves)
+
     def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
         """Half messages of one transaction were stored."""
         for record, place in zip(records, placed, strict=True):
@@ -197,6 +205,25 @@ class Ledger:
         self.append([Group(fillers + ops, note)])
 
     def append(self, groups: Sequence[Group]) -> None:
+        """Follow ``appended``. Raises LogRefused, LogUnavailable, NotLoaded."""
+        self.follow(self.appended(groups))
+
+    def follow(self, steps: Steps[T]) -> T:
+        """Take the steps, waiting for each append. Raises what they raise."""
+        try:
+            records = next(steps)
+            while True:
+                try:
+                    placed = self.log.append(records)
+                except CoordinatorError as error:
+                    records = steps.throw(error)
+                else:
+                    records = steps.send(placed)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+    def appended(self, groups: Sequence[Group]) -> Steps[None]:
         """One contiguous append; whatever its answer leaves unclear is found out by loading.
 
         Raises LogRefused, LogUnavailable, NotLoaded.
@@ -207,7 +234,7 @@ class Ledger:
         state = self.state
         expected = {(HALF_TOPIC, 0): state.half_end, (OP_TOPIC, 0): state.op_end}
         try:
-            placed = self.log.append(records)
+            placed = yield records
         except LogUnavailable:
             self.forget()
             raise
@@ -219,7 +246,7 @@ class Ledger:
             begin = end
         self._check_offsets(records, placed, expected)
 
-    def append_plans(self, plans: Sequence[Plan[Any]]) -> None:
+    def plans_appended(self, plans: Sequence[Plan[Any]]) -> Steps[None]:
         """Append what all of them need together, each group by itself where the store refuses that,
         and note each one's result. Raises LogUnavailable."""
         groups = {
@@ -227,7 +254,7 @@ class Ledger:
             for number, plan in enumerate(plans)
             for index, group in plan.groups.items()
         }
-        refused = self._refused(groups)
+        refused = yield from self._refused(groups)
         for number, index in groups:
             plan, error = plans[number], refused.get((number, index))
             plan.results[index] = attempt(partial(plan.stored, index)) if error is None else error
@@ -236,15 +263,15 @@ class Ledger:
                 if result is None:
                     plan.results[index] = attempt(partial(plan.repeated, index))
 
-    def _refused(self, groups: dict[tuple[int, int], Group]) -> dict[Any, CoordinatorError]:
+    def _refused(self, groups: dict[tuple[int, int], Group]) -> Steps[dict[Any, CoordinatorError]]:
         try:
-            self.append(list(groups.values()))
+            yield from self.appended(list(groups.values()))
         except LogRefused as error:
             if len(groups) == 1:
                 return dict.fromkeys(groups, error)
             refused: dict[Any, CoordinatorError] = {}
             for index, group in groups.items():
-                refused |= self._refused({index: group})
+                refused |= yield from self._refused({index: group})
             return refused
         return {}
 

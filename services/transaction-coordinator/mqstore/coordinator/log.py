@@ -70,6 +70,13 @@ class Log(Protocol):
         """Save what has changed."""
 
 
+class SoonLog(Protocol):
+    """A log to which an event loop appends."""
+
+    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
+        """As ``Log.append``; not beside another append of either kind."""
+
+
 def read_one(log: Log, topic: str, queue_id: int, offset: int) -> Stored | None:
     """The record at exactly that queue offset; None when it is damaged or gone."""
     records = log.read(topic, queue_id, offset, 1).records

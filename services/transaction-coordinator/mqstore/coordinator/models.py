@@ -1,16 +1,20 @@
-"""What the transaction coordinator reads and answers."""
+"""What the transaction coordinator reads and answers: msgspec structs where it is of transactions,
+else pydantic."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
+import msgspec
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 MESSAGES_MAX: Final = 100
 WHY_LENGTH_MAX: Final = 1_000
 PROPERTIES_MAX: Final = 100
+INT32_MAX: Final = 2**31 - 1
 ID_LENGTH_MAX: Final = 300
 ID_TEXT: Final = "As begin answered it; also `SHARD-` and the UNIQ_KEY of a broker's producer."
 ID_EXAMPLE: Final = "0-AC1100021F9018B4AAC2A1B2C3D40000"
@@ -35,51 +39,56 @@ class _Request(BaseModel):
     )
 
 
-class NewMessage(_Request):
+class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     """A message to become visible at the commit. ``body`` or ``bodyBase64``, of a byte at least."""
 
     body: str | None = None
     body_base64: str | None = None
     tags: str | None = None
-    keys: Annotated[list[str], Field(max_length=100, default_factory=list)]
-    properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX, default_factory=dict)]
-    queue_id: Annotated[int | None, Field(ge=0, le=2**31 - 1)] = None
-    flag: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
-    uniq_key: Annotated[
-        str | None,
-        Field(min_length=1, max_length=255, pattern="^[^/]+$", description="Part of paths: no /."),
-    ] = None
+    keys: Annotated[list[str], Meta(max_length=100)] = []
+    properties: Annotated[dict[str, str], Meta(max_length=PROPERTIES_MAX)] = {}
+    queue_id: Annotated[int, Meta(ge=0, le=INT32_MAX)] | None = None
+    flag: Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)] = 0
+    uniq_key: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=255,
+                pattern="^[^/]+$",
+                description="Part of paths: no /.",
+            ),
+        ]
+        | None
+    ) = None
 
 
-class TransactionSpec(_Request):
+class TransactionSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     """A transaction to begin."""
 
-    producer_group: Annotated[str, Field(min_length=1, max_length=120)]
+    producer_group: Annotated[str, Meta(min_length=1, max_length=120)]
     topic: str
-    messages: Annotated[list[NewMessage], Field(min_length=1, max_length=MESSAGES_MAX)]
-    check_immunity_seconds: Annotated[
-        int | None, Field(ge=0, le=86_400, description="Before the first check; default 6.")
-    ] = None
-    shard: Annotated[
-        int | None,
-        Field(ge=0, description="Default: by the first `uniqKey`, else in turn where it can be."),
-    ] = None
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "producerGroup": "billing",
-                "topic": "orders",
-                "messages": [{"body": "order 1 was paid", "keys": ["order-1"]}],
-            }
-        }
-    )
+    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=MESSAGES_MAX)]
+    check_immunity_seconds: (
+        Annotated[int, Meta(ge=0, le=86_400, description="Before the first check; default 6.")]
+        | None
+    ) = None
+    shard: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Default: by the first `uniqKey`, else in turn where it can be.",
+            ),
+        ]
+        | None
+    ) = None
 
 
-class Reason(_Request):
+class Reason(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Why a decision is taken; kept in the op record."""
 
-    reason: Annotated[str, Field(max_length=WHY_LENGTH_MAX)] = ""
+    reason: Annotated[str, Meta(max_length=WHY_LENGTH_MAX)] = ""
 
 
 class Resolution(_Request):
@@ -97,12 +106,12 @@ class CheckTaking(_Request):
     wait: Annotated[float, Field(ge=0, le=30, description="Seconds, until there is one.")] = 0
 
 
-class Begun(_Answer):
+class Begun(msgspec.Struct, rename="camel", gc=False):
     transaction_id: str
     state: State
 
 
-class HalfCopy(_Answer):
+class HalfCopy(msgspec.Struct, rename="camel", gc=False):
     """One copy of a half message: where it stands, and after how many checks."""
 
     uniq_key: str
@@ -112,18 +121,18 @@ class HalfCopy(_Answer):
     physical_offset: int
     store_timestamp: int
     check_times: int
-    op_offset: Annotated[int | None, Field(description="Of the op record that resolves it.")]
+    op_offset: Annotated[int | None, Meta(description="Of the op record that resolves it.")]
 
 
-class CheckView(_Answer):
+class CheckView(msgspec.Struct, gc=False):
     """A check that was sent: to a registered producer, or to whoever asked for checks (`poll`)."""
 
     at: int
     by: str
-    answer: Annotated[str | None, Field(description="What came at once: a decision, or none.")]
+    answer: Annotated[str | None, Meta(description="What came at once: a decision, or none.")]
 
 
-class TransactionView(_Answer):
+class TransactionView(msgspec.Struct, rename="camel", gc=False):
     """A transaction and its whole story."""
 
     transaction_id: str
@@ -133,20 +142,20 @@ class TransactionView(_Answer):
     messages: int
     born_timestamp: int
     checks_sent: int
-    checks: Annotated[list[CheckView], Field(description="Sent by this leader, newest last.")]
+    checks: Annotated[list[CheckView], Meta(description="Sent by this leader, newest last.")]
     decided_at: int | None
     why: str
     halves: list[HalfCopy]
 
 
-class TransactionList(_Answer):
+class TransactionList(msgspec.Struct, gc=False):
     transactions: list[TransactionView]
-    next: Annotated[str | None, Field(description="The cursor to go on with.")]
-    complete: Annotated[bool, Field(description="Whether every shard could be asked.")]
-    missing: Annotated[list[int], Field(description="Shards that could not.")]
+    next: Annotated[str | None, Meta(description="The cursor to go on with.")]
+    complete: Annotated[bool, Meta(description="Whether every shard could be asked.")]
+    missing: Annotated[list[int], Meta(description="Shards that could not.")]
 
 
-class Taken(_Answer):
+class Taken(msgspec.Struct, gc=False):
     """Transactions that wait for their producer's answer."""
 
     transactions: list[TransactionView]
@@ -200,6 +209,11 @@ class LeaderView(_Answer):
     shards: Annotated[list[ShardView], Field(description="Empty unless it leads.")]
 
 
+SPEC_EXAMPLE: Final[dict[str, Any]] = {
+    "producerGroup": "billing",
+    "topic": "orders",
+    "messages": [{"body": "order 1 was paid", "keys": ["order-1"]}],
+}
 BEGUN_EXAMPLE: Final[dict[str, Any]] = {
     "transactionId": ID_EXAMPLE,
     "state": "pending",

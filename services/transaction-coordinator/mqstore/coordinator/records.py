@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """A record to append. ``born_host`` is ``address:port``; times are ms since the epoch."""
+
+class NewRecord(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={
+        "queue_id": "queueId",
+        "body": "bodyBase64",
+        "born_host": "bornHost",
+        "born_timestamp_ms": "bornTimestamp",
+        "sys_flag": "sysFlag",
+        "reconsume_times": "reconsumeTimes",
+        "prepared_transaction_offset": "preparedTransactionOffset",
+    },
+):
+    """A record to append. ``born_host`` is ``address:port``; times are ms since the epoch.
+
+    As JSON it is what store-writer's internal append reads.
+    """
 
     topic: str
     queue_id: int
@@ -22,8 +39,7 @@ class NewRecord:
     prepared_transaction_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """A record that was read, and where it stands."""
 
     record: NewRecord
@@ -32,8 +48,7 @@ class Stored:
     store_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, gc=False):
     """Where an appended record stands."""
 
     queue_offset: int

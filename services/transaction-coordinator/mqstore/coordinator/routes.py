@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import Depends, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import Response
@@ -33,7 +34,7 @@ from mqstore.coordinator.service import CoordinatorService
 from mqstore.coordinator.shards import Shard
 from mqstore.coordinator.views import Listing, place_of, view
 from mqstore.service import problems
-from mqstore.service.app import Api
+from mqstore.service.app import Api, documented, json_response
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem, responses
 from mqstore.storage.lookup import key_cursor
@@ -68,12 +69,14 @@ class Routes:
         produce, admin = Role.PRODUCE, Role.ADMIN
         forwarder = self._service.forwarder
         api.app.add_exception_handler(Relayed, _relayed)
-        for method, path, endpoint, summary, role, kinds in (
-            ("POST", one + ":resolve", self.resolve, "Resolve one by hand", admin, decided),
-            ("GET", _BASE, self.transactions, "Transactions, oldest first", Role.CONSUME, listed),
-            ("GET", one, self.transaction, "One transaction's story", Role.CONSUME, unknown),
-            ("POST", "/v1/checks", self.checks, "Take checks of a group", produce, ()),
-            ("GET", "/v1/leader", self.leader, "Who leads", Role.CONSUME, ()),
+        view_, list_, consume = TransactionView, TransactionList, Role.CONSUME
+        api.add_schemas(view_, list_, Taken)
+        for method, path, endpoint, summary, role, answer, kinds in (
+            ("POST", one + ":resolve", self.resolve, "Resolve one by hand", admin, view_, decided),
+            ("GET", _BASE, self.transactions, "Transactions, oldest first", consume, list_, listed),
+            ("GET", one, self.transaction, "One transaction's story", consume, view_, unknown),
+            ("POST", "/v1/checks", self.checks, "Take checks of a group", produce, Taken, ()),
+            ("GET", "/v1/leader", self.leader, "Who leads", consume, None, ()),
         ):
             with_body = problems.WITH_BODY if method == "POST" else ()
             elsewhere = [] if endpoint == self.leader else [Depends(forwarder.here_or_there)]
@@ -82,29 +85,34 @@ class Routes:
                 endpoint,
                 methods=[method],
                 summary=summary,
-                responses=responses(
-                    *kinds,
-                    *with_body,
-                    problems.OVERLOADED,
-                    problems.COORDINATOR_NOT_READY,
-                    problems.STORE_NOT_WRITABLE,
-                    *problems.GUARDED,
-                ),
+                responses={
+                    **_answered(answer),
+                    **responses(
+                        *kinds,
+                        *with_body,
+                        problems.OVERLOADED,
+                        problems.COORDINATOR_NOT_READY,
+                        problems.STORE_NOT_WRITABLE,
+                        *problems.GUARDED,
+                    ),
+                },
                 tags=["checks" if path == "/v1/checks" else "transactions"],
                 dependencies=[api.requires(role), *elsewhere],
                 name=endpoint.__name__,
             )
 
-    async def resolve(self, id_: TransactionId, resolution: Resolution) -> TransactionView:
+    async def resolve(self, id_: TransactionId, resolution: Resolution) -> Response:
         """A person's decision, with its reason, which is kept; also of one that was set aside."""
         shard, key = self._find(id_)
         asked = Decide(key, Verdict(resolution.decision), resolution.reason, by_hand=True)
         decided = await result_of(shard.worker.decide, asked)
-        return view(shard.ordinal, decided.transaction)
+        return json_response(view(shard.ordinal, decided.transaction))
 
-    async def transaction(self, id_: TransactionId) -> TransactionView:
+    async def transaction(self, id_: TransactionId) -> Response:
         shard, key = self._find(id_)
-        return await result_of(shard.worker.ask, lambda c: view(shard.ordinal, c.find(key)))
+        return json_response(
+            await result_of(shard.worker.ask, lambda c: view(shard.ordinal, c.find(key)))
+        )
 
     async def transactions(
         self,
@@ -118,7 +126,7 @@ class Routes:
             str | None,
             Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the answer before."),
         ] = None,
-    ) -> TransactionList:
+    ) -> Response:
         """Over all shards. Decided ones as far as remembered: the newest 50,000 of each."""
         query = f"transactions {state} {group!r}"
         after = "" if cursor is None else key_cursor.decode_name(cursor, query)
@@ -139,14 +147,10 @@ class Routes:
                 raise answer
         found = sorted(found, key=place_of)[: limit + 1]
         shown = found[:limit]
-        return TransactionList(
-            transactions=shown,
-            next=None if shown == found else key_cursor.encode_name(place_of(shown[-1]), query),
-            complete=not missing,
-            missing=missing,
-        )
+        cursor = None if shown == found else key_cursor.encode_name(place_of(shown[-1]), query)
+        return json_response(TransactionList(shown, cursor, not missing, missing))
 
-    async def checks(self, asked: CheckTaking) -> Taken:
+    async def checks(self, asked: CheckTaking) -> Response:
         """Transactions of a group whose producer went silent. Decide each, or leave it, which means
         unknown: it comes again later. A check counts when it is answered here."""
         loop = asyncio.get_running_loop()
@@ -155,7 +159,7 @@ class Routes:
         while not found and loop.time() < until and not self._service.interrupted.is_set():
             await asyncio.sleep(CHECK_POLL_S)
             found = await self._taken(asked)
-        return Taken(transactions=found)
+        return json_response(Taken(found))
 
     async def leader(self) -> LeaderView:
         """Answered by the coordinator that is asked; all else a standby passes on to the leader."""
@@ -190,6 +194,11 @@ class Routes:
             return self._service.shards.find(transaction_id)
         except errors.TransactionUnknown as error:
             raise problem_of(error) from None
+
+
+def _answered(schema: type[msgspec.Struct] | None) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's answer of a route that makes its JSON itself."""
+    return {} if schema is None else documented(schema.__name__, text="Successful Response")
 
 
 def _take(shard: int, group: str, count: int, coordinator: Coordinator) -> list[TransactionView]:

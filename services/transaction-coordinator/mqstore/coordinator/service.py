@@ -1,7 +1,8 @@
 """The transaction coordinator's process.
 
-Threads: the event loop parses and waits; for each shard one thread leads (``worker``), it alone
-talks to the shard's store-writer and query; with a Lease another one stands for election.
+Threads: the event loop parses, waits, and takes what needs nothing but an append (``lane``); for
+each shard one thread leads (``worker``) and does all else with the shard's store-writer and query;
+with a Lease another one stands for election.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class CoordinatorService:
             self._following.cancel()
         await self.asker.stop()
         await asyncio.to_thread(self.shards.stop)
+        self.shards.disconnect()
         await asyncio.to_thread(self.leadership.stop)
         await self.forwarder.stop()
 

@@ -87,8 +87,12 @@ class Shards:
             shard.worker.interrupt()
         for shard in self:
             shard.worker.stop()
-            shard.appends.close()
             shard.client.close()
+
+    def disconnect(self) -> None:
+        """After ``stop``; on the event loop."""
+        for shard in self:
+            shard.appends.close()
 
     def find(self, transaction_id: str) -> tuple[Shard, str]:
         """The shard that an id names, and the transaction's key. Raises TransactionUnknown."""
@@ -139,7 +143,7 @@ def shards_of(
         appends = Connection(writer_url, token=token, tls=tls)
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
-        topics, worker = Topics(client), Worker(coordinator, leadership, failed)
+        topics, worker = Topics(client), Worker(coordinator, log, leadership, failed)
         shards.append(Shard(ordinal, client, appends, topics, coordinator, worker))
     return Shards(shards)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from mqstore.coordinator.errors import Contradicted
 from mqstore.coordinator.halves import Decision, Half, Verdict
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
@@ -36,8 +38,7 @@ class Check:
     answer: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True, gc=False):
     """An op record: where it stands, and what it says was decided (a broker's: None)."""
 
     op_offset: int
@@ -76,15 +77,25 @@ class Transaction:
     decision: Decision | None = None
     due_at: float = math.inf
     """Monotonic time of the next check."""
-    checks: deque[Check] = field(default_factory=lambda: deque(maxlen=CHECKS_KEPT))
-    """That this process sent; of those before, the copies of the halves tell how many."""
+    checks: list[Check] = field(default_factory=list)
+    """That this process sent, the latest; of those before, the copies of the halves tell how
+    many."""
+    first: Half = field(init=False)
+    """The oldest copy; there once a half was added."""
 
     def add(self, half: Half) -> None:
+        if not self.parts or half.queue_offset < self.first.queue_offset:
+            self.first = half
         part = self.parts.get(half.uniq_key)
         if part is None:
             self.parts[half.uniq_key] = Part([half])
         else:
             part.add(half)
+
+    def checked(self, check: Check) -> None:
+        """It was sent."""
+        self.checks.append(check)
+        del self.checks[:-CHECKS_KEPT]
 
     def resolve(self, half_offset: int, resolution: Resolution) -> None:
         """An op record names a half; what a person decided later counts over setting it aside."""
@@ -103,10 +114,6 @@ class Transaction:
         return (copy for part in self.parts.values() for copy in part.copies)
 
     @property
-    def first(self) -> Half:
-        return min(self.copies, key=lambda copy: copy.queue_offset)
-
-    @property
     def group(self) -> str:
         return self.first.group
 
@@ -116,7 +123,7 @@ class Transaction:
 
     @property
     def check_times(self) -> int:
-        return max(half.check_times for half in self.halves)
+        return max([part.newest.check_times for part in self.parts.values()])
 
     @property
     def is_whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""The thread that leads: it alone touches the coordinator, and takes what waits as one append."""
+"""The thread that leads: it reads, checks and keeps time, and takes whatever the lane does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from mqstore.coordinator.begin import Begin
@@ -16,12 +15,21 @@ from mqstore.coordinator.check import RETRY_S
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import CoordinatorError, NotLoaded
+from mqstore.coordinator.jobs import (
+    BATCH_MAX,
+    Ask,
+    Job,
+    Results,
+    begins_of,
+    decisions_of,
+    deliver,
+)
+from mqstore.coordinator.lane import Floor, Lane
 from mqstore.coordinator.leadership import Leadership
+from mqstore.coordinator.log import SoonLog
 from mqstore.coordinator.transactions import Transaction
 from mqstore.service import logs
 
-BATCH_MAX: Final = 64
-"""Begins or decisions of one append."""
 WAITING_MAX: Final = 4_096
 STEP_MAX_S: Final = 1.0
 _ENDING: Final = "the coordinator is ending"
@@ -34,34 +42,37 @@ class Busy(CoordinatorError):
     """Too many requests wait for the coordinator."""
 
 
-Ask = Begin | Decide | Callable[[Coordinator], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    ask: Ask
-    told: asyncio.Future[Any]
-
-
 class Worker:
     """Runs a coordinator. Its asking methods are for the event loop."""
 
     def __init__(
         self,
         coordinator: Coordinator,
+        appends: SoonLog,
         leadership: Leadership,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """``failed`` is called on the event loop when the thread ends by a defect."""
+        """``appends`` is the coordinator's log; ``failed`` is called on the event loop when the
+        thread or the lane ends by a defect."""
         self._coordinator = coordinator
         self._failed = failed
         self._leadership = leadership
         self._term: int | None = None
         self._has_led = False
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        """None only wakes the thread."""
+        self._floor = Floor()
+        self._lane = Lane(
+            *(coordinator, appends, self._floor),
+            is_open=self._knows_all,
+            longer_way=self._take_over,
+            taken=self._look_ahead,
+            failed=failed,
+        )
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
         self._ending = False
+        self._wake_at = 0.0
         self.trouble: str | None = "the half messages are being read"
         """Why nothing can be begun or decided just now."""
 
@@ -92,15 +103,44 @@ class Worker:
         """Call ``look`` on the coordinator's thread. Its future raises a CoordinatorError."""
         return self._put(look)
 
+    # on the event loop
+
     def _put(self, ask: Ask) -> asyncio.Future[Any]:
         """Raises Busy, NotLoaded."""
         if self._ending:
             raise NotLoaded(_ENDING)
-        if self._jobs.qsize() >= WAITING_MAX:
+        if self._jobs.qsize() + len(self._lane) >= WAITING_MAX:
             raise Busy(f"{WAITING_MAX} requests wait for the coordinator already")
-        told: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(_Job(ask, told))
-        return told
+        job = Job(ask, self._loop.create_future())
+        if callable(ask):
+            self._jobs.put(job)
+        else:
+            self._lane.put(job)
+        return job.told
+
+    def _knows_all(self) -> bool:
+        """Whether what was read of the log counts now."""
+        if self._ending or self.trouble is not None or not self._coordinator.is_loaded:
+            return False
+        try:
+            return self._leadership.term() == self._term
+        except CoordinatorError:
+            return False
+
+    def _take_over(self, jobs: list[Job]) -> None:
+        if self._ending:
+            deliver([(job, NotLoaded(_ENDING)) for job in jobs])
+            return
+        for job in jobs:
+            self._jobs.put(job)
+
+    def _look_ahead(self) -> None:
+        """Wake the thread where it is needed before it would wake by itself."""
+        if not self._coordinator.is_loaded or self._coordinator.next_check_at < self._wake_at:
+            self._wake_at = 0.0
+            self._jobs.put(None)
+
+    # on the thread
 
     def _run(self) -> None:
         try:
@@ -111,8 +151,13 @@ class Worker:
 
     def _lead(self) -> None:
         while not self._ending:
-            self._serve(self._next(self._step()))
-        with suppress(CoordinatorError):
+            with self._floor.held():
+                wait_s = self._step()
+            jobs = self._next(wait_s)
+            if jobs:
+                with self._floor.held():
+                    self._serve(jobs)
+        with self._floor.held(), suppress(CoordinatorError):
             self._keep_term()
             self._coordinator.leave()
 
@@ -132,7 +177,8 @@ class Worker:
             tell("transactions wait", why=trouble)
         self._has_led |= trouble is None
         self.trouble = trouble
-        return min(STEP_MAX_S, max(0.0, wake - now))
+        self._wake_at = min(now + STEP_MAX_S, wake)
+        return max(0.0, self._wake_at - now)
 
     def _keep_term(self) -> None:
         """What was read in another time in the lead is out of date. Raises NotLeading."""
@@ -144,9 +190,9 @@ class Worker:
                 self._coordinator.forget()
                 self._term = term
 
-    def _next(self, timeout_s: float) -> list[_Job]:
-        """What waits, at least one unless the time is up."""
-        jobs: list[_Job] = []
+    def _next(self, timeout_s: float) -> list[Job]:
+        """What waits, at least one unless the time is up or the thread is woken."""
+        jobs: list[Job] = []
         with suppress(queue.Empty):
             job = self._jobs.get(timeout=timeout_s) if timeout_s > 0 else self._jobs.get_nowait()
             while job is not None:
@@ -156,12 +202,11 @@ class Worker:
                 job = self._jobs.get_nowait()
         return jobs
 
-    def _serve(self, jobs: list[_Job]) -> None:
+    def _serve(self, jobs: list[Job]) -> None:
         if self.trouble is not None:
             self._tell([(job, NotLoaded(self.trouble)) for job in jobs])
             return
-        begins = [(job, job.ask) for job in jobs if isinstance(job.ask, Begin)]
-        decisions = [(job, job.ask) for job in jobs if isinstance(job.ask, Decide)]
+        begins, decisions = begins_of(jobs), decisions_of(jobs)
         begun = {ask.key for _, ask in begins}
         if any(ask.key in begun for _, ask in decisions):  # told before it was answered
             self._together(begins, [])
@@ -177,7 +222,7 @@ class Worker:
             return error
 
     def _together(
-        self, begins: list[tuple[_Job, Begin]], decisions: list[tuple[_Job, Decide]]
+        self, begins: list[tuple[Job, Begin]], decisions: list[tuple[Job, Decide]]
     ) -> None:
         """One append for all; each is told its own result."""
         jobs = [job for job, _ in [*begins, *decisions]]
@@ -191,17 +236,7 @@ class Worker:
         except CoordinatorError as error:
             self._tell([(job, error) for job in jobs])
 
-    def _tell(self, results: list[tuple[_Job, Any]]) -> None:
+    def _tell(self, results: Results) -> None:
         """All of them in one turn of the event loop."""
         if results:
-            self._loop.call_soon_threadsafe(_deliver, results)
-
-
-def _deliver(results: list[tuple[_Job, Any]]) -> None:
-    for job, result in results:
-        if job.told.done():  # nobody waits any more
-            continue
-        if isinstance(result, CoordinatorError):
-            job.told.set_exception(result)
-        else:
-            job.told.set_result(result)
+            self._loop.call_soon_threadsafe(deliver, results)
