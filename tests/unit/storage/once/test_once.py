@@ -164,6 +164,24 @@ def test_segments_that_expire_before_they_are_read_hide_no_later_key(tmp_path: P
         assert 0 < read().count < 700
 
 
+def test_a_segment_that_expires_as_it_is_read_hides_no_later_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(700):
+            _put(store, f"k{number}")
+        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        view_from = store.log.view_from
+
+        def expired(offset: int) -> tuple[memoryview, int, int] | None:
+            monkeypatch.undo()
+            assert store.expire(1) == 1
+            return view_from(offset)
+
+        monkeypatch.setattr(store.log, "view_from", expired)
+        assert 0 < read().count < 700
+
+
 def test_what_is_put_after_the_opening_is_no_part_of_what_is_read(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         _put(store, "before")

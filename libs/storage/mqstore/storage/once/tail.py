@@ -73,11 +73,12 @@ def _start_in(queue: ConsumeQueue, log: CommitLog, since_ms: int, lowest: int) -
 def _read_segment(window: KeyWindow, log: CommitLog, offset: int, limit: int) -> int:
     """From a record on to its segment's end or the limit; where the next segment begins.
 
-    What cannot be read is passed over: its keys are not known.
+    What cannot be read is passed over: its keys are not known. The same offset where the segment
+    expired since it was looked for.
     """
     place = log.view_from(offset)
     if place is None:
-        return log.max_offset
+        return offset if offset < log.min_offset else log.max_offset
     view, position, written = place
     base = offset - position
     end = min(written, limit - base)
