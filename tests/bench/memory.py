@@ -53,11 +53,13 @@ def private_bytes(process_ids: Iterable[int]) -> int:
 
 
 def _private_bytes(process_id: int) -> int:
-    status = Path(f"/proc/{process_id}/status")
-    for line in status.read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"{status} has no RssAnon")
+    """0 for one that has ended, as Spark's workers do by themselves."""
+    try:
+        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = [line for line in lines if line.startswith("RssAnon:")]
+    return int(found[0].split()[1]) * 1024 if found else 0
 
 
 def main(process_ids: list[int]) -> None:
