@@ -94,9 +94,7 @@ def main(
         )
         for place in () if dry_run else filter(None, (options.out, options.archive)):
             place.check()
-        return JobRun("expiry-report", spark_ui_showConsoleProgress="false").over(
-            shards, partial(report_shard, options=options)
-        )
+        return JobRun("expiry-report").over(shards, partial(report_shard, options=options))
 
     raise typer.Exit(command.run(job))
 

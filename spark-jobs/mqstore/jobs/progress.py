@@ -31,14 +31,15 @@ def shown_progress() -> Iterator[Progress]:
 class LoggedProgress:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._stage = ""
+        self._told = "", False
         self._due = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        is_new = stage != self._stage
-        if not is_new and done < total and self._now() < self._due:
+        told = stage, done >= total
+        is_new = stage != self._told[0] or (told[1] and not self._told[1])
+        if not is_new and self._now() < self._due:
             return
-        self._stage, self._due = stage, self._now() + LINE_INTERVAL_S
+        self._told, self._due = told, self._now() + LINE_INTERVAL_S
         log.info("%s: %d of %d", stage, done, total)
 
 

@@ -88,3 +88,14 @@ def test_without_a_terminal_a_stage_is_told_at_its_begin_and_end_and_now_and_the
         "reading: 2 of 4",
         "reading: 4 of 4",
     ]
+
+
+def test_a_stage_that_says_again_that_it_is_over_is_told_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    times = iter([0.0, 1.0, 2.0, 3.0, 10.0, 10.0])
+    progress = LoggedProgress(lambda: next(times))
+    for _ in range(5):
+        progress("counting", 0, 0)  # Spark has not planned its tasks yet
+    assert [record.getMessage() for record in caplog.records] == ["counting: 0 of 0"] * 2
