@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from mqstore.cli.looking import EXIT_FINE, EXIT_REFUSED, end_of
-from mqstore.client import QUERY_URL, WRITER_URL, Client, ProblemError, Unreachable, trusting
+from mqstore.client import QUERY_URL, WRITER_URL, Client, ClientError, Unreachable, trusting
 
 EXIT_UNREACHABLE: Final = 3
 
@@ -97,12 +97,12 @@ def _asked(access: Access, ask: Callable[[Client], int], url: dict[str, str]) ->
     try:
         with access.client(**url) as client:
             return ask(client)
-    except ProblemError as error:
-        _refuse(error.detail or str(error))
-        return EXIT_REFUSED
     except Unreachable as error:
         _refuse(f"{' '.join(url.values())} does not answer ({error})")
         return EXIT_UNREACHABLE
+    except ClientError as error:
+        _refuse(getattr(error, "detail", "") or str(error))
+        return EXIT_REFUSED
 
 
 def _refuse(why: str) -> None:

@@ -1,0 +1,78 @@
+"""What the plugin's commands share: the release they were given, sizes, and how they end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from mqstore.cli.kube.kubectl import EXIT_REFUSED, EXIT_UNREACHABLE, Kubectl, KubeError
+from mqstore.cli.kube.release import Release, Shard, find
+from mqstore.cli.looking import end_of
+from mqstore.client import ClientError, Unreachable
+
+EXIT_FINE: Final = 0
+EXIT_FINDINGS: Final = 1
+
+OneShard = Annotated[int, typer.Argument(help="The shard's number.", metavar="SHARD", min=0)]
+SomeShard = Annotated[
+    int | None, typer.Option("--shard", help="Only this one. [default: all]", min=0)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was chosen on the command line, before any command."""
+
+    kubectl: Kubectl
+    instance: str | None
+
+    def release(self) -> Release:
+        return find(self.kubectl, self.instance)
+
+
+def ended(context: typer.Context, command: Callable[[Release], int]) -> typer.Exit:
+    """To be raised: with the code of ``command``, 2 for what is refused, 3 where none answers."""
+    chosen: Chosen = context.obj
+    return typer.Exit(end_of(lambda: _code(chosen, command), refuse, unread=EXIT_FINE))
+
+
+def _code(chosen: Chosen, command: Callable[[Release], int]) -> int:
+    try:
+        return command(chosen.release())
+    except KubeError as error:
+        refuse(str(error))
+        return error.exit_code
+    except Unreachable as error:
+        refuse(f"the shard does not answer ({error})")
+        return EXIT_UNREACHABLE
+    except ClientError as error:
+        refuse(str(error))
+        return EXIT_REFUSED
+
+
+def refuse(why: str) -> None:
+    print(f"mqstore: {why}", file=sys.stderr)
+
+
+def shard_of(release: Release, number: int) -> Shard:
+    for shard in release.shards():
+        if shard.number == number:
+            return shard
+    raise KubeError(f"no shard {number}; there are {release.replicas}, counted from 0")
+
+
+def chosen_shards(release: Release, number: int | None) -> list[Shard]:
+    return release.shards() if number is None else [shard_of(release, number)]
+
+
+def size(count: float) -> str:
+    """``12.3 GiB``: bytes as people read them."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

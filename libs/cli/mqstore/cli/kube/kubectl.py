@@ -1,0 +1,136 @@
+"""kubectl as the plugin calls it: with the cluster, user and namespace that its own caller chose.
+
+All that the plugin does in a cluster goes through here, so it may do what the caller's kubectl may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+EXIT_REFUSED: Final = 2
+EXIT_UNREACHABLE: Final = 3
+_FORWARDED: Final = re.compile(r"^Forwarding from 127\.0\.0\.1:(\d+) -> (\d+)")
+_NO_ANSWER: Final = re.compile(
+    r"unable to connect to the server|connection to the server .* was refused|i/o timeout"
+    r"|no such host|context deadline exceeded",
+    re.IGNORECASE,
+)
+
+
+class KubeError(Exception):
+    """What ends a command of the plugin; ``exit_code`` 2 for refused, 3 where nobody answers."""
+
+    def __init__(self, why: str, exit_code: int = EXIT_REFUSED) -> None:
+        super().__init__(why)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Runs kubectl; every method raises KubeError with what kubectl said."""
+
+    options: tuple[str, ...] = ()
+    """``--context``, ``--namespace`` and the like, before every command."""
+
+    def run(self, *arguments: str, given: str | None = None) -> str:
+        """Its standard output. ``given`` is its standard input."""
+        ran = subprocess.run(  # noqa: S603  # the caller's own kubectl
+            self.command(*arguments), input=given, capture_output=True, text=True, check=False
+        )
+        if ran.returncode:
+            raise _failed(ran.stderr)
+        return ran.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "-o", "json"))
+
+    def items(self, kind: str, selector: str) -> list[Any]:
+        """Objects of a kind, by their labels."""
+        return list(self.json("get", kind, "-l", selector)["items"])
+
+    def passed_on(self, *arguments: str) -> int:
+        """kubectl with the caller's terminal; its exit code."""
+        return subprocess.run(self.command(*arguments), check=False).returncode  # noqa: S603
+
+    @contextmanager
+    def streamed_out(self, *arguments: str) -> Iterator[IO[bytes]]:
+        """kubectl's standard output as it comes."""
+        with subprocess.Popen(  # noqa: S603
+            self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+            except BaseException:
+                process.kill()  # it may wait for a reader that is gone
+                raise
+            _ended(process)
+
+    @contextmanager
+    def streamed_in(self, *arguments: str) -> Iterator[IO[bytes]]:
+        """kubectl's standard input, which is at its end when the context is."""
+        with subprocess.Popen(  # noqa: S603
+            self.command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # what kubectl says of it is the reason
+                yield process.stdin
+                process.stdin.close()
+            _ended(process)
+
+    @contextmanager
+    def forwarded(self, pod: str, *ports: int) -> Iterator[dict[int, int]]:
+        """Ports of a pod, each as one of 127.0.0.1 for as long as the context lasts."""
+        wanted = (f":{port}" for port in ports)
+        command = self.command("port-forward", "--address", "127.0.0.1", f"pod/{pod}", *wanted)
+        with subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield _local_ports(process, len(ports))
+            finally:
+                process.terminate()
+
+    def command(self, *arguments: str) -> list[str]:
+        kubectl = shutil.which("kubectl")
+        if kubectl is None:
+            raise KubeError("no kubectl on the PATH; install it, this is a plugin of it")
+        return [kubectl, *self.options, *arguments]
+
+
+def _local_ports(process: subprocess.Popen[str], count: int) -> dict[int, int]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found: dict[int, int] = {}
+    while len(found) < count:
+        line = process.stdout.readline()
+        if not line:
+            raise _failed(process.stderr.read())
+        if said := _FORWARDED.match(line):
+            found[int(said[2])] = int(said[1])
+    return found
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    assert process.stderr is not None
+    said = process.stderr.read().decode("utf-8", "replace")
+    if process.wait():
+        raise _failed(said)
+
+
+def _failed(said: str) -> KubeError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    why = lines[-1] if lines else "it said nothing"
+    exit_code = EXIT_UNREACHABLE if _NO_ANSWER.search(said) else EXIT_REFUSED
+    return KubeError(f"kubectl: {why.removeprefix('error: ').removeprefix('Error: ')}", exit_code)

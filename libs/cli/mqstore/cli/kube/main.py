@@ -1,0 +1,77 @@
+"""``kubectl mqstore …``: an installed release, from where one has kubectl."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from mqstore.cli.kube import backup, grow, jobs, logs, restore, retention, scale, status, writes
+from mqstore.cli.kube.commands import Chosen
+from mqstore.cli.kube.kubectl import Kubectl
+
+_WITH_VALUE: Final = ("-n", "--namespace", "--context", "--kubeconfig", "--release")
+_GIVEN: Final = tuple(f"{name}=" for name in _WITH_VALUE if name.startswith("--"))
+
+
+def own_first(arguments: Sequence[str]) -> list[str]:
+    """The plugin's own options before the command: kubectl's users write them behind it."""
+    own: list[str] = []
+    rest: list[str] = []
+    left = iter(arguments)
+    for each in left:
+        if each == "--":
+            rest += [each, *left]
+        elif each in _WITH_VALUE:
+            value = next(left, None)
+            if value is None:
+                return [*own, each]  # which says that a value is missing
+            own += [each, value]
+        elif each.startswith(_GIVEN):
+            own.append(each)
+        else:
+            rest.append(each)
+    return own + rest
+
+
+app = typer.Typer(
+    name="kubectl mqstore",
+    help="An mqstore release on Kubernetes: see it, run its jobs, look after its shards.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for module in (status, retention, writes, jobs, logs, backup, restore, scale, grow):
+    module.add(app)
+
+
+@app.callback()
+def _chosen(
+    context: typer.Context,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Default: kubectl's own.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    release: Annotated[
+        str | None, typer.Option(help="Which release, where a namespace has several.")
+    ] = None,
+) -> None:
+    """These options may stand behind the command as well."""
+    given: dict[str, Any] = {
+        "--namespace": namespace,
+        "--context": cluster,
+        "--kubeconfig": kubeconfig,
+    }
+    options = [f"{name}={value}" for name, value in given.items() if value is not None]
+    context.obj = Chosen(Kubectl(tuple(options)), release)
+
+
+def main() -> None:
+    app(args=own_first(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""An installed release as its objects tell of it: shards, tokens, and how a shard is asked.
+
+The names are those of the chart (docs/kubernetes.md); nothing is asked of Helm.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from mqstore.cli.kube.kubectl import Kubectl, KubeError
+from mqstore.client import Client
+
+WRITER: Final = "store-writer"
+QUERY: Final = "query"
+STORE_VOLUME: Final = "store"
+WRITER_PORT: Final = 8081
+QUERY_PORT: Final = 8082
+_PRODUCT: Final = "app.kubernetes.io/name=mqstore"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_INSTANCE: Final = "app.kubernetes.io/instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One pod of the StatefulSet; ``pod`` is None where there is none."""
+
+    number: int
+    name: str
+    pod: Any
+
+    @property
+    def state(self) -> str:
+        """A word for a table: ``Running``, the reason why a container waits, or ``missing``."""
+        if self.pod is None:
+            return "missing"
+        if "deletionTimestamp" in self.pod["metadata"]:
+            return "Terminating"
+        for each in self._containers:
+            waiting = each.get("state", {}).get("waiting")
+            if waiting:
+                return str(waiting.get("reason", "Waiting"))
+        return str(self.pod["status"].get("phase", "Unknown"))
+
+    @property
+    def ready(self) -> str:
+        """Ready containers of all, as kubectl shows it."""
+        done = sum(each.get("ready", False) for each in self._containers)
+        return f"{done}/{len(self._containers)}"
+
+    @property
+    def restarts(self) -> int:
+        return sum(each.get("restartCount", 0) for each in self._containers)
+
+    @property
+    def _containers(self) -> list[Any]:
+        if self.pod is None:
+            return []
+        return list(self.pod["status"].get("containerStatuses", ()))
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release in the namespace that ``kubectl`` was given."""
+
+    kubectl: Kubectl
+    instance: str
+    stateful_set: Any
+
+    @property
+    def name(self) -> str:
+        """The full name, which the names of all its objects begin with."""
+        return str(self.stateful_set["metadata"]["name"]).removesuffix("-shard")
+
+    @property
+    def replicas(self) -> int:
+        return int(self.stateful_set["spec"]["replicas"])
+
+    def selector(self, component: str) -> str:
+        return f"{_PRODUCT},{_INSTANCE}={self.instance},{_COMPONENT}={component}"
+
+    def shards(self) -> list[Shard]:
+        """Those there should be, and those that are there though they should not."""
+        pods = {
+            pod["metadata"]["name"]: pod
+            for pod in self.kubectl.items("pods", self.selector("shard"))
+        }
+        there = {_number(name) for name in pods}
+        return [
+            Shard(number, name := self.pod_name(number), pods.get(name))
+            for number in sorted(there | set(range(self.replicas)))
+        ]
+
+    def pod_name(self, shard: int) -> str:
+        return f"{self.name}-shard-{shard}"
+
+    def claim_name(self, shard: int) -> str:
+        """The StatefulSet's own, or ``persistence.existingClaim``."""
+        for volume in self.template["spec"].get("volumes", ()):
+            if volume["name"] == STORE_VOLUME:
+                return str(volume["persistentVolumeClaim"]["claimName"])
+        return f"{STORE_VOLUME}-{self.pod_name(shard)}"
+
+    @contextmanager
+    def client(self, shard: Shard) -> Iterator[Client]:
+        """A client of one shard's two services, for as long as the context lasts."""
+        if shard.pod is None:
+            raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
+        with self.kubectl.forwarded(shard.name, WRITER_PORT, QUERY_PORT) as local:
+            scheme, tls = ("https", _forwarded_tls()) if self._has_tls else ("http", None)
+            writer, query = (
+                f"{scheme}://127.0.0.1:{local[port]}" for port in (WRITER_PORT, QUERY_PORT)
+            )
+            with Client(writer, query, token=self._admin_token, tls=tls) as client:
+                yield client
+
+    @property
+    def template(self) -> Any:
+        """Of the shards' pods."""
+        return self.stateful_set["spec"]["template"]
+
+    @property
+    def _has_tls(self) -> bool:
+        probe = self.container(WRITER).get("livenessProbe", {}).get("httpGet", {})
+        return bool(probe.get("scheme") == "HTTPS")
+
+    def container(self, name: str) -> Any:
+        for each in self.template["spec"]["containers"]:
+            if each["name"] == name:
+                return each
+        raise KubeError(f"statefulset {self.name}-shard has no container {name}; is it mqstore's?")
+
+    @cached_property
+    def _admin_token(self) -> str:
+        secret = self.kubectl.json("get", "secret", self._secret_name)
+        try:
+            return base64.b64decode(secret["data"]["admin"]).decode().strip()
+        except KeyError:
+            raise KubeError(f"secret {self._secret_name} has no key admin") from None
+
+    @property
+    def _secret_name(self) -> str:
+        """What the pods mount as their tokens: the chart's own, or ``auth.existingSecret``."""
+        for volume in self.template["spec"].get("volumes", ()):
+            if volume["name"] == "tokens":
+                return str(volume["secret"]["secretName"])
+        return f"{self.name}-auth"
+
+
+def find(kubectl: Kubectl, instance: str | None) -> Release:
+    """The one release in the namespace, or the one that is named. Raises KubeError."""
+    chosen = "" if instance is None else f",{_INSTANCE}={instance}"
+    found = kubectl.items("statefulsets", f"{_PRODUCT},{_COMPONENT}=shard{chosen}")
+    if not found:
+        named = "" if instance is None else f" {instance}"
+        raise KubeError(f"no release{named} of mqstore in this namespace; name it with -n")
+    names = sorted(each["metadata"]["labels"][_INSTANCE] for each in found)
+    if len(found) > 1:
+        raise KubeError(f"several releases here: {', '.join(names)}; choose one with --release")
+    return Release(kubectl, names[0], found[0])
+
+
+def _number(pod: str) -> int:
+    return int(pod.rpartition("-")[2])
+
+
+def _forwarded_tls() -> ssl.SSLContext:
+    """The API server vouches for the pod; its certificate does not name 127.0.0.1."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

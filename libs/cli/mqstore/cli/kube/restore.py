@@ -1,0 +1,161 @@
+"""``kubectl mqstore restore``: a store directory from here into a shard's volume.
+
+The shard's pod, and those of higher numbers, are away meanwhile; a pod of the same image holds the
+volume. What was in it is put aside first and goes only once the copy is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Annotated, Any, Final
+
+import typer
+
+from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of
+from mqstore.cli.kube.kubectl import Kubectl, KubeError
+from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
+from mqstore.cli.looking import shown_progress
+
+_TIMEOUT: Final = "--timeout=300s"
+_STORE: Final = "MQSTORE_STORE"
+
+
+def add(app: typer.Typer) -> None:
+    app.command("restore")(restore)
+
+
+def restore(
+    context: typer.Context,
+    shard: OneShard,
+    directory: Annotated[Path, typer.Argument(help="A store directory.", metavar="DIR")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also where the shard has messages: they go.")
+    ] = False,
+) -> None:
+    """Put a store directory into a shard's volume, and start the shard over it.
+
+    Shards of higher numbers are away meanwhile too. Exit code 0: the shard is ready; 2: refused;
+    3: the cluster does not answer.
+    """
+    raise ended(context, lambda release: _restore(release, shard, directory, replace=replace))
+
+
+def _restore(release: Release, number: int, directory: Path, *, replace: bool) -> int:
+    if not (directory / "commitlog").is_dir():
+        raise KubeError(f"{directory} is no store directory: it has no commitlog")
+    _refuse_to_lose(release, number, replace=replace)
+    with _stopped(release, number), _holder(release, number) as (pod, root):
+        _replace(release.kubectl, pod, root, directory)
+    release.kubectl.run(
+        "wait", f"pod/{release.pod_name(number)}", "--for=condition=Ready", _TIMEOUT
+    )
+    print(f"shard {number} is ready; see what its recovery did with: kubectl mqstore logs {number}")
+    return EXIT_FINE
+
+
+def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
+    shard = shard_of(release, number)
+    if replace or shard.pod is None:
+        return
+    with release.client(shard) as client:
+        store = client.store()
+    if store.max_offset > store.min_offset:
+        raise KubeError(f"shard {number} holds messages; --replace replaces them")
+
+
+@contextmanager
+def _stopped(release: Release, number: int) -> Iterator[None]:
+    """The shard's pod away, and whatever its volume needs to be free."""
+    name = f"statefulset/{release.name}-shard"
+    release.kubectl.run("scale", name, f"--replicas={number}")
+    try:
+        pods = [f"pod/{release.pod_name(each)}" for each in range(number, release.replicas)]
+        release.kubectl.run("wait", *pods, "--for=delete", _TIMEOUT)
+        yield
+    finally:
+        release.kubectl.run("scale", name, f"--replicas={release.replicas}")
+
+
+@contextmanager
+def _holder(release: Release, number: int) -> Iterator[tuple[str, PurePosixPath]]:
+    """A pod that has the shard's volume and does nothing, and where the store lies in it: the
+    image says that, as it does to store-writer."""
+    kubectl, name = release.kubectl, f"{release.name}-restore-{number}"
+    kubectl.run("apply", "-f", "-", given=json.dumps(_pod(release, name, number)))
+    try:
+        kubectl.run("wait", f"pod/{name}", "--for=condition=Ready", _TIMEOUT)
+        yield name, PurePosixPath(kubectl.run("exec", name, "--", "printenv", _STORE).strip())
+    finally:
+        kubectl.run("delete", f"pod/{name}", "--grace-period=0", "--force", "--wait")
+
+
+def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
+    """As the shard's own, but for what it does."""
+    spec, writer = release.template["spec"], release.container(WRITER)
+    container = {
+        "name": "holder",
+        "image": writer["image"],
+        "imagePullPolicy": writer["imagePullPolicy"],
+        "command": ["sleep", "infinity"],
+        "securityContext": writer["securityContext"],
+        "volumeMounts": [_mount(release)],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": spec["securityContext"],
+        "containers": [container],
+        "volumes": [
+            {
+                "name": STORE_VOLUME,
+                "persistentVolumeClaim": {"claimName": release.claim_name(number)},
+            }
+        ],
+    }
+    if "imagePullSecrets" in spec:
+        pod["imagePullSecrets"] = spec["imagePullSecrets"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
+
+
+def _mount(release: Release) -> Any:
+    for each in release.container(WRITER)["volumeMounts"]:
+        if each["name"] == STORE_VOLUME:
+            return {**each, "readOnly": False}
+    raise KubeError(f"the store-writer of {release.name} mounts no volume {STORE_VOLUME}")
+
+
+def _replace(kubectl: Kubectl, pod: str, root: PurePosixPath, directory: Path) -> None:
+    """The old store is kept beside the new one until that is whole."""
+    inside = ("exec", pod, "--")
+    fresh, old = root.with_name(f"{root.name}.restoring"), root.with_name(f"{root.name}.replaced")
+    kubectl.run(*inside, "rm", "-rf", str(fresh), str(old))
+    kubectl.run(*inside, "mkdir", "-p", str(fresh))
+    untar = ("exec", "-i", pod, "--", "tar", "--extract", "--file=-", f"--directory={fresh}")
+    with kubectl.streamed_in(*untar) as archive, shown_progress() as show:
+        total = sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
+        done = 0
+        for size in _packed(archive, directory):
+            done += size
+            show("copying", done, total)
+    move = (
+        f"if [ -e {root} ]; then mv {root} {old}; fi && mv {fresh} {root} && sync && rm -rf {old}"
+    )
+    kubectl.run(*inside, "sh", "-c", move)
+
+
+def _packed(archive: IO[bytes], directory: Path) -> Iterator[int]:
+    with tarfile.open(fileobj=archive, mode="w|", format=tarfile.PAX_FORMAT) as members:
+        for path in sorted(directory.rglob("*")):
+            members.add(path, path.relative_to(directory), recursive=False, filter=_anybodys)
+            yield path.stat().st_size if path.is_file() else 0
+
+
+def _anybodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The pod's user owns what it unpacks."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member

@@ -1,0 +1,71 @@
+"""``kubectl mqstore scale``: more shards, or fewer once they are empty."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mqstore.cli.kube.commands import EXIT_FINE, ended, refuse, size
+from mqstore.cli.kube.kubectl import EXIT_REFUSED
+from mqstore.cli.kube.release import Release
+from mqstore.client import ClientError
+
+
+def add(app: typer.Typer) -> None:
+    app.command("scale")(scale)
+
+
+def scale(
+    context: typer.Context,
+    shards: Annotated[int, typer.Argument(help="How many there shall be.", min=1)],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where messages are no longer served then.")
+    ] = False,
+) -> None:
+    """Change the number of shards. Volumes of shards that go are kept.
+
+    Fewer is refused while a shard that would go holds messages that have not expired: nobody
+    can read them until it is back. Exit code 0: scaled; 2: refused; 3: a shard does not answer.
+    """
+    raise ended(context, lambda release: _scale(release, shards, force=force))
+
+
+def _scale(release: Release, shards: int, *, force: bool) -> int:
+    held = [] if force else list(_held(release, shards))
+    if held:
+        for line in held:
+            refuse(line)
+        return EXIT_REFUSED
+    name = f"statefulset/{release.name}-shard"
+    print(release.kubectl.run("scale", name, f"--replicas={shards}").strip())
+    print(
+        f"let the chart know, or its next upgrade undoes it: helm upgrade … --set shards={shards}"
+    )
+    return EXIT_FINE
+
+
+def _held(release: Release, shards: int) -> list[str]:
+    """Why shards cannot go, a line for each."""
+    return [
+        why
+        for shard in release.shards()
+        if shard.number >= shards and (why := _messages_in(release, shard.number)) is not None
+    ]
+
+
+def _messages_in(release: Release, number: int) -> str | None:
+    shard = next(each for each in release.shards() if each.number == number)
+    if shard.pod is None:
+        return f"shard {number} has no pod that tells what it holds; --force scales all the same"
+    try:
+        with release.client(shard) as client:
+            store = client.store()
+    except ClientError as error:
+        return f"shard {number} does not tell what it holds ({error}); --force scales all the same"
+    if store.max_offset == store.min_offset:
+        return None
+    return (
+        f"shard {number} holds {size(store.max_offset - store.min_offset)} of messages; pause its "
+        f"writes and wait until they have expired, or --force"
+    )

@@ -1,0 +1,165 @@
+"""``kubectl mqstore status``: shards and lags as tables."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import typer
+
+from mqstore.cli.asking import AsJson, duration, in_json
+from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, ended, size
+from mqstore.cli.kube.kubectl import KubeError
+from mqstore.cli.kube.release import Release, Shard
+from mqstore.client import Client, ClientError, TopicLag
+
+
+@dataclass(slots=True)
+class ShardStatus:
+    """One row; what the shard itself says is missing where it does not answer, and ``why``."""
+
+    shard: int
+    pod: str
+    state: str
+    ready: str
+    restarts: int
+    health: str | None = None
+    log_bytes: int | None = None
+    not_durable_bytes: int | None = None
+    index_complete: bool | None = None
+    disk_used_percent: int | None = None
+    writes: str | None = None
+    why: str | None = None
+    lags: list[tuple[str, TopicLag]] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        done, _, all_of_them = self.ready.partition("/")
+        return self.why is None and done == all_of_them and self.writes == "on"
+
+
+@dataclass(slots=True)
+class Lag:
+    """Of one group in one topic, over all shards that answer."""
+
+    group: str
+    topic: str
+    messages: int = 0
+    oldest_ms: int | None = 0
+
+    def add(self, more: TopicLag) -> None:
+        self.messages += more.lag
+        if more.lag:
+            known = self.oldest_ms is not None and more.lag_ms is not None
+            self.oldest_ms = max(self.oldest_ms or 0, more.lag_ms or 0) if known else None
+
+
+def add(app: typer.Typer) -> None:
+    app.command("status")(status)
+
+
+def status(context: typer.Context, as_json: AsJson = None) -> None:
+    """Tell how each shard is, and how far groups are behind.
+
+    Exit code 0: all is well; 1: a shard is not ready, does not answer, or takes no messages;
+    2: refused; 3: the cluster does not answer.
+    """
+    raise ended(context, lambda release: _status(release, in_lines=in_json(as_json)))
+
+
+def _status(release: Release, *, in_lines: bool) -> int:
+    rows = [_row(release, shard) for shard in release.shards()]
+    lags = _summed(rows)
+    if in_lines:
+        print(json.dumps(_document(release, rows, lags)))
+    else:
+        _print(release, rows, lags)
+    return EXIT_FINE if rows and all(row.is_well for row in rows) else EXIT_FINDINGS
+
+
+def _row(release: Release, shard: Shard) -> ShardStatus:
+    row = ShardStatus(shard.number, shard.name, shard.state, shard.ready, shard.restarts)
+    try:
+        with release.client(shard) as client:
+            _ask(client, row)
+    except (ClientError, KubeError) as error:
+        row.why = str(error)
+    return row
+
+
+def _ask(client: Client, row: ShardStatus) -> None:
+    store, writes = client.store(), client.writes()
+    row.health = store.health
+    row.log_bytes = store.max_offset - store.min_offset
+    row.not_durable_bytes = store.flush_behind
+    row.index_complete = store.index_complete
+    row.disk_used_percent = 100 * store.disk_used // max(1, store.disk_total)
+    row.writes = store.read_only_reason or (f"paused: {writes.reason}" if writes.paused else "on")
+    row.lags = list(_lags(client))
+
+
+def _lags(client: Client) -> Iterator[tuple[str, TopicLag]]:
+    cursor: str | None = None
+    while True:
+        page = client.lags(cursor=cursor)
+        yield from ((group.group, topic) for group in page.groups for topic in group.topics)
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def _summed(rows: list[ShardStatus]) -> list[Lag]:
+    found: defaultdict[tuple[str, str], list[TopicLag]] = defaultdict(list)
+    for row in rows:
+        for group, topic in row.lags:
+            found[group, topic.topic].append(topic)
+    sums = []
+    for (group, name), parts in sorted(found.items()):
+        sums.append(lag := Lag(group, name))
+        for part in parts:
+            lag.add(part)
+    return sums
+
+
+def _document(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> dict[str, Any]:
+    shards = [{**asdict(row), "lags": None, "is_well": row.is_well} for row in rows]
+    for each in shards:
+        del each["lags"]
+    return {
+        "release": release.instance,
+        "shards": [{_camel(name): value for name, value in each.items()} for each in shards],
+        "lags": [{_camel(name): value for name, value in asdict(lag).items()} for lag in lags],
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def _print(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> None:
+    well = sum(row.is_well for row in rows)
+    print(f"release {release.instance}: {well} of {len(rows)} shards are well")
+    print(
+        f"{'POD':<28} {'STATE':<18} {'READY':<6} {'RESTARTS':>8} {'LOG':>10} {'NOT ON DISK':>12} "
+        f"{'INDEX':<11} {'DISK':>5}  WRITES"
+    )
+    for row in rows:
+        print(f"{row.pod:<28} {row.state:<18} {row.ready:<6} {row.restarts:>8} {_told(row)}")
+    if lags:
+        print(f"\n{'GROUP':<32} {'TOPIC':<32} {'LAG':>12} {'OLDEST':>10}")
+    for lag in lags:
+        print(f"{lag.group:<32} {lag.topic:<32} {lag.messages:>12} {duration(lag.oldest_ms):>10}")
+
+
+def _told(row: ShardStatus) -> str:
+    if row.log_bytes is None:
+        return f"does not answer: {row.why}"
+    index = "complete" if row.index_complete else "incomplete"
+    return (
+        f"{size(row.log_bytes):>10} {size(row.not_durable_bytes or 0):>12} {index:<11} "
+        f"{row.disk_used_percent:>4}%  {row.writes}"
+    )

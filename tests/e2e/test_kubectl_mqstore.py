@@ -1,0 +1,156 @@
+"""The kubectl plugin on a release, with no more rights than the chart's role for operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.kube import release as releases
+from mqstore.cli.kube.kubectl import Kubectl
+from mqstore.client import NewMessage, ProblemError
+from tests.e2e.cluster import Release, is_kube_tool, namespace, small_values, until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
+    pytest.mark.timeout(600),
+]
+DISK_SIZE = ("df", "--output=size", "--block-size=1", "/var/lib/mqstore")
+PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Somebody with the role for operators, and nothing else."""
+
+    kubeconfig: Path
+    namespace: str
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        options = (f"--kubeconfig={self.kubeconfig}", "-n", self.namespace)
+        return subprocess.run([*PLUGIN, *words, *options], capture_output=True, text=True)
+
+    def does(self, *words: str) -> str:
+        ran = self(*words)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def found(self) -> releases.Release:
+        options = (f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}")
+        return releases.find(Kubectl(options), None)
+
+
+@pytest.fixture(scope="module")
+def operator(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    account = "operator-of-tests"
+    role = f"--role={release.full_name}-operator"
+    release.kubectl("create", "serviceaccount", account)
+    release.kubectl(
+        "create", "rolebinding", account, role, f"--serviceaccount={release.namespace}:{account}"
+    )
+    token = release.kubectl("create", "token", account).strip()
+    config = json.loads(release.kubectl("config", "view", "--minify", "--raw", "-o", "json"))
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    path = tmp_path_factory.mktemp("operator") / "kubeconfig"
+    path.write_text(json.dumps(config))
+    yield Operator(path, release.namespace)
+    release.kubectl("delete", f"rolebinding/{account}", f"serviceaccount/{account}")
+
+
+def produce(operator: Operator, topic: str, *bodies: str) -> None:
+    found = operator.found()
+    with found.client(found.shards()[0]) as client:
+        client.create_topic(topic, queues=1)
+        for body in bodies:
+            client.produce(topic, [NewMessage(body=body)], durability="sync")
+
+
+def bodies(operator: Operator, topic: str) -> list[Any]:
+    found = operator.found()
+    with found.client(found.shards()[0]) as client:
+        return [each.body for each in client.pull(topic, 0).messages]
+
+
+def test_status_tells_how_shards_are(operator: Operator) -> None:
+    said = json.loads(operator.does("status", "--json"))
+    assert [(each["state"], each["ready"], each["isWell"]) for each in said["shards"]] == [
+        ("Running", "2/2", True)
+    ]
+    assert "1 of 1 shards are well" in operator.does("status", "--table")
+
+
+def test_writes_are_paused_and_go_on(operator: Operator) -> None:
+    operator.does("pause", "--reason", "moving house")
+    assert operator("status").returncode == 1
+    with pytest.raises(ProblemError, match="moving house"):
+        produce(operator, "paused", "one")
+    operator.does("resume")
+    assert operator("status").returncode == 0
+    produce(operator, "paused", "one")
+
+
+def test_retention_and_logs_are_shown(operator: Operator) -> None:
+    produce(operator, "kept", "one")
+    plan = json.loads(operator.does("retention", "--json"))
+    assert plan["segments"][0]["goes"] is False
+    assert "SEGMENT" in operator.does("retention", "--table")
+    assert json.loads(operator.does("logs", "0", "-c", "query", "--tail", "1"))
+    assert operator("logs", "7").returncode == 2
+
+
+def test_a_backup_is_a_store_and_can_be_restored(operator: Operator, tmp_path: Path) -> None:
+    produce(operator, "saved", "one", "two")
+    copy = tmp_path / "copy"
+    operator.does("backup", "0", str(copy))
+    assert operator("backup", "0", str(copy)).returncode == 2, "it is not empty"
+    verify = [sys.executable, "-m", "mqstore.cli.main", "store", "verify", str(copy)]
+    assert subprocess.run(verify, capture_output=True).returncode == 0
+    produce(operator, "saved", "three")
+    assert operator("restore", "0", str(copy)).returncode == 2, "it holds messages"
+    operator.does("restore", "0", str(copy), "--replace")
+    assert bodies(operator, "saved") == ["one", "two"]
+    produce(operator, "saved", "four")
+    assert bodies(operator, "saved") == ["one", "two", "four"]
+
+
+def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, release: Release) -> None:
+    operator.does("scale", "2")
+    until(lambda: operator("status").returncode == 0, "the second shard is well")
+    found = operator.found()
+    with found.client(found.shards()[1]) as client:
+        client.create_topic("second", queues=1)
+        client.produce("second", [NewMessage(body="here")])
+    refused = operator("scale", "1")
+    assert refused.returncode == 2
+    assert "shard 1 holds" in refused.stderr
+    operator.does("scale", "1", "--force")
+    release.kubectl("wait", "--for=delete", f"pod/{release.full_name}-shard-1", "--timeout=120s")
+    assert f"store-{release.full_name}-shard-1" in release.kubectl("get", "pvc", "-o", "name")
+
+
+@pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's storage class `sized`")
+def test_volumes_grow_without_a_restart_and_the_chart_agrees() -> None:
+    values = small_values(persistence={"size": "256Mi", "storageClass": "sized"})
+    with namespace() as name:
+        release = Release(name, "grown", values)
+        release.install()
+        operator = Operator(Path(os.environ["KUBECONFIG"]), name)
+        produce(operator, "before", "one")
+        assert operator("grow", "128Mi").returncode == 2
+        pod = release.get("pod", release.shard)["metadata"]["uid"]
+        operator.does("grow", "320Mi")
+        release.values["persistence"]["size"] = "320Mi"
+        release.install()
+        assert release.get("pod", release.shard)["metadata"]["uid"] == pod
+        assert release.restarts("store-writer") == 0
+        total = int(release.in_container("store-writer", *DISK_SIZE).split()[-1])
+        assert total > 300 << 20
+        assert bodies(operator, "before") == ["one"]

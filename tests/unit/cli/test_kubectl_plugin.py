@@ -1,0 +1,114 @@
+"""What the kubectl plugin makes of its command line and of what a cluster tells; the rest needs one
+(tests/e2e)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from mqstore.cli.kube.commands import size
+from mqstore.cli.kube.grow import quantity
+from mqstore.cli.kube.kubectl import Kubectl, KubeError
+from mqstore.cli.kube.main import app, own_first
+from mqstore.cli.kube.release import Release, Shard
+from mqstore.cli.kube.status import Lag
+from mqstore.client import TopicLag
+
+OWN = (("-n", "store"), ("--context=there",))
+COMMAND = ["logs", "0", "--tail", "5"]
+
+
+@given(st.permutations([*OWN, *[(each,) for each in COMMAND]]))
+def test_own_options_may_stand_anywhere(words: list[tuple[str, ...]]) -> None:
+    found = own_first([each for word in words for each in word])
+    own = [each for word in words if word in OWN for each in word]
+    assert found == own + [each for word in words if word not in OWN for each in word]
+
+
+def test_what_follows_two_dashes_is_the_commands() -> None:
+    assert own_first(["backup", "0", "--", "-n"]) == ["backup", "0", "--", "-n"]
+
+
+def test_an_option_without_its_value_is_told_of() -> None:
+    ran = CliRunner().invoke(app, own_first(["status", "-n"]))
+    assert ran.exit_code == 2
+    assert "requires an argument" in ran.stderr
+
+
+def test_no_kubectl_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    ran = CliRunner().invoke(app, ["status"])
+    assert ran.exit_code == 2
+    assert ran.stderr == "mqstore: no kubectl on the PATH; install it, this is a plugin of it\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (1 << 30, "1.0 GiB"),
+        (3 << 50, "3072.0 TiB"),
+    ],
+)
+def test_sizes_are_told_in_the_largest_unit(count: int, told: str) -> None:
+    assert size(count) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("10", 10), ("1.5Gi", 3 << 29), ("200Gi", 200 << 30), ("2k", 2000), ("3M", 3_000_000)],
+)
+def test_quantities_are_those_of_kubernetes(text: str, count: int) -> None:
+    assert quantity(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "10GiB", "-1Gi", "1e3"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(KubeError, match="is no size"):
+        quantity(text)
+
+
+def topic_lag(messages: int, oldest_ms: int | None) -> TopicLag:
+    return TopicLag(topic="t", lag=messages, expired=0, lag_ms=oldest_ms)
+
+
+def test_a_lag_over_shards_is_their_sum_and_the_oldest() -> None:
+    lag = Lag("g", "t")
+    for part in (topic_lag(2, 50), topic_lag(0, None), topic_lag(3, 20)):
+        lag.add(part)
+    assert (lag.messages, lag.oldest_ms) == (5, 50)
+    lag.add(topic_lag(1, None))
+    lag.add(topic_lag(1, 10))
+    assert (lag.messages, lag.oldest_ms) == (7, None)
+
+
+def test_a_shards_state_is_what_its_container_waits_for() -> None:
+    running = {"ready": True, "restartCount": 2, "state": {"running": {}}}
+    crashing = {
+        "ready": False,
+        "restartCount": 5,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    }
+    status = {"phase": "Running", "containerStatuses": [running, crashing]}
+    shard = Shard(0, "mq-shard-0", {"metadata": {}, "status": status})
+    assert (shard.state, shard.ready, shard.restarts) == ("CrashLoopBackOff", "1/2", 7)
+    assert Shard(1, "mq-shard-1", None).state == "missing"
+
+
+def test_names_follow_the_chart() -> None:
+    stateful_set = {
+        "metadata": {"name": "mq-mqstore-shard"},
+        "spec": {"template": {"spec": {"volumes": [{"name": "tmp"}]}}},
+    }
+    release = Release(Kubectl(), "mq", stateful_set)
+    assert release.name == "mq-mqstore"
+    assert release.pod_name(1) == "mq-mqstore-shard-1"
+    assert release.claim_name(1) == "store-mq-mqstore-shard-1"
+    assert release.selector("index-rebuild") == (
+        "app.kubernetes.io/name=mqstore,app.kubernetes.io/instance=mq,"
+        "app.kubernetes.io/component=index-rebuild"
+    )
