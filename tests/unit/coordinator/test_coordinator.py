@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from msgspec import structs
@@ -446,3 +447,14 @@ def test_what_a_broker_committed_before_it_was_killed_is_not_committed_again(ben
     assert isinstance(decided, Decided)
     assert decided.repeated
     assert bench.bodies() == [b"a"]
+
+
+def test_what_is_decided_wakes_nobody_at_the_time_of_its_check(bench: Bench) -> None:
+    bench.begin("a")
+    bench.step(1)
+    bench.begin("b")
+    first = bench.coordinator.next_check_at
+    bench.commit("a")
+    assert bench.coordinator.next_check_at == first + 1
+    bench.commit("b")
+    assert bench.coordinator.next_check_at == math.inf

@@ -278,6 +278,8 @@ class MessageStore:
         Raises FencedOff, FenceUnknown, and as ``append``.
         """
         with self.fences.held(name, epoch):
+            if len(messages) == 1:
+                return [self.append(messages[0])]
             return self.append_run(messages)
 
     def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:

@@ -62,8 +62,8 @@ class Lane:
         failed: Callable[[BaseException], None],
     ) -> None:
         """``is_open`` says whether what is known counts just now; jobs that need more than an
-        append go the ``longer_way``; ``taken`` is called after each append, ``failed`` as of a
-        Worker."""
+        append go the ``longer_way``; ``taken`` is called after each append, before anybody else may
+        use the coordinator; ``failed`` is as of a Worker."""
         self._coordinator = coordinator
         self._log = log
         self._floor = floor
@@ -116,6 +116,7 @@ class Lane:
     async def _take(self, jobs: list[Job]) -> None:
         try:
             results = await self._results(jobs)
+            self._taken()
         except Exception as error:
             self._failed(error)
             raise
@@ -123,7 +124,6 @@ class Lane:
             self._floor.release()
             self._appending = None
         deliver(results)
-        self._taken()
         self._turn()
 
     async def _results(self, jobs: list[Job]) -> Results:

@@ -12,6 +12,7 @@ class NewRecord(
     msgspec.Struct,
     frozen=True,
     gc=False,
+    omit_defaults=True,
     rename={
         "queue_id": "queueId",
         "body": "bodyBase64",

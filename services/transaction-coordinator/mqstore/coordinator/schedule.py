@@ -32,7 +32,8 @@ class Schedule:
         self._rules = rules
         self._ready: dict[str, dict[str, Transaction]] = {}
         """Due for a check, by group and key, in the order in which they became due."""
-        self._times: list[tuple[float, int, str]] = []
+        self._times: list[tuple[float, int, Transaction]] = []
+        """A heap, also of times that count no more: those that are not its transaction's own."""
         self._ticket = itertools.count()
 
     def clear(self) -> None:
@@ -42,7 +43,10 @@ class Schedule:
     @property
     def next_at(self) -> float:
         """Monotonic time at which the next transaction becomes due."""
-        return self._times[0][0] if self._times else math.inf
+        times = self._times
+        while times and times[0][2].due_at != times[0][0]:
+            heapq.heappop(times)
+        return times[0][0] if times else math.inf
 
     @property
     def waiting(self) -> int:
@@ -58,9 +62,9 @@ class Schedule:
         """Make ready what is due for a check; the keys of those checked often enough."""
         tired = []
         while self._times and self._times[0][0] <= now:
-            _, _, key = heapq.heappop(self._times)
-            transaction = pending.get(key)
-            if transaction is None or transaction.due_at > now:
+            due_at, _, transaction = heapq.heappop(self._times)
+            key = transaction.key
+            if transaction.due_at != due_at or key not in pending:
                 continue
             if transaction.check_times >= self._rules.check_max:
                 tired.append(key)
@@ -82,10 +86,11 @@ class Schedule:
 
     def later(self, transaction: Transaction, seconds: float) -> None:
         transaction.due_at = self._clock.monotonic() + seconds
-        heapq.heappush(self._times, (transaction.due_at, next(self._ticket), transaction.key))
+        heapq.heappush(self._times, (transaction.due_at, next(self._ticket), transaction))
 
     def drop(self, transaction: Transaction) -> None:
-        """Nobody is to be asked about it now."""
+        """Nobody is to be asked about it."""
+        transaction.due_at = math.inf
         ready = self._ready.get(transaction.group)
         if ready is not None:
             ready.pop(transaction.key, None)
