@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.posix_files import PosixFileSystem
+
+log = logging.getLogger(__name__)
 
 
 def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome:
@@ -78,7 +81,13 @@ class Rebuild:
         cores = self._run.spark.sparkContext.defaultParallelism
         parts = min(cores, self._layout.slots)
         build = SparkBuild(self._run, Extraction(self._log, self._layout, parts), self._segments)
-        return build, build.scan()
+        scan = build.scan()
+        found = scan.plan
+        log.info(
+            "%s: %d items of %d records make %d index files of %d bytes in all",
+            *(self._paths.root, found.items, found.records, found.file_count, found.staged_bytes),
+        )
+        return build, scan
 
     def _refuse_full_disk(self, needed: int) -> None:
         usage = self._files.usage(self._paths.ours)
