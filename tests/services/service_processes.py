@@ -38,7 +38,11 @@ _ADDRESS = re.compile(r"(store-writer|query|transactions) +(https?://[^ ]+)")
 _PROGRESS = re.compile(r"^mqstore: the \w+ process is starting.*\n", re.MULTILINE)
 
 
-ANY_DISK = {"disk_space_warning_level_ratio": 100, "disk_space_clean_forcibly_ratio": 100}
+ANY_DISK = {
+    "disk_max_used_space_ratio": 100,
+    "disk_space_clean_forcibly_ratio": 100,
+    "disk_space_warning_level_ratio": 100,
+}
 """However full the disk is that tests run on."""
 
 

@@ -14,7 +14,7 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.writer import examples
 from mqstore.writer.models import PinList
-from tests.services.service_processes import Process, writer
+from tests.services.service_processes import ANY_DISK, Process, writer
 
 SEGMENT = 1 << 20
 BODY = b"x" * (200 << 10)
@@ -31,6 +31,7 @@ def _small(**settings: object) -> dict[str, object]:
         "max_index_num": 5000,
         "clean_resource_interval": 100,
         "delete_commit_log_files_interval": 1,
+        "disk_max_used_space_ratio": 75,
         "disk_space_clean_forcibly_ratio": 85,
         "disk_space_warning_level_ratio": 90,
         **settings,
@@ -70,7 +71,7 @@ def test_examples_are_what_the_service_answers() -> None:
 def test_what_would_go_is_shown_and_goes_by_hand(tmp_path: Path) -> None:
     store = tmp_path / "store"
     hour = str((time.localtime().tm_hour + 12) % 24)
-    with writer(store, **_small(delete_when=hour)) as one, Client(one.url) as client:
+    with writer(store, **_small(delete_when=hour, **ANY_DISK)) as one, Client(one.url) as client:
         _fill(client, 4)
         assert [each.why.value for each in _plan(one).segments][:3] == ["in-time"] * 3
         _age(store, 100)
