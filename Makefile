@@ -64,13 +64,15 @@ images: ## the images of the services and of Spark, by docker, podman or buildah
 	done
 
 e2e: E2E := cluster and not nightly
+e2e: E2E_IMAGES := services
 e2e-full: E2E := cluster
+e2e-full: E2E_IMAGES := services spark
 e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart and what it installs; e2e-full: the long ones, too
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
 	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
 	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
 		if [ -x "$$tools/kubectl" ] && [ -x $(KUBE)/build-image ]; then \
-			$(MAKE) images IMAGES=services IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
+			$(MAKE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
 

@@ -44,6 +44,15 @@ checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
+{{- define "mqstore.sparkImage" -}}
+{{ .Values.sparkImage.repository }}:{{ .Values.sparkImage.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* Names of the jobs that are installed, with commas between. */}}
+{{- define "mqstore.jobs" -}}
+{{- if or .Values.jobs.output.uri .Values.jobs.output.existingClaim -}}expiry-report{{- end -}}
+{{- end -}}
+
 {{- define "mqstore.secret" -}}
 {{ .Values.auth.existingSecret | default (printf "%s-auth" (include "mqstore.fullname" .)) }}
 {{- end -}}

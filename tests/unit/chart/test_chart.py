@@ -43,6 +43,7 @@ Rendered = dict[str, dict[str, dict[str, Any]]]
 EVERYTHING = {
     "shards": 3,
     "coordinator": {"callbackHosts": "shop.example.org"},
+    "jobs": {"output": {"existingClaim": "results"}},
     "monitoring": {
         "serviceMonitor": {"enabled": True},
         "rules": {"enabled": True, "runbookUrl": "https://example.org/operations"},
@@ -82,8 +83,16 @@ def refusal(**values: Any) -> str:
 def pods(found: Rendered) -> dict[str, dict[str, Any]]:
     """The specification of every pod that the chart makes."""
     kinds = {**found["StatefulSet"], **found["Deployment"]}
+    kinds |= {name: each["spec"]["jobTemplate"] for name, each in found["CronJob"].items()}
     specs = {name: each["spec"]["template"]["spec"] for name, each in kinds.items()}
     return specs | {name: each["spec"] for name, each in found["Pod"].items()}
+
+
+def executor(found: Rendered, job: str) -> dict[str, Any]:
+    """The template of an executor's pod."""
+    text = found["ConfigMap"][f"shop-mqstore-{job}"]["data"]["executor.yaml"]
+    template: dict[str, Any] = yaml.safe_load(text)
+    return template
 
 
 @needs_helm
@@ -153,7 +162,8 @@ def test_a_changed_setting_restarts_pods_and_a_further_shard_does_not() -> None:
 @needs_helm
 def test_every_pod_satisfies_the_restricted_profile_and_has_bounds() -> None:
     found = pods(render(**EVERYTHING))
-    assert set(found) == {"shop-mqstore-shard", "shop-mqstore-coordinator", "shop-mqstore-test"}
+    names = {f"shop-mqstore-{name}" for name in ("shard", "coordinator", "test", "expiry-report")}
+    assert set(found) == names
     for spec in found.values():
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -166,6 +176,29 @@ def test_every_pod_satisfies_the_restricted_profile_and_has_bounds() -> None:
             }
             assert container["resources"]["requests"]["memory"]
             assert container["resources"]["limits"]["memory"]
+
+
+@needs_helm
+def test_executors_satisfy_it_too_and_have_no_token_of_the_cluster() -> None:
+    found = render(**EVERYTHING)
+    template = executor(found, "expiry-report")
+    [driver] = found["CronJob"]["shop-mqstore-expiry-report"]["spec"]["jobTemplate"]["spec"][
+        "template"
+    ]["spec"]["containers"]
+    [container] = template["spec"]["containers"]
+    assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert container["securityContext"] == driver["securityContext"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "expiry-report"
+
+
+@needs_helm
+def test_a_job_reads_every_shard_and_there_is_none_without_a_place_for_results() -> None:
+    assert not render()["CronJob"]
+    [driver] = pods(render(**EVERYTHING))["shop-mqstore-expiry-report"]["containers"]
+    shards = [word for word in driver["args"] if word.startswith("http")]
+    at = "http://shop-mqstore-shard-{0}:8082,http://shop-mqstore-shard-{0}:8081"
+    assert shards == [at.format(number) for number in range(3)]
 
 
 @needs_helm

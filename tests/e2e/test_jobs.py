@@ -1,0 +1,95 @@
+"""Spark jobs as CronJobs: a driver in the Job's pod, executors as pods of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import IMAGE_PREFIX, Release, is_kube_tool, namespace, small_values, until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nightly,  # the image of Spark alone takes minutes
+    pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
+    pytest.mark.timeout(900),
+]
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "results"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}},
+}
+JOBS = {
+    "output": {"existingClaim": "results"},
+    "driver": {
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "512Mi"},
+            "limits": {"memory": "1500Mi"},
+        }
+    },
+    "executors": {"instances": 2, "memory": "512m", "requestCpu": "50m"},
+    "expiryReport": {"suspend": True},
+}
+ASK = """
+import urllib.request
+token = open("/etc/mqstore/tokens/admin").read().split()[0]
+asked = urllib.request.Request(
+    "http://127.0.0.1:8081/v1/reports/expiry", headers={"authorization": f"Bearer {token}"}
+)
+print(urllib.request.urlopen(asked).read().decode())
+"""
+
+
+def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place() -> None:
+    spark = {"repository": f"{IMAGE_PREFIX}mqstore/spark"}
+    with namespace() as name:
+        release = Release(name, "job", small_values(jobs=JOBS, sparkImage=spark))
+        release.kubectl("create", "-f", "-", given=json.dumps(CLAIM))
+        release.install()
+        assert "was committed" in release.test()
+        cron = f"cronjob/{release.full_name}-expiry-report"
+        release.kubectl("create", "job", "by-hand", f"--from={cron}")
+        executors = _executors_until_it_ended(release, "by-hand")
+        said = release.kubectl("logs", "job/by-hand")
+        assert release.get("job", "by-hand")["status"].get("succeeded") == 1, said
+        summary = json.loads(said.splitlines()[-1])
+        # A message, a committed one, and what a transaction leaves: its half and its op record.
+        assert summary["shards"][0]["messages"] == 4, said
+        assert len(executors) == 2
+        told = release.in_container("store-writer", "python", "-c", ASK)
+        assert summary["shards"][0]["out"] in told
+        until(lambda: not _executors(release), "the executors are gone")
+        if is_kube_tool():
+            made = {path.suffix for path in _results(name)}
+            assert {".html", ".json", ".parquet"} <= made
+
+
+def _executors(release: Release) -> set[str]:
+    labels = "spark-role=executor,app.kubernetes.io/component=expiry-report"
+    return {each["metadata"]["name"] for each in release.get("pods", "-l", labels)["items"]}
+
+
+def _executors_until_it_ended(release: Release, job: str) -> set[str]:
+    """All that were there at any time."""
+    seen: set[str] = set()
+
+    def ended() -> Any:
+        seen.update(_executors(release))
+        return release.get("job", job)["status"].get("completionTime") or _failed(release, job)
+
+    until(ended, f"the job {job} ends", patience_s=300)
+    return seen
+
+
+def _failed(release: Release, job: str) -> bool:
+    return bool(release.get("job", job)["status"].get("failed"))
+
+
+def _results(name: str) -> list[Path]:
+    """Files of the claim, which on the tool's cluster is a folder."""
+    volumes = Path(os.environ["KUBECONFIG"]).parent / "volumes"
+    return [path for claim in volumes.glob(f"{name}_results_*") for path in claim.rglob("*.*")]
