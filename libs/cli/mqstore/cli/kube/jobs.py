@@ -1,4 +1,4 @@
-"""``kubectl mqstore rebuild`` and ``report``: a Job from the chart's CronJob, watched."""
+"""``kubectl mqstore report``: a Job from the chart's CronJob, watched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, ended, refuse
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
-_REBUILD: Final = "index-rebuild"
 _REPORT: Final = "expiry-report"
 _STARTED: Final = "{.status.containerStatuses[0].started}=true"
 _ENDED: Final = "{.status.containerStatuses[0].state.terminated}"
@@ -22,23 +21,14 @@ Watch = Annotated[
 
 
 def add(app: typer.Typer) -> None:
-    app.command("rebuild")(rebuild)
     app.command("report")(report)
-
-
-def rebuild(context: typer.Context, watch: Watch = True) -> None:
-    """Rebuild the index of all shards from their logs, now.
-
-    Exit code: that of the job (0: done; 1: findings; 2: refused; 3: a service did not answer);
-    2 and 3 also where the cluster refuses, or does not answer.
-    """
-    raise ended(context, lambda release: _run(release, _REBUILD, watch=watch))
 
 
 def report(context: typer.Context, watch: Watch = True) -> None:
     """Report what will expire, and what nobody has consumed, now.
 
-    Exit code: that of the job (0: nothing at risk; 1: messages are; 2, 3: as for rebuild).
+    Exit code: that of the job (0: nothing at risk; 1: messages are; 2: refused; 3: a service did
+    not answer); 2 and 3 also where the cluster refuses, or does not answer.
     """
     raise ended(context, lambda release: _run(release, _REPORT, watch=watch))
 
