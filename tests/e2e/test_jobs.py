@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ JOBS = {
     "executors": {"instances": 2, "memory": "512m", "requestCpu": "50m"},
     "expiryReport": {"suspend": True},
 }
+PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
 ASK = """
 import urllib.request
 token = open("/etc/mqstore/tokens/admin").read().split()[0]
@@ -66,6 +69,9 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         if is_kube_tool():
             made = {path.suffix for path in _results(name)}
             assert {".html", ".json", ".parquet"} <= made
+        ran = subprocess.run([*PLUGIN, "report", "-n", name], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout.splitlines()[-1])["exitCode"] == 0
 
 
 def _executors(release: Release) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,8 +13,11 @@ from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
 _REPORT: Final = "expiry-report"
-_STARTED: Final = "{.status.containerStatuses[0].started}=true"
-_ENDED: Final = "{.status.containerStatuses[0].state.terminated}"
+START_S: Final = 300.0
+"""For a node with room, and the image."""
+END_S: Final = 30.0
+"""From the end of its log to its exit code."""
+LOOK_S: Final = 0.5
 
 Watch = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Show its log, and wait until it has ended.")
@@ -45,42 +49,35 @@ def _run(release: Release, kind: str, *, watch: bool) -> int:
 
 def _watched(kubectl: Kubectl, job: str) -> int:
     """Its log as it comes, then its exit code."""
-    pods = f"job-name={job}"
-    kubectl.run("wait", f"job/{job}", "--for=jsonpath={.status.startTime}", "--timeout=60s")
-    _wait_for_start(kubectl, job, pods)
+    if _awaited(kubectl, job, ("running", "terminated"), START_S) is None:
+        raise KubeError(f"job {job} does not start: {_why(kubectl, job)}")
     kubectl.passed_on("logs", "--follow", f"job/{job}")
-    kubectl.run("wait", "pods", "-l", pods, f"--for=jsonpath={_ENDED}", "--timeout=24h")
-    return _exit_code(kubectl.items("pods", pods))
-
-
-def _wait_for_start(kubectl: Kubectl, job: str, pods: str) -> None:
-    """Until its container runs or has ended; KubeError with what holds it up."""
-    try:
-        kubectl.run("wait", "pods", "-l", pods, f"--for=jsonpath={_STARTED}", "--timeout=300s")
-    except KubeError:
-        if any(_terminated(pod) is not None for pod in kubectl.items("pods", pods)):
-            return
-        events = kubectl.json("get", "events", "--field-selector", "involvedObject.kind=Pod")
-        said = [
-            each["message"]
-            for each in events["items"]
-            if each["involvedObject"]["name"].startswith(job)
-        ]
-        why = said[-1] if said else "no event says why"
-        raise KubeError(f"job {job} does not start: {why}") from None
-
-
-def _exit_code(pods: list[Any]) -> int:
-    codes = [code for pod in pods if (code := _terminated(pod)) is not None]
-    if not codes:
-        refuse("the job's pod is gone; see its events with kubectl describe job")
+    terminated = _awaited(kubectl, job, ("terminated",), END_S)
+    if terminated is None:
+        refuse(f"the log of job {job} ended before it did; see it with: kubectl describe job {job}")
         return EXIT_FINDINGS
-    return codes[-1]
+    return int(terminated["exitCode"])
 
 
-def _terminated(pod: Any) -> int | None:
-    for each in pod["status"].get("containerStatuses", ()):
-        ended_with = each["state"].get("terminated")
-        if ended_with is not None:
-            return int(ended_with["exitCode"])
-    return None
+def _awaited(kubectl: Kubectl, job: str, states: tuple[str, ...], most_s: float) -> Any:
+    """What its container's state says, once that is one of these; None when it is not in time."""
+    deadline = time.monotonic() + most_s
+    while True:
+        for pod in kubectl.items("pods", f"job-name={job}"):
+            for container in pod["status"].get("containerStatuses", ()):
+                for state in states:
+                    if state in container["state"]:
+                        return container["state"][state]
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(LOOK_S)
+
+
+def _why(kubectl: Kubectl, job: str) -> str:
+    """What the newest event of its pod says."""
+    said = [
+        str(event["message"])
+        for event in kubectl.json("get", "events")["items"]
+        if event["involvedObject"]["name"].startswith(job)
+    ]
+    return said[-1] if said else "no event says why"
