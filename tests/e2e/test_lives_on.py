@@ -43,13 +43,16 @@ def test_the_readme_installs_and_an_uninstall_keeps_messages_and_tokens() -> Non
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## On Kubernetes\n")[2]
     block = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0]
-    install, test, _ = [shlex.split(line, comments=True) for line in block.splitlines()]
+    *_, status = block.splitlines()
+    install, test, *_ = [shlex.split(line, comments=True) for line in block.splitlines()]
     with namespace() as name:
         install, test = (_in_namespace(words, name) for words in (install, test))
         release = Release(name, "shop", small_values())
         install += ["--set", f"image.repository={release.values['image']['repository']}"]
         run(*install)
         assert "was committed" in run(*test)
+        told = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name}")))
+        assert [shard["isWell"] for shard in told["shards"]] == [True]
         before = _what_is_kept(release)
         release.uninstall()
         until(lambda: not release.get("pods", "-l", SHARD)["items"], "the pod is gone")
