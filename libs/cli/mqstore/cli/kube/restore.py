@@ -90,7 +90,7 @@ def _holder(release: Release, number: int) -> Iterator[tuple[str, PurePosixPath]
         kubectl.run("wait", f"pod/{name}", "--for=condition=Ready", _TIMEOUT)
         yield name, PurePosixPath(kubectl.run("exec", name, "--", "printenv", _STORE).strip())
     finally:
-        kubectl.run("delete", f"pod/{name}", "--grace-period=0", "--force", "--wait")
+        kubectl.run("delete", f"pod/{name}", "--grace-period=1", "--wait")
 
 
 def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
