@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -20,12 +21,14 @@ from mqstore.storage._kernel import (
     Scanned,
     Segment,
     StoredRecord,
+    Tags,
     Word,
     in_memory,
 )
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
+from mqstore.storage.codec.properties import tags_code
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.layout import (
     BLOCK_SIZE,
@@ -161,6 +164,81 @@ def test_an_answer_ends_full_at_its_count_and_at_its_bytes() -> None:
     found, taken, is_full = window.records(StoredRecord, entries, 0, *where, 3, 0, starts[1] + 1)
     assert (len(found), taken, is_full) == (1, starts[1], True)
     assert not window.records(StoredRecord, entries, 0, *where, 4, 0, 1 << 20)[2]
+
+
+# records with a tag ------------------------------------------------------------------------
+
+TAGGED: Final = ("a", "Aa", "BB", "\u4e2d", "")
+"""Two of one hash among them."""
+
+
+def tagged_run(tags: list[str]) -> tuple[bytearray, memoryview]:
+    """A log of one queue with these tags, and its entries."""
+    raws = [f"TAGS\1{tag}\2".encode() if tag else b"" for tag in tags]
+    log = bytearray(log_of(*((message(b"x", raw), n) for n, raw in enumerate(raws))))
+    packed, at = b"", 0
+    for tag in tags:
+        size = int.from_bytes(log[at : at + 4])
+        packed += struct.pack(">qiq", at, size, tags_code(tag))
+        at += size
+    return log, memoryview(packed)
+
+
+def wanted_tags(tags: set[str]) -> Tags:
+    return Tags(array("q", map(tags_code, tags)), [tag.encode() for tag in tags])
+
+
+@given(
+    st.lists(st.sampled_from(TAGGED), max_size=30),
+    st.sets(st.sampled_from(TAGGED[:-1])),
+    st.integers(0, 30),
+    st.integers(-1, 31),
+    st.integers(0, 31),
+    st.integers(0, 4_000),
+    st.integers(0, 8 * 600),
+)
+def test_records_with_a_tag_are_those_among_all_up_to_the_first_odd_one(
+    tags: list[str], wanted: set[str], index: int, most: int, count: int, limit: int, bit: int
+) -> None:
+    log, entries = tagged_run(tags)
+    said = bytearray(entries)
+    if bit < 8 * len(said):
+        said[bit // 8] ^= 1 << bit % 8
+    window, index = window_over(log), min(index, len(tags))
+    where = memoryview(said), 20 * index, b"T", 0, index
+    found, passed, taken, is_full = window.tagged(
+        StoredRecord, wanted_tags(wanted), *where, most, count, 0, limit
+    )
+    assert 0 <= passed <= max(0, min(most, len(tags) - index))
+    named = [n for n in range(index, index + passed) if tags[n] in wanted]
+    codes = {tags_code(tag) for tag in wanted}
+    odd = bit // 160 if bit < 8 * len(said) else len(tags)
+    if said[20 * odd :][:20] != entries[20 * odd :][:20] and index <= odd < index + passed:
+        assert struct.unpack_from(">q", said, 20 * odd + 12)[0] not in codes, "passed over unread"
+        named = [n for n in named if n != odd]
+    assert [each.queue_offset for each in found] == named[: len(found)] == named
+    assert taken == sum(each.size for each in found)
+    assert len(found) <= max(count, 0)
+    assert len(found) < 2 or taken <= limit
+    if odd == len(tags) and not is_full and count:
+        assert passed == max(0, min(most, len(tags) - index))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=100), INT64, INT64, INT64)
+def test_no_entries_with_a_code_make_it_read_outside(
+    log: bytes, entries: bytes, base: int, index: int, most: int
+) -> None:
+    window, tags = window_over(log, max(0, min(base, 1 << 40))), Tags(array("q", [0]), [b"a"])
+    where = b"T", 0, index, most, 100, 0, 1 << 30
+    found = window.tagged(StoredRecord, tags, memoryview(entries + bytes(20)), 0, *where)
+    assert found[0] == []
+    with pytest.raises(ValueError, match="range"):
+        window.tagged(StoredRecord, tags, memoryview(entries), len(entries) + 1, *where)
+
+
+def test_each_tag_has_a_code() -> None:
+    with pytest.raises(ValueError, match="code"):
+        Tags(array("q", [1]), [])
 
 
 # entries that were believed before ---------------------------------------------------------

@@ -44,6 +44,7 @@ class Counting:
 
     def __init__(self, inner: PullFilter) -> None:
         self.looked = 0
+        self.tags = None
         self._inner = inner
 
     def passed_over(

@@ -575,6 +575,26 @@ class LogWindow:
         of the answer so far, more than ``max_bytes``. Returns the records, ``taken`` with theirs,
         and whether one of these bounds was reached. Nothing where the epoch moved.
         """
+    def tagged(
+        self,
+        kind: type[R],
+        tags: Tags,
+        entries: memoryview,
+        position: int,
+        topic: bytes,
+        queue_id: int,
+        index: int,
+        most: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[list[R], int, int, bool]:
+        """As ``records``, of those that have one of the tags: at most ``count`` of at most ``most``
+        entries.
+
+        Ends where an entry's unit or a record is not plain. Returns the records, how many entries
+        were passed, ``taken`` with the records, and whether ``count`` or ``max_bytes`` was reached.
+        """
     def slices(
         self,
         entries: memoryview,
@@ -738,6 +758,20 @@ class Pull:
         """``LogWindow.records`` from ``next_offset`` on: the bytes of the answer by then, and
         whether one of its bounds was reached."""
     def add(self, found: Record) -> None: ...
+    def take_tagged(
+        self,
+        window: LogWindow,
+        kind: type[Record],
+        tags: Tags,
+        entries: memoryview,
+        position: int,
+        queue: QueueView,
+        most: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[int, bool]:
+        """``LogWindow.tagged`` from ``next_offset`` on; answers as ``take``."""
 
 class Slices:
     """Records of one queue as they stand in the log, ascending: what a RocketMQ client decodes.
@@ -779,6 +813,20 @@ class Slices:
     ) -> tuple[int, bool]:
         """As ``Pull.take``, by ``LogWindow.slices``."""
     def add(self, found: Record) -> None: ...
+    def take_tagged(
+        self,
+        window: LogWindow,
+        kind: type[Record],
+        tags: Tags,
+        entries: memoryview,
+        position: int,
+        queue: QueueView,
+        most: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[int, bool]:
+        """``LogWindow.tagged`` from ``next_offset`` on; answers as ``take``."""
 
 def load_u32(view: memoryview, offset: int) -> int:
     """Atomic load (acquire) of a 4-aligned word."""
@@ -932,6 +980,12 @@ def locate_damage(log: memoryview, entries: memoryview, base: int, number: int) 
     4-byte word when nothing else changed, else all that is covered; equal when nothing changed."""
 
 # Queue entries -------------------------------------------------------------------------------
+
+class Tags:
+    """Tags that a pull wants: their codes (``properties.tags_code``, an array of int64 in memory's
+    own order) and, one for each, their UTF-8. ValueError when these are not as many."""
+
+    def __init__(self, codes: array[int], texts: Iterable[bytes]) -> None: ...
 
 def count_untagged(
     entries: memoryview,

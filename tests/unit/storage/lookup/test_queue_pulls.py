@@ -139,6 +139,7 @@ class _Unhinting:
 
     def __init__(self, inner: PullFilter) -> None:
         self._inner = inner
+        self.tags = None
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
@@ -252,6 +253,15 @@ def test_tags_of_one_hash_are_told_apart(tagged: tuple[StoreReader, list[str]]) 
     ).records
     assert len(found) == tags.count(TWINS[0])
     assert {each.tags for each in found} == {TWINS[0]}
+
+
+def test_a_tag_that_java_reads_from_malformed_bytes_is_found_too(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, StoreReader.open(tmp_path, production_seams()) as reader:
+        store.create_topic("T", queues=1)
+        for raw in (b"TAGS\1\xff", "TAGS\1\ufffd".encode(), b"TAGS\1a"):
+            store.append(Message("T", 0, b"", raw, store.host, store.host, 1))
+        found = _pull(reader, 0, parse_tags("\ufffd || b")).records
+        assert [each.queue_offset for each in found] == [0, 1]
 
 
 @given(st.lists(INT64, max_size=30), st.lists(INT64, max_size=3), st.data())

@@ -33,6 +33,7 @@ cdef struct Entries:
     uint64_t digest
     bint is_known  # the group that ``at`` is in
     bint is_new  # not known, and all of it was believed so far
+    bint is_sparse  # most are passed over: nothing is fetched ahead or remembered of groups
 
 
 cdef struct Place:
@@ -103,6 +104,19 @@ cdef inline void pass_entry(Entries *e, int64_t size, int state) noexcept nogil:
         e.is_new = False
 
 
+cdef inline void skip_entries(Entries *e, int64_t count) noexcept nogil:
+    e.index += <uint64_t> count
+    e.left -= count
+    e.at += count * QUEUE_ENTRY
+
+
+cdef inline void give_back(Entries *e, int64_t size) noexcept nogil:
+    """The record that was passed last is not to be in the answer."""
+    e.taken -= size
+    e.wanted += 1
+    e.is_full = False
+
+
 @cython.final
 @cython.no_gc
 cdef class QueueFile:
@@ -161,6 +175,19 @@ cdef class Pulled:
         int64_t taken, int64_t max_bytes,
     ):
         raise NotImplementedError
+
+    def take_tagged(
+        self, LogWindow window, kind, tags, entries, int64_t position, queue, int64_t most,
+        int64_t count, int64_t taken, int64_t max_bytes,
+    ):
+        found, passed, reached, is_full = window.tagged(
+            kind, tags, entries, position, queue.raw_topic, queue.queue_id, self.next_offset, most,
+            count, taken, max_bytes,
+        )
+        for each in found:
+            self.add(each)
+        self.next_offset += passed
+        return reached, is_full
 
 
 cdef class Pull(Pulled):

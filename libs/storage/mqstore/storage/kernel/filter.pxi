@@ -66,6 +66,41 @@ cdef int64_t untagged(
     return count
 
 
+@cython.no_gc  # nothing that it refers to refers back
+cdef class Tags:
+    """What entries and properties say of the messages that have one of these tags."""
+    cdef bytes codes
+    cdef list texts
+
+    def __init__(self, codes not None, texts not None):
+        self.codes, self.texts = bytes(codes), [bytes(each) for each in texts]
+        if len(self.codes) != sizeof(int64_t) * len(self.texts):
+            raise ValueError("there is not one code of 8 bytes for each tag")
+
+    cdef bint has_code(self, const uint8_t *entry):
+        cdef const int64_t *codes = <const int64_t *> PyBytes_AS_STRING(self.codes)
+        return has_code(<int64_t> get64(entry + TAGS_CODE_AT), codes, len(self.texts))
+
+    cdef int64_t passed_over(self, const uint8_t *entry, int64_t count):
+        """Entries before the first that has a code, or a unit that tells."""
+        cdef const int64_t *codes = <const int64_t *> PyBytes_AS_STRING(self.codes)
+        cdef int64_t wanted = len(self.texts), passed
+        cdef Units none
+        none.at, none.length, none.base = NULL, 0, 0
+        with nogil:
+            passed = untagged(entry, count, codes, wanted, &none)
+        return passed
+
+    cdef bint has_tag(self, Text properties):
+        cdef Facts f
+        cdef bytes each
+        read_facts(properties, &f)
+        for each in self.texts:
+            if same(f.tags, text_of(each)):
+                return True
+        return False
+
+
 cdef struct Bits:
     const int64_t *positions
     int64_t count

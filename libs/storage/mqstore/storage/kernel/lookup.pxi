@@ -204,9 +204,9 @@ cdef class LogWindow:
         cdef Segment segment
         if e.left <= 0 or e.wanted <= 0:
             return None
-        if e.at >= e.group_end:
+        if e.at >= e.group_end and not e.is_sparse:
             enter_group(e, self.known)
-        if with_layout or not e.is_known:
+        if (with_layout or not e.is_known) and not e.is_sparse:
             self.fetch(e, FETCH_AHEAD)
         physical, size = <int64_t> get64(e.at), <int32_t> get32(e.at + 8)
         if size <= 0:
@@ -237,7 +237,7 @@ cdef class LogWindow:
         check_range(position, position, queue.len)
         e.start = <const uint8_t *> queue.buf
         e.at, e.end = e.start + position, e.start + queue.len
-        e.group_end = e.at
+        e.group_end, e.is_known, e.is_new, e.is_sparse = e.at, False, False, False
         e.left, e.wanted, e.is_full = (queue.len - position) // QUEUE_ENTRY, count, False
         e.limit = 0 if not self.is_current() else min(
             <int64_t> atomic_load64(self.dispatched_word.at),
@@ -295,6 +295,50 @@ cdef class LogWindow:
             found.append(record_in(kind, run, at, &r[i], True))
             at += r[i].size
         return segment is not None
+
+    def tagged(
+        self, type kind not None, Tags tags not None, entries not None, int64_t position,
+        bytes topic not None, int64_t queue_id, int64_t index, int64_t most, int64_t count,
+        int64_t taken, int64_t max_bytes,
+    ):
+        cdef Py_buffer queue
+        cdef Entries e
+        cdef list found = []
+        check_kind(kind)
+        PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
+        try:
+            self.begin(
+                &e, &queue, position, count, topic, queue_id, index, taken, max_bytes
+            )
+            e.left, e.is_sparse = max(0, min(e.left, most)), True
+            skip_entries(&e, tags.passed_over(e.at, e.left))
+            while not e.is_full and self.take_tagged(kind, tags, &e, found):
+                pass
+        finally:
+            PyBuffer_Release(&queue)
+        if not self.is_current():
+            return [], 0, taken, False
+        return found, <int64_t> (e.index - <uint64_t> index), e.taken, e.is_full
+
+    cdef bint take_tagged(self, type kind, Tags tags, Entries *e, list found) except -1:
+        """The record that the next entry names, which has the code of one of the tags, and on to the
+        next such entry; False where there is none, or it is not plain."""
+        cdef Place place
+        cdef Layout r
+        cdef int state
+        cdef int64_t passed
+        if e.left <= 0 or not tags.has_code(e.at):
+            return False
+        passed = tags.passed_over(e.at + QUEUE_ENTRY, e.left - 1)
+        self.fetch(e, 1 + passed)
+        if self.next_named(e, &place, &r, &state, True) is None:
+            return False
+        if tags.has_tag(r.properties):
+            found.append(record_of(kind, place.at, &r, True))
+        else:
+            give_back(e, r.size)
+        skip_entries(e, 0 if e.is_full else passed)
+        return True
 
     def slices(
         self, entries not None, int64_t position, bytes topic not None, int64_t queue_id,
@@ -372,7 +416,7 @@ cdef class LogWindow:
         """When the record of an entry was stored, in ms; -1 where anything is odd about it."""
         cdef Place place
         cdef Layout r
-        cdef int64_t physical, size
+        cdef int64_t physical, size, left, number
         cdef const uint8_t *entry
         cdef Segment segment
         if not file.first <= index < file.stop:
@@ -385,9 +429,17 @@ cdef class LogWindow:
         segment = self.place(physical, <int64_t> atomic_load64(self.dispatched_word.at), &place)
         if segment is None or size > place.available:
             return -1
-        if parse(place.at, place.available, physical, &r) != DEFECT_NONE or r.size != size:
+        if parse_head(place.at, place.available, &r, &left) != DEFECT_NONE or r.total != size:
             return -1
-        if self.whole(segment, &place, &r) == CHANGED:
+        if <int64_t> get64(place.at + 28) != physical:
+            return -1
+        # Where checksums vouch for all of it, nothing behind its head is fetched from memory.
+        if segment.judge(place.position, size, &number) != WHOLE:
+            if parse(place.at, place.available, physical, &r) != DEFECT_NONE:
+                return -1
+            if self.whole(segment, &place, &r) == CHANGED:
+                return -1
+        elif get64(place.at + r.body_at - 12) == TOMBSTONE:
             return -1
         return max(<int64_t> -1, <int64_t> get64(place.at + r.store_time_at))
 

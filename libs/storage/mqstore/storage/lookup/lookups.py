@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from mqstore.storage._kernel import in_memory
+from mqstore.storage._kernel import Tags, in_memory
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
@@ -306,6 +306,40 @@ class Lookups:
         return self._window.pull(
             Slices, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
         ) or self._reads.settled(self._pull, Slices, queue, offset, count, max_bytes)
+
+    def tagged(
+        self,
+        answer: A,
+        tags: Tags,
+        queue: QueueView,
+        stop: int,
+        count: int,
+        taken: int,
+        max_bytes: int,
+    ) -> tuple[int, bool]:
+        """Add records with one of the tags to an answer, from its ``next_offset`` on, as far as all
+        is plain, ``stop`` at most.
+
+        At most ``count``, and at most ``max_bytes`` with those ``taken`` before. Returns the bytes
+        taken by then, and whether it ended at one of these bounds.
+        """
+        begin, is_full, wanted = -1, False, len(answer) + count
+        while begin < answer.next_offset < stop and not is_full:
+            begin = answer.next_offset
+            if (place := queue.block(begin)) is None:
+                break
+            taken, is_full = answer.take_tagged(
+                self._window,
+                Record,
+                tags,
+                *place,
+                queue,
+                stop - begin,
+                wanted - len(answer),
+                taken,
+                max_bytes,
+            )
+        return taken, is_full
 
     def in_memory(
         self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int

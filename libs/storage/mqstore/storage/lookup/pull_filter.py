@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
-from mqstore.storage._kernel import count_unflagged, count_untagged
+from mqstore.storage._kernel import Tags, count_unflagged, count_untagged
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
@@ -25,6 +25,7 @@ TAGS_MAX: Final = 100
 """Tags of one expression."""
 ALL_TAGS: Final = "*"
 _OR: Final = "||"
+_REPLACEMENT: Final = "\ufffd"
 
 
 class UnitRun(NamedTuple):
@@ -41,6 +42,10 @@ class UnitRun(NamedTuple):
 class PullFilter(Protocol):
     """Safe from any thread."""
 
+    @property
+    def tags(self) -> Tags | None:
+        """Where it is nothing but these, and bytes alone tell whether a record has one."""
+
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
@@ -55,8 +60,9 @@ class TagFilter:
     """``A || B``: messages with one of these tags."""
 
     def __init__(self, tags: frozenset[str]) -> None:
-        self._tags = tags
+        self._names = tags
         self._codes = array("q", sorted({properties.tags_code(tag) for tag in tags}))
+        self.tags = _told_by_bytes(tags)
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
@@ -64,7 +70,7 @@ class TagFilter:
         return count_untagged(entries, position, count, self._codes, *(units or ()))
 
     def matches(self, found: Record) -> bool:
-        return found.tags in self._tags
+        return found.tags in self._names
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class SqlFilter:
     def __init__(self, expression: Filter, known: SubscribedBits | None = None) -> None:
         """``known``: of the subscription that has this expression."""
         self._expression = expression
+        self.tags = None
         self.known = known
         self._positions = array("q", known.positions if known is not None else ())
 
@@ -123,18 +130,19 @@ class RetryFilter:
         self, tags: TagFilter | None, expression_of: Callable[[str], Filter | None]
     ) -> None:
         """``expression_of`` a topic; None where all of it is wanted."""
-        self._tags = tags
+        self._of_tags = tags
+        self.tags = None
         self._expression_of = expression_of
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
-        if self._tags is None:
+        if self._of_tags is None:
             return 0
-        return self._tags.passed_over(entries, position, count, units)
+        return self._of_tags.passed_over(entries, position, count, units)
 
     def matches(self, found: Record) -> bool:
-        if self._tags is not None and not self._tags.matches(found):
+        if self._of_tags is not None and not self._of_tags.matches(found):
             return False
         known = found.properties or {}
         topic = known.get(PROPERTY_RETRY_TOPIC)
@@ -155,3 +163,14 @@ def parse_tags(expression: str) -> TagFilter | None:
     if len(tags) > TAGS_MAX:
         raise FilterError(f"{len(tags)} tags are over {TAGS_MAX}; ask for fewer at a time")
     return TagFilter(tags)
+
+
+def _told_by_bytes(tags: frozenset[str]) -> Tags | None:
+    """None with a tag that Java may also read from other bytes: from malformed UTF-8."""
+    try:
+        texts = [tag.encode() for tag in tags]
+    except UnicodeEncodeError:
+        return None
+    if any(_REPLACEMENT in tag for tag in tags):
+        return None
+    return Tags(array("q", map(properties.tags_code, tags)), texts)

@@ -124,6 +124,13 @@ class QueuePulls:
         stop = min(answer.next_offset + ENTRIES_PER_CALL_MAX, answer.max_offset)
         run, size = 1, 0
         while size < max_bytes and (left := count - len(answer)) > len(answer.unreadable):
+            if (queue := self._queues.get(topic, queue_id)) is not None and wanted.tags is not None:
+                left -= len(answer.unreadable)
+                size, is_full = self._lookups.tagged(
+                    answer, wanted.tags, queue, stop, left, size, max_bytes
+                )
+                if is_full or answer.next_offset >= stop:
+                    return
             passed = self._passed_over(topic, queue_id, answer.next_offset, stop, wanted)
             answer.next_offset += passed
             if answer.next_offset >= stop:
