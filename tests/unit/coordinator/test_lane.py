@@ -15,7 +15,7 @@ from mqstore.coordinator import coordinator, worker
 from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.errors import LogRefused, LogUnavailable
+from mqstore.coordinator.errors import LogRefused, LogUnavailable, NotLoaded
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.leader_lock import LeaderLock
 from mqstore.coordinator.records import NewRecord, Placement
@@ -189,6 +189,32 @@ def test_after_an_unclear_append_the_log_is_read_again(tmp_path: Path) -> None:
         await bench.begin("a")
 
     run(tmp_path, test)
+
+
+def test_a_defect_is_told_and_does_not_leave_requests_waiting(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        def fail(_: Sequence[NewRecord]) -> None:
+            waiting.append(bench.begin("b"))  # comes while the append is under way
+            raise ZeroDivisionError
+
+        waiting: list[Awaitable[Any]] = []
+        bench.log.failing = fail
+        with pytest.raises(NotLoaded, match="not known"):
+            await bench.begin("a")
+        with pytest.raises(NotLoaded, match="not known"):
+            await waiting[0]
+        assert isinstance(await bench.failed, ZeroDivisionError)
+
+    asyncio.run(_ended_by_a_defect(tmp_path, test))
+
+
+async def _ended_by_a_defect(
+    tmp_path: Path, test: Callable[[Bench], Coroutine[Any, Any, None]]
+) -> None:
+    """The task that failed is told of by nobody else."""
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    async with leading(tmp_path) as bench:
+        await asyncio.wait_for(test(bench), 30)
 
 
 def test_one_that_the_store_refuses_leaves_the_others_alone(tmp_path: Path) -> None:

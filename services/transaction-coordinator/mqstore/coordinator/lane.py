@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mqstore.coordinator.coordinator import Coordinator, Taken
-from mqstore.coordinator.errors import CoordinatorError
+from mqstore.coordinator.errors import CoordinatorError, NotLoaded
 from mqstore.coordinator.jobs import (
     BATCH_MAX,
     Job,
@@ -118,6 +118,8 @@ class Lane:
             results = await self._results(jobs)
             self._taken()
         except Exception as error:
+            refusal = NotLoaded("the coordinator failed; whether this was done is not known")
+            deliver([(job, refusal) for job in [*jobs, *self._next(len(self._waiting))]])
             self._failed(error)
             raise
         finally:
