@@ -56,6 +56,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
 
 @contextlib.contextmanager
 def _session(cores: int) -> Iterator[SparkSession]:
+    from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS
     from mqstore.jobs.session import spark_session
 
     spark = spark_session(
@@ -63,6 +64,7 @@ def _session(cores: int) -> Iterator[SparkSession]:
         spark_master=f"local[{cores}]",
         spark_ui_enabled="false",
         spark_ui_showConsoleProgress="false",
+        **SPARK_SETTINGS,
     )
     spark.sparkContext.setLogLevel("ERROR")
     try:

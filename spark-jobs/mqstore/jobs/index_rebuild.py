@@ -62,8 +62,9 @@ def rebuild(
         disk_ratio=disk_ratio,
     )
     from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
+    from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS
 
-    run = JobRun("index-rebuild")
+    run = JobRun("index-rebuild", None, **SPARK_SETTINGS)
     work = partial(rebuild_shard, settings)
     raise typer.Exit(command.run(lambda: run.over(shards, work)))
 

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 RANGE_SIZE: Final = 32 << 20
-"""Bytes of log that a task reads: small, so that all cores end at about the same time."""
-TASKS_PER_CORE: Final = 4
+"""Bytes of one of the ranges that tasks get: small, so that all have about as much to read."""
+TASK_SIZE: Final = 256 << 20
+"""Bytes of log that a task reads at most, about: Spark takes as long for a task that does nothing
+as reading 100 MiB takes."""
+RANGES_PER_CORE: Final = 4
+SPARK_SETTINGS: Final = {"spark_shuffle_compress": "false"}
+"""Hashes and offsets hardly shrink, and a core is busy with them twice."""
 _HIGH: Final = 1 << 62
 
 
@@ -69,15 +74,14 @@ class SparkBuild:
     def _ranges(self) -> list[LogRange]:
         total = sum(each.end - each.start for each in self._segments)
         cores = self._run.spark.sparkContext.defaultParallelism
-        size = max(RANGE_MIN, size_for(total, TASKS_PER_CORE * cores, RANGE_SIZE))
+        size = max(RANGE_MIN, size_for(total, RANGES_PER_CORE * cores, RANGE_SIZE))
         with self._extraction.log.opened() as reader:
             return list(plan_ranges(reader, self._segments, size, 0, _HIGH))
 
     def _extracted(self, ranges: list[LogRange]) -> RDD[tuple[Key, Any]]:
-        parts = self._extraction.parts
-        found = self._run.spark.sparkContext.parallelize(ranges, max(len(ranges), 1)).flatMap(
-            self._extraction.keyed
-        )
+        parts, context = self._extraction.parts, self._run.spark.sparkContext
+        tasks = task_count(ranges, context.defaultParallelism)
+        found = context.parallelize(ranges, tasks).flatMap(self._extraction.keyed)
         return found.repartitionAndSortWithinPartitions(parts + 1, _part_of)
 
     def _told(self, items: RDD[tuple[Key, Any]]) -> list[Told]:
@@ -100,3 +104,10 @@ def _joined(ranges: Sequence[LogRange], told: Sequence[Told]) -> bool:
     for start, chunk in told:
         ends[start] = max(ends.get(start, 0), chunk.end)
     return all(ends[each.start] == each.stop for each in ranges)
+
+
+def task_count(ranges: Sequence[LogRange], cores: int) -> int:
+    """A multiple of the cores, so that all of them end at about the same time."""
+    total = sum(each.stop - each.start for each in ranges)
+    rounds = -(-total // (cores * TASK_SIZE))
+    return max(1, min(cores * rounds, len(ranges)))
