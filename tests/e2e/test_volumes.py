@@ -41,6 +41,7 @@ def test_nothing_acknowledged_rests_on_a_sync_that_failed(release: Release) -> N
         assert "failed (Input/output error)" in _last_words(release)
         refused = "the disk refuses"
         until(lambda: refused in _not_ready(release), "it says that the disk refuses")
+        until(lambda: "StoreReadOnly" in _described(release), "and so does an Event")
     finally:
         _disk(release, "heal")
     acked = max(line["acked"] for line in client.lines() if "acked" in line)
@@ -56,14 +57,20 @@ def test_a_full_volume_is_read_and_takes_messages_again_once_it_has_grown(releas
     taken = client.says("full")["full"]
     assert client.says("read", 0)["read"] == taken
     assert release.is_ready()
+    until(lambda: "DiskFull" in _described(release), "an Event says that the disk is full")
     _grow(release, f"{2 * SIZE_MIB}Mi")
     assert client.says("again")
+    until(lambda: "DiskHasRoom" in _described(release), "and one that there is room")
     assert release.restarts("store-writer") == restarts
     uid = release.get("pod", release.shard)["metadata"]["uid"]
     release.values["persistence"]["size"] = f"{2 * SIZE_MIB}Mi"
     release.kubectl("delete", "statefulset", f"{release.full_name}-shard", "--cascade=orphan")
     release.install()
     assert release.get("pod", release.shard)["metadata"]["uid"] == uid
+
+
+def _described(release: Release) -> str:
+    return release.kubectl("describe", "pod", release.shard)
 
 
 def _disk(release: Release, what: str) -> None:

@@ -23,8 +23,8 @@ SET_BY_THE_CHART: Final = frozenset([
     "tokenSystem", "tokensDir", "tlsCert", "tlsKey", "tlsClientCa", "shutdownTimeoutS",
     "terminationMessagePath", "listenFd", "parentPid", "storeConfig", "writerPort", "storeHost",
     "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "queryUrl", "upstreamCa",
-    "leaderLock", "leaseName", "leaseNamespace", "advertiseUrl", "callbackHosts", "callbackCa",
-    "queryPort", "logFormat",
+    "leaderLock", "leaseName", "leaseNamespace", "shardStatefulSet", "advertiseUrl",
+    "callbackHosts", "callbackCa", "queryPort", "logFormat",
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""

@@ -202,7 +202,9 @@ def test_a_job_reads_every_shard_and_there_is_none_without_a_place_for_results()
 
 
 @needs_helm
-def test_only_the_coordinator_has_a_token_of_the_cluster_and_it_may_only_hold_its_lease() -> None:
+def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_tell_events() -> (
+    None
+):
     found = render()
     shown = {name: spec.get("automountServiceAccountToken") for name, spec in pods(found).items()}
     assert shown == {
@@ -214,6 +216,8 @@ def test_only_the_coordinator_has_a_token_of_the_cluster_and_it_may_only_hold_it
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
         (["leases"], ["get", "patch"], ["shop-mqstore-coordinator"]),
         (["leases"], ["create"], None),
+        (["events"], ["create", "patch"], None),
+        (["pods"], ["get"], ["shop-mqstore-shard-0"]),
     ]
 
 

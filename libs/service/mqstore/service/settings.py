@@ -128,6 +128,10 @@ class Settings(BaseSettings):
     """One coordinator of a cluster leads: whoever holds this Lease of Kubernetes; no leaderLock."""
     lease_namespace: str | None = None
     """By default the pod's own."""
+    shard_stateful_set: Annotated[
+        str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    ] = None
+    """Events are written on this StatefulSet's pods, in leaseNamespace; shard N is its pod N."""
     advertise_url: Annotated[str | None, Field(pattern="^https?://[^/?#@]+/?$")] = None
     """Where other coordinators reach this one; by default host and coordinatorPort."""
     transaction_time_out: Annotated[int, Field(ge=0)] = 6_000

@@ -44,7 +44,9 @@ class Operation:
 @dataclass(frozen=True, slots=True)
 class _Look:
     deleted: dict[str, int]
-    disk_refuses: bool
+    disk: tuple[bool, int | None]
+    """Whether it refuses puts, and the highest level that a volume is above, in percent."""
+    used_percent: float
     read_only: str | None
     paused: str | None
     damaged: int
@@ -83,6 +85,9 @@ class Watching:
             minOffset=store.log.min_offset,
             maxOffset=store.log.max_offset,
             readOnly=store.read_only_reason,
+            path=report.plan.path,
+            cutBytes=report.plan.cut_bytes,
+            damaged=report.plan.damaged_count,
         )
 
     async def run(self) -> None:
@@ -103,6 +108,8 @@ class Watching:
         self._before = now
         self._follow_index(store)
         if before is None:
+            if now.read_only is not None:  # it was opened only to look at
+                self._events.publish("read-only", reason=now.read_only)
             return
         for kind, data in _differences(before, now):
             self._events.publish(kind, **data)
@@ -135,14 +142,21 @@ class Watching:
 
 
 def _look(store: MessageStore) -> _Look:
-    retention = store.retention
+    retention, config = store.retention, store.config
+    disks = retention.disks
+    levels = (
+        config.disk_max_used_space_ratio,
+        config.disk_space_clean_forcibly_ratio,
+        config.disk_space_warning_level_ratio,
+    )
     pause = store.write_pause.current
     deleted = {why.value: count for why, count in retention.deleted.items()}
     deleted["queueFiles"] = retention.removal.queue_files
     deleted["indexFiles"] = retention.removal.index_files
     return _Look(
         deleted,
-        retention.disks.refuses,
+        (disks.refuses, max(filter(disks.is_above, levels), default=None)),
+        disks.fullest().used_percent if disks.volumes else 0.0,
         store.read_only_reason,
         None if pause is None else pause.reason,
         store.dispatcher.counts.defects,
@@ -157,8 +171,10 @@ def _differences(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, obj
     }
     if gone:
         yield "deleted", dict(gone)
-    if now.disk_refuses != before.disk_refuses:
-        yield "disk", {"refuses": now.disk_refuses}
+    if now.disk != before.disk:
+        refuses, above = now.disk
+        used = now.used_percent
+        yield "disk", {"refuses": refuses, "abovePercent": above, "usedPercent": used}
     if now.read_only != before.read_only:
         yield "read-only", {"reason": now.read_only}
     if now.paused != before.paused:

@@ -12,12 +12,10 @@ import time
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
-from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from mqstore.coordinator.election import (
@@ -28,14 +26,10 @@ from mqstore.coordinator.election import (
     LeaseUnavailable,
 )
 from mqstore.coordinator.errors import CoordinatorError
+from mqstore.coordinator.kube_access import BOUNDED, PATCH, api_client, own_namespace, why
 from mqstore.service import logs
-from mqstore.service.refusal import Refused
 
 URL_ANNOTATION: Final = "mqstore/url"
-NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-TIMEOUT_S: Final = 1.0
-"""To connect, and to be answered: several calls fit into the time in which a leader must renew."""
-PATCH: Final = "application/merge-patch+json"
 
 log = logs.get(__name__)
 
@@ -48,13 +42,13 @@ class KubeLease:
 
     def __init__(self, name: str, namespace: str | None) -> None:
         """Within a pod by its service account, elsewhere by KUBECONFIG. Raises Refused."""
-        self._api = client.CoordinationV1Api(client.ApiClient(_access()))
+        self._api = client.CoordinationV1Api(api_client())
         self._name = name
-        self._namespace = namespace or _own_namespace()
+        self._namespace = namespace or own_namespace()
 
     def read(self) -> Lease | None:
         try:
-            return _lease(self._api.read_namespaced_lease(self._name, self._namespace, **_BOUNDED))
+            return _lease(self._api.read_namespaced_lease(self._name, self._namespace, **BOUNDED))
         except ApiException as error:
             if error.status == 404:
                 return None
@@ -77,10 +71,10 @@ class KubeLease:
         if not lease.version:
             body["metadata"]["name"] = self._name
             made: Any = client.V1Lease.from_dict(body)
-            return self._api.create_namespaced_lease(self._namespace, made, **_BOUNDED)
+            return self._api.create_namespaced_lease(self._namespace, made, **BOUNDED)
         body["metadata"]["resourceVersion"] = lease.version
         return self._api.patch_namespaced_lease(
-            self._name, self._namespace, body, _content_type=PATCH, **_BOUNDED
+            self._name, self._namespace, body, _content_type=PATCH, **BOUNDED
         )
 
 
@@ -112,24 +106,6 @@ class LeaseElection:
             pass
 
 
-_BOUNDED: Final[dict[str, Any]] = {"_request_timeout": (TIMEOUT_S, TIMEOUT_S)}
-
-
-def _access() -> client.Configuration:
-    """Raises Refused."""
-    access = client.Configuration()
-    load: Any = config  # its functions have no types
-    try:
-        if "KUBERNETES_SERVICE_HOST" in os.environ:
-            load.load_incluster_config(access)
-        else:
-            load.load_kube_config(client_configuration=access)
-    except (ConfigException, OSError) as error:
-        raise Refused(f"leaseName needs a cluster: {error}") from None
-    access.retries = 0
-    return access
-
-
 def _lease(found: Any) -> Lease:
     """What a V1Lease says; what somebody emptied counts as given back."""
     metadata, spec = found.metadata, found.spec or client.V1LeaseSpec()
@@ -156,12 +132,4 @@ def _body(lease: Lease) -> dict[str, Any]:
 
 
 def _unavailable(error: Exception) -> LeaseUnavailable:
-    why = error.reason if isinstance(error, ApiException) else error
-    return LeaseUnavailable(f"the lease cannot be reached: {why}")
-
-
-def _own_namespace() -> str:
-    try:
-        return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
-    except OSError:
-        return "default"
+    return LeaseUnavailable(f"the lease cannot be reached: {why(error)}")

@@ -18,6 +18,7 @@ from mqstore.coordinator.elections import leadership_of, own_url
 from mqstore.coordinator.forwarding import Forwarder
 from mqstore.coordinator.metrics import TransactionMetrics
 from mqstore.coordinator.producers import Producers
+from mqstore.coordinator.reporting import reporter_of
 from mqstore.coordinator.shards import shards_of
 from mqstore.coordinator.upstream import UpstreamTls
 from mqstore.service.app import Api
@@ -55,6 +56,7 @@ class CoordinatorService:
         self.leadership = leadership_of(settings)
         self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
         self.shards = shards_of(settings, self.leadership, self.keys, tls, self._fail)
+        self._reporter = reporter_of(settings, self.shards, tls)
         self.producers = Producers(time.monotonic)
         self.asker = Asker(self.shards, self.producers, Caller(settings))
         self.health.not_ready_reason = self._not_ready
@@ -83,6 +85,8 @@ class CoordinatorService:
         self.leadership.start()
         self.shards.start()
         self.forwarder.start()
+        if self._reporter is not None:
+            self._reporter.start(lambda: self.forwarder.leads)
         self.asker.start()
 
     def interrupt(self) -> None:
@@ -91,6 +95,8 @@ class CoordinatorService:
     async def stop(self) -> None:
         if self._following is not None:
             self._following.cancel()
+        if self._reporter is not None:
+            await self._reporter.stop()
         await self.asker.stop()
         await asyncio.to_thread(self.shards.stop)
         self.shards.disconnect()

@@ -35,6 +35,7 @@ class Shard:
     """One store-writer, and what coordinates its transactions."""
 
     ordinal: int
+    writer_url: str
     client: Client
     appends: Connection
     topics: Topics
@@ -144,7 +145,7 @@ def shards_of(
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
         topics, worker = Topics(client), Worker(coordinator, log, leadership, failed)
-        shards.append(Shard(ordinal, client, appends, topics, coordinator, worker))
+        shards.append(Shard(ordinal, writer_url, client, appends, topics, coordinator, worker))
     return Shards(shards)
 
 

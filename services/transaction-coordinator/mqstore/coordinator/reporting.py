@@ -1,0 +1,163 @@
+"""What happens in the shards' stores, told as Events of Kubernetes on their pods.
+
+Shards call nobody, so the coordinator that leads follows their events and writes. It remembers
+nothing: an Event's name follows from what happened, so what an earlier leader wrote is there
+already, and what is older than Events are kept is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from mqstore.client import AsyncClient, ClientError, StoreEvent
+from mqstore.coordinator.pod_notes import Note, Notes, process_of
+from mqstore.coordinator.shards import Shards
+from mqstore.service import logs
+from mqstore.service.auth import OwnToken
+from mqstore.service.settings import Settings
+
+if TYPE_CHECKING:  # a large package, for clusters only
+    from mqstore.coordinator.kube_events import PodEvents
+
+LOOK_S: Final = 1.0
+"""From one look at who leads to the next, and between two attempts."""
+AGE_MAX_MS: Final = 1_800_000
+"""Older ones are not told any more; an API server keeps Events for an hour."""
+BURST: Final = 20
+"""Events of a shard written at once; beyond, one in ``REFILL_S``. What is left out is counted."""
+REFILL_S: Final = 15.0
+
+log = logs.get(__name__)
+
+
+class Rate:
+    """A bucket of tokens. One thread at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(BURST)
+        self._at = clock()
+
+    def allows(self) -> bool:
+        """Takes a token, where one is left."""
+        now = self._clock()
+        self._left = min(BURST, self._left + (now - self._at) / REFILL_S)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class ShardReporter:
+    """One shard's events, while this process leads."""
+
+    def __init__(self, ordinal: int, events: PodEvents, rate: Rate) -> None:
+        self._ordinal = ordinal
+        self._events = events
+        self._rate = rate
+        self._notes = Notes()
+        self._process = ""
+        self._pod: Any = None
+
+    async def follow(self, client: AsyncClient) -> None:
+        """Ends by being cancelled."""
+        while True:
+            try:
+                stream = client.events(patience_s=math.inf)
+                async with contextlib.aclosing(stream) as events:
+                    async for event in events:
+                        await self._tell(event)
+            except ClientError as error:
+                log.debug("a shard's events cannot be had", shard=self._ordinal, why=str(error))
+            await asyncio.sleep(LOOK_S)
+
+    async def _tell(self, event: StoreEvent) -> None:
+        note = self._notes.take(event)
+        if note is None or _is_old(note.last_ms) or not self._rate.allows():
+            return
+        while not _is_old(note.last_ms):
+            if await self._is_settled(event, note):
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _is_settled(self, event: StoreEvent, note: Note) -> bool:
+        from mqstore.coordinator.kube_events import NotWritten
+
+        try:
+            await asyncio.to_thread(self._write, process_of(event), note)
+        except NotWritten as error:
+            details = {"shard": self._ordinal, "reason": note.reason, "why": str(error)}
+            log.warning("an Event was not written", is_final=error.is_final, **details)
+            return error.is_final
+        return True
+
+    def _write(self, process: str, note: Note) -> None:
+        """A process of the shard has one pod. Raises NotWritten."""
+        if process != self._process:
+            self._pod, self._process = self._events.pod_of(self._ordinal), process
+        self._events.write(self._pod, note)
+
+
+class Reporter:
+    """Follows all shards while this process leads. Used on the event loop only."""
+
+    def __init__(
+        self, shards: Shards, settings: Settings, tls: ssl.SSLContext | None, events: PodEvents
+    ) -> None:
+        token = OwnToken(settings.tokens)
+        self._clients = {
+            shard.ordinal: AsyncClient(shard.writer_url, token=token, tls=tls) for shard in shards
+        }
+        self._events = events
+        self._rates = {ordinal: Rate() for ordinal in self._clients}
+        self._looking: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
+
+    def start(self, leads: Callable[[], bool]) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look(leads))
+
+    async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._let_go()
+        for client in self._clients.values():
+            await client.close()
+
+    async def _look(self, leads: Callable[[], bool]) -> None:
+        while True:
+            if leads() and not self._following:
+                self._following = [*map(self._follow, self._clients)]
+            elif not leads() and self._following:
+                await self._let_go()
+            await asyncio.sleep(LOOK_S)
+
+    def _follow(self, ordinal: int) -> asyncio.Task[None]:
+        reporter = ShardReporter(ordinal, self._events, self._rates[ordinal])
+        return asyncio.get_running_loop().create_task(reporter.follow(self._clients[ordinal]))
+
+    async def _let_go(self) -> None:
+        tasks, self._following = self._following, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) -> Reporter | None:
+    """None where nothing is to be told. Raises Refused without a cluster."""
+    if settings.shard_stateful_set is None:
+        return None
+    from mqstore.coordinator.kube_events import PodEvents
+
+    events = PodEvents(settings.shard_stateful_set, settings.lease_namespace)
+    return Reporter(shards, settings, tls, events)
+
+
+def _is_old(ms: int) -> bool:
+    return time.time_ns() // 1_000_000 - ms > AGE_MAX_MS

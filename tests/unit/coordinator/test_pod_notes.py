@@ -1,0 +1,117 @@
+"""What of a store's events becomes an Event on its pod, and how repeats are counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.client import StoreEvent
+from mqstore.coordinator.pod_notes import MESSAGE_MAX, WINDOW_MS, Note, Notes, Severity
+from mqstore.coordinator.reporting import BURST, REFILL_S, Rate
+
+PAGE = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+OPENED: dict[str, Any] = {"durationMs": 400, "minOffset": 0, "maxOffset": 900, "readOnly": None}
+TOLD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("opened", OPENED | {"cutBytes": 0, "damaged": 0}, "RecoveryFinished", "nothing was cut"),
+    ("opened", OPENED, "RecoveryFinished", "in 0.4 s"),  # of a writer of the release before
+    ("opened", OPENED | {"cutBytes": 7, "damaged": 1}, "RecoveryCut", "7 bytes were cut"),
+    ("opened", OPENED | {"readOnly": "a gap"}, "StoreReadOnly", "a gap"),
+    ("read-only", {"reason": "the disk refuses"}, "StoreReadOnly", "the disk refuses"),
+    ("read-only", {"reason": None}, "StoreWritable", "taken again"),
+    ("disk", {"refuses": True, "abovePercent": 90, "usedPercent": 91.2}, "DiskFull", "91.2 %"),
+    ("disk", {"refuses": False, "abovePercent": 75, "usedPercent": 76}, "DiskFilling", "75 %"),
+    ("disk", {"refuses": False, "abovePercent": None, "usedPercent": 8}, "DiskHasRoom", "8.0 %"),
+    ("index", {"done": 5, "total": 9}, "IndexIncomplete", "4 bytes"),
+    ("index", {"done": 9, "total": 9}, "IndexRebuilt", "complete"),
+    ("writes", {"paused": True, "reason": "moving"}, "WritesPaused", "moving"),
+    ("writes", {"paused": False, "reason": None}, "WritesResumed", "go on"),
+    ("damaged", {"stretches": 2}, "LogDamaged", "2 stretches"),
+    ("expiry", {"messages": 3, "group": "g", "topic": "t"}, "UnconsumedAtRisk", "g in t"),
+    ("deleted", {"forced": 2, "expired": 1}, "SegmentsForced", "2 segments"),
+    ("failed", {"reason": "sync failed"}, "StoreFailed", "sync failed"),
+]
+
+
+def event(number: int, kind: str, at_ms: int = 1_000, **data: Any) -> StoreEvent:
+    return StoreEvent(f"5f0c2a1e-{number}", kind, at_ms, data)
+
+
+def taken(notes: Notes, happened: StoreEvent) -> Note:
+    note = notes.take(happened)
+    assert note is not None
+    return note
+
+
+@pytest.mark.parametrize(("kind", "data", "reason", "says"), TOLD)
+def test_what_an_operator_must_know_is_told_under_a_reason_that_the_docs_list(
+    kind: str, data: dict[str, Any], reason: str, says: str
+) -> None:
+    note = taken(Notes(), event(1, kind, **data))
+    assert (note.reason, note.count, note.name) == (reason, 1, "5f0c2a1e-1")
+    assert says in note.message
+    listed = re.search(rf"`{reason}`[^|\n]*\| (\w+) \|", PAGE)
+    assert listed is not None, reason
+    assert listed[1] == note.severity
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("topic", {"topic": "t", "isDeleted": False}),
+        ("opening", {"stage": "scan", "done": 1, "total": 2}),
+        ("deleted", {"expired": 4, "queueFiles": 1}),
+        ("gap", {}),
+        ("of-a-later-release", {}),
+    ],
+)
+def test_what_is_as_it_should_be_is_not_told(kind: str, data: dict[str, Any]) -> None:
+    assert Notes().take(event(1, kind, **data)) is None
+
+
+def test_repeats_within_the_window_are_one_event_that_counts() -> None:
+    notes = Notes()
+    first = taken(notes, event(1, "failed", 1_000, reason="a"))
+    again = taken(notes, event(2, "failed", 1_000 + WINDOW_MS, reason="b"))
+    assert (again.name, again.count) == (first.name, 2)
+    assert (again.first_ms, again.last_ms) == (1_000, 1_000 + WINDOW_MS)
+    assert "b" in again.message
+    later = taken(notes, event(3, "failed", 1_001 + WINDOW_MS, reason="c"))
+    assert (later.name, later.count) == ("5f0c2a1e-3", 1)
+
+
+def test_another_process_of_the_writer_begins_anew() -> None:
+    notes = Notes()
+    assert taken(notes, event(1, "opened", **OPENED)).count == 1
+    again = taken(notes, StoreEvent("00000000-1", "opened", 1_000, OPENED))
+    assert (again.name, again.count) == ("00000000-1", 1)
+
+
+def test_whoever_reads_the_same_events_again_comes_to_the_same_notes() -> None:
+    happened = [
+        event(number, "writes", number * WINDOW_MS // 3, paused=number % 2 == 0, reason="r")
+        for number in range(1, 30)
+    ]
+    first, second = Notes(), Notes()
+    assert [first.take(each) for each in happened] == [second.take(each) for each in happened]
+
+
+def test_how_far_an_index_is_makes_one_event_and_its_end_another() -> None:
+    notes = Notes()
+    told = [notes.take(event(n, "index", n, done=n, total=50)) for n in range(51)]
+    assert [note.reason for note in told if note] == ["IndexIncomplete", "IndexRebuilt"]
+
+
+def test_a_long_reason_is_cut_to_what_the_api_server_takes() -> None:
+    note = taken(Notes(), event(1, "failed", reason="x" * 5_000))
+    assert (len(note.message), note.severity) == (MESSAGE_MAX, Severity.WARNING)
+
+
+def test_a_burst_is_written_and_then_no_more_than_the_rate() -> None:
+    now = [0.0]
+    rate = Rate(lambda: now[0])
+    assert sum(rate.allows() for _ in range(3 * BURST)) == BURST
+    now[0] += REFILL_S
+    assert [rate.allows() for _ in range(2)] == [True, False]
