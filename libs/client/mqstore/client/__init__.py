@@ -57,6 +57,15 @@ from mqstore.client.models import (
     Unreadable,
     Writes,
 )
+from mqstore.client.rebuild_calls import part_frames
+from mqstore.client.rebuild_models import (
+    IndexPart,
+    IndexPublished,
+    IndexRebuild,
+    IndexRebuildEnded,
+    IndexRebuilds,
+    SegmentRange,
+)
 from mqstore.client.transaction_models import (
     Begun,
     Checks,
@@ -87,6 +96,11 @@ __all__ = [
     "GroupOffsets",
     "Groups",
     "Health",
+    "IndexPart",
+    "IndexPublished",
+    "IndexRebuild",
+    "IndexRebuildEnded",
+    "IndexRebuilds",
     "Leader",
     "LogFile",
     "LogFiles",
@@ -112,6 +126,7 @@ __all__ = [
     "Recovery",
     "Retention",
     "Segment",
+    "SegmentRange",
     "Segments",
     "Store",
     "StoreEvent",
@@ -130,5 +145,6 @@ __all__ = [
     "Unreachable",
     "Unreadable",
     "Writes",
+    "part_frames",
     "trusting",
 ]

@@ -5,7 +5,7 @@ Both clients send these; nothing here does input or output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -82,7 +82,7 @@ class Call(Generic[Answer]):
     answer: type[Answer]
     params: Mapping[str, Any] = field(default_factory=dict)
     json: Mapping[str, Any] | None = None
-    content: bytes | None = None
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     errors_are_answers: bool = False

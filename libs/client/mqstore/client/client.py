@@ -16,7 +16,7 @@ from crc32c import crc32c
 from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
-from mqstore.client import calls, transaction_calls
+from mqstore.client import calls, rebuild_calls, transaction_calls
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
@@ -253,6 +253,13 @@ class Client(_Base[httpx.Client]):
     archive = _blocking(calls.archive)
     put_archive = _blocking(calls.put_archive)
     end_archive = _blocking(calls.end_archive)
+    begin_index_rebuild = _blocking(rebuild_calls.begin_index_rebuild)
+    renew_index_rebuild = _blocking(rebuild_calls.renew_index_rebuild)
+    plan_index_rebuild = _blocking(rebuild_calls.plan_index_rebuild)
+    send_index_part = _blocking(rebuild_calls.send_index_part)
+    publish_index_rebuild = _blocking(rebuild_calls.publish_index_rebuild)
+    end_index_rebuild = _blocking(rebuild_calls.end_index_rebuild)
+    index_rebuilds = _blocking(rebuild_calls.index_rebuilds)
     expiry_report = _blocking(calls.expiry_report)
     put_expiry_report = _blocking(calls.put_expiry_report)
     pins = _blocking(calls.pins)
@@ -373,6 +380,13 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     archive = _asynchronous(calls.archive)
     put_archive = _asynchronous(calls.put_archive)
     end_archive = _asynchronous(calls.end_archive)
+    begin_index_rebuild = _asynchronous(rebuild_calls.begin_index_rebuild)
+    renew_index_rebuild = _asynchronous(rebuild_calls.renew_index_rebuild)
+    plan_index_rebuild = _asynchronous(rebuild_calls.plan_index_rebuild)
+    send_index_part = _asynchronous(rebuild_calls.send_index_part)
+    publish_index_rebuild = _asynchronous(rebuild_calls.publish_index_rebuild)
+    end_index_rebuild = _asynchronous(rebuild_calls.end_index_rebuild)
+    index_rebuilds = _asynchronous(rebuild_calls.index_rebuilds)
     expiry_report = _asynchronous(calls.expiry_report)
     put_expiry_report = _asynchronous(calls.put_expiry_report)
     pins = _asynchronous(calls.pins)

@@ -11,7 +11,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -131,6 +131,10 @@ class HotRequest:
     async def body(self) -> bytes:
         return await self._limits.read(self.scope, self._receive)
 
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes, of a route that ``streams``. Problem (408), ClientGone."""
+        return self._limits.pieces(self.scope, self._receive)
+
     async def gone(self) -> None:
         """Wait until the client has closed the connection. Not beside ``body``."""
         while (await self._receive())["type"] != "http.disconnect":
@@ -150,6 +154,8 @@ class HotRoute:
     handler: Handler
     operation: dict[str, Any]
     """Its OpenAPI operation object."""
+    streams: bool = False
+    """Whether a body may be of any length: the handler takes it in ``pieces``."""
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import defaultdict
-from collections.abc import Iterable, MutableMapping
+from collections.abc import AsyncIterator, Iterable, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -211,6 +212,29 @@ class Limits:
             raise too_large(limit)
         return body
 
+    async def pieces(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
+        """The body as it comes, of any length; what was taken is held no longer.
+
+        Raises Problem (408) where the next piece does not come in time, or ClientGone.
+        """
+        more = True
+        while more:
+            async with self._in_time():
+                message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            piece = message.get("body", b"")
+            yield piece
+            self.let_go(scope, len(piece))
+            more = message.get("more_body", False)
+
+    def let_go(self, scope: Scope, size: int) -> None:
+        """So much of what the request holds is done with."""
+        held = min(size, scope.get(_HELD, 0))
+        if held:
+            scope[_HELD] -= held
+            self.memory.give_back(client_of(scope), held)
+
     def interrupt(self) -> None:
         """Wait for no further part of any body: the service is ending."""
         self.is_ending = True
@@ -221,26 +245,32 @@ class Limits:
 
     async def _read_chunks(self, first: bytes, receive: Receive, limit: int) -> bytes:
         body = bytearray(first)
+        async with self._in_time():
+            more = True
+            while more:
+                if len(body) > limit:
+                    raise too_large(limit)
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+        if len(body) > limit:
+            raise too_large(limit)
+        return bytes(body)
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Raises Problem (408, 503) where what is awaited does not come."""
         deadline = asyncio.timeout(0 if self.is_ending else self.timeout_s)
         self._receiving.add(deadline)
         try:
             async with deadline:
-                more = True
-                while more:
-                    if len(body) > limit:
-                        raise too_large(limit)
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
+                yield
         except TimeoutError:
             raise self._not_received() from None
         finally:
             self._receiving.discard(deadline)
-        if len(body) > limit:
-            raise too_large(limit)
-        return bytes(body)
 
     def _not_received(self) -> Problem:
         if self.is_ending:

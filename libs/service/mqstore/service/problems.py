@@ -128,6 +128,30 @@ REQUEST_TIMEOUT = _register(
 PIN_REFUSED = _register(
     "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
 )
+INDEX_REBUILD_UNKNOWN = _register(
+    "index-rebuild-unknown",
+    404,
+    "No such index rebuild",
+    "It was never begun, or has ended: its lease lapsed, or it was published or given up.",
+)
+INDEX_REBUILD_RUNNING = _register(
+    "index-rebuild-running",
+    409,
+    "The index is being rebuilt already",
+    "`running` says by whom, since when, and when the lease lapses.",
+)
+INDEX_REBUILD_REFUSED = _register(
+    "index-rebuild-refused",
+    409,
+    "Not possible now, or not beside a writer",
+    "`detail` says what is missing; other sizes or formats are for a store at rest only.",
+)
+INDEX_REBUILD_INVALID = _register(
+    "index-rebuild-invalid",
+    422,
+    "The plan or the items cannot be of this rebuild",
+    "Nothing of them counts.",
+)
 ARCHIVE_REFUSED = _register(
     "archive-refused",
     409,
@@ -288,6 +312,12 @@ FLUSH_TIMEOUT = _register(
     "Stored, but not known to be on disk",
     "`messages` says where, as in the answer of 201; they can be read.",
 )
+STAGING_DAMAGED = _register(
+    "staging-damaged",
+    500,
+    "The new index files are not what was written",
+    "Nothing was published; the disk needs a look.",
+)
 DISK_FULL = _register(
     "disk-full", 507, "The disk is full", "No room for messages; `disk` may have the numbers.", 30
 )
@@ -384,6 +414,12 @@ _RULES: Final = (
     _Rule(errors.FenceUnknown, FENCE_UNKNOWN),
     _Rule(errors.PinRefused, PIN_REFUSED),
     _Rule(errors.ArchiveRefused, ARCHIVE_REFUSED),
+    _Rule(errors.IndexRebuildRunning, INDEX_REBUILD_RUNNING, ("running",)),
+    _Rule(errors.IndexRebuildUnknown, INDEX_REBUILD_UNKNOWN),
+    _Rule(errors.IndexRebuildRefused, INDEX_REBUILD_REFUSED),
+    _Rule(errors.IndexRebuildInvalid, INDEX_REBUILD_INVALID),
+    _Rule(errors.StagingDamaged, STAGING_DAMAGED),
+    _Rule(errors.StagingFull, DISK_FULL, ("numbers",)),
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
@@ -450,6 +486,10 @@ def schema() -> dict[str, Any]:
             "disk": {"type": "object", "description": "The fullest volume, in bytes and percent."},
             "state": {"type": "string"},
             "column": {"type": "integer", "description": "Of a filter expression, from 1."},
+            "running": {
+                "type": "object",
+                "description": "`id`, `owner`, `sinceMs` and `expiresMs` of an index rebuild.",
+            },
             "holder": {"type": "integer", "description": "Physical offset of a message."},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
             "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside", "begun"]},

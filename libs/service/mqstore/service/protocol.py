@@ -132,8 +132,16 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._received > self.max_header_size:
                 detail = f"more than {self.max_header_size} bytes"
                 self._refuse(Problem(problems.HEADERS_TOO_LARGE, detail))
-        elif self._received > self.max_message_size:
+        elif self._received > self.max_message_size and not self._streams():
             self.transport.close()
+
+    def _streams(self) -> bool:
+        """Whether a body of any length is being taken."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        hot = self.front.hot_route(cycle.scope["method"], cycle.scope["path"])
+        return hot is not None and hot[0].streams
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -133,19 +133,23 @@ def index_chain(
     items: bytes,
     start: int,
     file: memoryview,
-    slots: int,
-    index_num: int,
+    layout: tuple[int, int],
+    slots_of_part: tuple[int, int],
+    chunk: tuple[int, int, int],
     first: int,
     begin_ms: int,
     carried_ms: int,
 ) -> tuple[int, int]:
     """Put items of one part of ``IndexItems`` into an index file, in the slots of that part only.
 
-    ``first`` is the number in the file that item 0 of all parts has or would have; items from byte
-    ``start`` on are put up to the last that the file has room for. ``begin_ms`` is the store time
-    of the file's item 1, ``carried_ms`` that of the last item of the file before, 0 without one.
-    The header is left alone. Returns (the first byte that was not used, slots that were empty).
-    ValueError for items out of their order.
+    ``layout`` is the file's slots and entries, ``slots_of_part`` the first slot and the one behind
+    the last, ``chunk`` the least physical offset, the one behind the greatest, and how many items
+    there are in all parts. ``first`` is the number in the file that item 0 of all parts has or
+    would have; items from byte ``start`` on are put up to the last that the file has room for.
+    ``begin_ms`` is the store time of the file's item 1, ``carried_ms`` that of the last item of
+    the file before, 0 without one. The header is left alone. Returns (the first byte that was not
+    used, slots that were empty). ValueError for an item outside of all that, or out of its order.
+    The GIL is released; what is written stays within the file, whatever the items say.
     """
 
 def item_at(items: bytes, number: int) -> tuple[int, int] | None:

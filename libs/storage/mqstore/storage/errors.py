@@ -35,6 +35,8 @@
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, ArchiveRefused, FencedOff, FenceRefused
     ├── StagingDamaged             index files of a rebuild are not what was written
+    ├── IndexRebuildRunning, IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid
+    ├── StagingFull                an index rebuild would fill the disk too far
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
@@ -275,6 +277,34 @@ class StoreDamaged(StorageError):
 
 class StagingDamaged(StorageError):
     """Files that were staged by an index rebuild are not what was written; nothing is published."""
+
+
+class IndexRebuildRunning(StorageError):
+    """Another rebuild of the index runs; ``running`` says whose, and until when."""
+
+    def __init__(self, detail: str, running: Mapping[str, int | str]) -> None:
+        super().__init__(detail)
+        self.running = dict(running)
+
+
+class IndexRebuildUnknown(StorageError):
+    """It was never begun, or has ended: published, given up, or its lease lapsed."""
+
+
+class IndexRebuildRefused(StorageError):
+    """Not now, or not beside a writer: ``detail`` says what is missing."""
+
+
+class IndexRebuildInvalid(StorageError):
+    """A plan or items that cannot be of this rebuild; nothing of them counts."""
+
+
+class StagingFull(StorageError):
+    """The staged files would fill the disk too far; ``numbers`` are in bytes and percent."""
+
+    def __init__(self, detail: str, numbers: Mapping[str, int | float | str] | None = None) -> None:
+        super().__init__(detail)
+        self.numbers = dict(numbers or {})
 
 
 class StoreNotOpen(StorageError):

@@ -47,6 +47,7 @@ from mqstore.storage.own.running_manifest import RunningManifestService
 from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.own.write_pause import WritePause
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
@@ -161,6 +162,7 @@ class MessageStore:
         self.retention = Retention(
             self._parts, seams, admin_tables.offsets, self.delays.holds, self.lookups.forget
         )
+        self.rebuilds = IndexRebuilds(self._parts, self.retention, seams)
         self._admin = Administration(
             admin_tables,
             opened,
@@ -499,6 +501,7 @@ class MessageStore:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
         self._start(self.offsets)
+        self._start(self.rebuilds)
         if self.once is not None:
             self._start(self.once)
         if self._options.scrubs:
@@ -538,6 +541,7 @@ class MessageStore:
             self._closed = True
             self.log.refuse_puts("closing", "the store is closing")
             try:
+                self.rebuilds.close()
                 self._stop_services()
                 if self._failure is None and self._parts.plan.read_only is None:
                     self._close_cleanly()

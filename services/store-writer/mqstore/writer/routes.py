@@ -43,6 +43,7 @@ from mqstore.writer.models import (
     SegmentList,
     Store,
 )
+from mqstore.writer.rebuild_routes import IndexRebuildRoutes
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
@@ -71,6 +72,7 @@ def add(api: Api, service: WriterService) -> None:
     InternalRoutes(service).add(api)
     ScrubRoutes(service).add(api)
     ExpiryReports(service).add(api)
+    IndexRebuildRoutes(service).add(api)
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):

@@ -43,6 +43,7 @@ TAGS: Final = {
     "groups": "Consumer groups: what they have consumed, and how they may.",
     "internal": "For mqstore's other services, role system: appends under a fence.",
     "store": "Bounds, files and the recovery report of the store directory.",
+    "index": "The index made anew by a job, while messages are put and found. Role system.",
     "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
 }
 

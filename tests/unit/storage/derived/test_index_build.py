@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -196,11 +197,46 @@ def test_items_out_of_their_order_are_refused() -> None:
     items.add_record([5, 12], 100, BORN_MS)
     (found,) = items.take()
     file = memoryview(bytearray(Layout(SLOTS, INDEX_NUM, False).file_size))
-    assert index_chain(found, 0, file, SLOTS, INDEX_NUM, 4, 0, 0) == (48, 1)
-    with pytest.raises(ValueError, match="item 4 cannot follow item 5 in its slot"):
-        index_chain(found, 0, file, SLOTS, INDEX_NUM, 4, 0, 0)
+    where = (SLOTS, INDEX_NUM), (0, SLOTS), (100, 101, 2)
+    assert index_chain(found, 0, file, *where, 4, 0, 0) == (48, 1)
+    with pytest.raises(ValueError, match="cannot stand here"):
+        index_chain(found, 0, file, *where, 4, 0, 0)
     with pytest.raises(ValueError, match="no whole items"):
-        index_chain(found, 3, file, SLOTS, INDEX_NUM, 6, 0, 0)
+        index_chain(found, 3, file, *where, 6, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "hashes", "slots", "chunk", "first"),
+    [
+        ((1, 0), (5, 5), (0, SLOTS), (100, 101, 2), 4),
+        ((0, 0), (5, 6), (0, SLOTS), (100, 101, 2), 4),
+        ((0, 2), (5, 6), (0, SLOTS), (100, 101, 2), 4),
+        ((0, 1), (5, 6), (0, 6), (100, 101, 2), 4),
+        ((0, 1), (5, 6), (6, SLOTS), (100, 101, 2), 4),
+        ((0, 1), (5, 1 << 31), (0, SLOTS), (100, 101, 2), 4),
+        ((0, 1), (5, 6), (0, SLOTS), (101, 200, 2), 4),
+        ((0, 1), (5, 6), (0, SLOTS), (0, 100, 2), 4),
+        ((0, 1), (5, 6), (0, SLOTS), (100, 101, 2), -7),
+    ],
+)
+def test_items_of_another_place_are_refused(
+    numbers: tuple[int, int],
+    hashes: tuple[int, int],
+    slots: tuple[int, int],
+    chunk: tuple[int, int, int],
+    first: int,
+) -> None:
+    """By their number, hash, slot or offset; none is written outside of the part's slots."""
+    items = b"".join(
+        struct.pack("=IIqq", number, key_hash, 100, BORN_MS)
+        for number, key_hash in zip(numbers, hashes, strict=True)
+    )
+    file = memoryview(bytearray(Layout(SLOTS, INDEX_NUM, False).file_size))
+    with pytest.raises(ValueError, match="cannot stand here"):
+        index_chain(items, 0, file, (SLOTS, INDEX_NUM), slots, chunk, first, 0, 0)
+    assert not any(file[:40])
+    outside = [slot for slot in range(SLOTS) if not slots[0] <= slot < slots[1]]
+    assert not any(any(file[40 + 4 * slot : 44 + 4 * slot]) for slot in outside)
 
 
 @pytest.mark.parametrize(("parts", "slots"), [(0, 7), (8, 7), (1, 0)])

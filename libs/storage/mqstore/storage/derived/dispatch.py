@@ -136,6 +136,10 @@ class Dispatcher:
         """The last message in the index: maybe not all of its keys are in it."""
         self._index_position = self._begin_index(index_position)
         self._index_joined = False
+        self._roll_due: tuple[int, int] | None = None
+        """Where the index begins a new file, and how many names that leaves free."""
+        self._index_stands = False
+        """Whether the index's own run waits for a rebuild."""
         self.end.follow(
             queues.windows_by_place,
             None if index is None else index.window,
@@ -292,6 +296,56 @@ class Dispatcher:
             change()
             self._queues.route(topic)
 
+    # beside a rebuild of the index -----------------------------------------------------------
+
+    def begin_rebuild(self, start: int) -> int:
+        """Of all from ``start`` up to the offset that is returned: from there on the index's items
+        go to a new file, or will where the index is behind it yet. OSError."""
+        index = self._required_index
+        with self._running():
+            index.rolled = None
+            self._roll_due = self.position, index.room_for(self.position - start)
+            self._index_stands = False
+            if self._index_joined and self._boundary is None:
+                self._roll()
+            return self.position
+
+    def hold_index(self) -> None:
+        """The index's own run, where it is below a rebuild's end, stands still until the rebuild
+        has ended: what it would write is replaced."""
+        with self._running():
+            self._index_stands = self._roll_due is not None
+
+    def end_rebuild(self) -> None:
+        """Without its files: the index goes on as if nothing had been."""
+        with self._running():
+            self._roll_due, self._index_stands = None, False
+            self._required_index.rolled = None
+
+    @contextmanager
+    def adopting(self, end: int) -> Iterator[None]:
+        """While a rebuild's files become the index of everything below ``end``."""
+        with self._running():
+            yield
+            if self._roll_due is not None:
+                self._index_position = max(self._index_position, end)
+                self._roll_due, self._boundary = None, None
+            self._index_stands = False
+            self._join_index()
+
+    @property
+    def _required_index(self) -> IndexService:
+        if self._index is None:
+            raise ValueError("without messageIndexEnable there is no index")
+        return self._index
+
+    def _roll(self) -> None:
+        """Where a rebuild ends."""
+        if self._roll_due is not None:
+            _, room = self._roll_due
+            self._required_index.roll(room)
+            self._roll_due = None
+
     @contextmanager
     def _running(self) -> Iterator[None]:
         """With the lock held, and the kernel's puts leaving their dispatch to us."""
@@ -332,16 +386,22 @@ class Dispatcher:
 
     def _advance_index(self) -> bool:
         """A slice of the index's own run over records that the queues have already."""
-        if self._index is None or self._index_joined:
+        if self._index is None or self._index_joined or self._index_stands:
             return False
         self._index_position = max(self._index_position, self._log.min_offset)
         left = SLICE_RECORDS
         while self._index_position < self.position and left > 0:
+            stop, _ = self._roll_due or (self.position, 0)
+            if self._index_position >= stop:
+                self._roll()
+                continue
             self._index_position, handled = self._slice(
-                self._index_position, self.position, self._index, left, with_queues=False
+                self._index_position, stop, self._index, left, with_queues=False
             )
             self.counts.indexed += handled
             left -= max(handled, 1)
+        if self._index_position >= self.position:
+            self._roll()
         return not self._join_index()
 
     def _slice(

@@ -16,11 +16,12 @@ from typing import Final
 from mqstore.storage._kernel import index_chain
 from mqstore.storage.derived.index_plan import IndexPlan, Layout, PlannedFile
 from mqstore.storage.derived.index_publication import StagedFile, staged
-from mqstore.storage.layout import INDEX_HEADER_SIZE
+from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.seams import FileSystem, MappedBytes
 
-_ITEM_SIZE: Final = 24
+ITEM_SIZE: Final = 24
 """Of ``IndexItems``."""
+OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +64,65 @@ def make_files(files: FileSystem, directory: Path, plan: BuildPlan) -> None:
 class PartBuilder:
     """Puts one part's items into all files. Chunks come in the order of the log. One thread."""
 
-    def __init__(self, files: FileSystem, directory: Path, plan: BuildPlan) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        plan: BuildPlan,
+        slots: range | None = None,
+        end: int = OFFSET_MAX,
+    ) -> None:
+        """``slots`` are those of the part, by default all; ``end`` is behind every record."""
         self._files = files
         self._directory = directory
         self._plan = plan
+        whole = range(plan.layout.slots) if slots is None else slots
+        self._slots = whole.start, whole.stop
+        self._ends = (*plan.starts[1:], end)
         self._built = PartBuilt(Counter(), Counter())
         self._open: tuple[int, MappedBytes] | None = None
 
+    def clear(self) -> None:
+        """Empty the part's slots, for one that is built a second time. OSError."""
+        start, stop = (INDEX_HEADER_SIZE + each * INDEX_SLOT_SIZE for each in self._slots)
+        for number in range(len(self._plan.files)):
+            self._view(number)[start:stop] = bytes(stop - start)
+
     def add(self, start: int, items: bytes) -> None:
-        """The items of the chunk that begins at a physical offset."""
-        layout, at = self._plan.layout, 0
-        first = self._plan.firsts[bisect_left(self._plan.starts, start)]
-        number = first // layout.capacity
+        """The items of the chunk that begins at a physical offset, or the next ones of them.
+
+        Raises ValueError for what is no chunk's, or no place of this part's; OSError.
+        """
+        plan = self._plan
+        chunk = bisect_left(plan.starts, start)
+        if chunk == len(plan.starts) or plan.starts[chunk] != start:
+            raise ValueError(f"no chunk of the plan begins at offset {start}")
+        first, at = plan.firsts[chunk], 0
+        place = start, self._ends[chunk], plan.firsts[chunk + 1] - first
+        number = first // plan.layout.capacity
         while at < len(items):
-            planned = self._plan.files[number]
-            end, used = index_chain(
-                items,
-                at,
-                self._view(number),
-                layout.slots,
-                planned.items + 1,
-                first - planned.first + 1,
-                planned.begin[1],
-                planned.carried_ms,
-            )
-            self._built.items[number] += (end - at) // _ITEM_SIZE
+            if number == len(plan.files):
+                raise ValueError(f"offset {start} has more items than the plan")
+            end, used = self._put(number, items, at, first, place)
+            self._built.items[number] += (end - at) // ITEM_SIZE
             self._built.slots[number] += used
             at, number = end, number + 1
+
+    def _put(
+        self, number: int, items: bytes, at: int, first: int, place: tuple[int, int, int]
+    ) -> tuple[int, int]:
+        layout, planned = self._plan.layout, self._plan.files[number]
+        return index_chain(
+            items,
+            at,
+            self._view(number),
+            (layout.slots, planned.items + 1),
+            self._slots,
+            place,
+            first - planned.first + 1,
+            planned.begin[1],
+            planned.carried_ms,
+        )
 
     def close(self) -> PartBuilt:
         if self._open is not None:

@@ -86,19 +86,21 @@ def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
     replace_file(files, paths.index_journal, sealed_json.seal(content))
 
 
-def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> Journal | None:
-    """Finish what a journal says, whatever of it is done; None without one. Raises OSError."""
-    files = seams.files
-    journal = _load(files, paths)
-    if journal is None:
-        return None
+def put_in_place(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
+    """Give the new files their names, beside the old ones; again changes nothing. OSError."""
     files.make_directories(paths.index)
     for each, name in reversed(list(zip(journal.files, journal.names, strict=True))):
         source = paths.index_staging / each.staged
         if files.stat(source) is not None:
             files.rename(source, paths.index / name)
     files.sync_directory(paths.index)
-    _move_index_time(seams, paths, store_format, journal.index_ms)
+
+
+def remove_replaced(
+    files: FileSystem, paths: StorePaths, journal: Journal, checkpoint: Checkpoint
+) -> None:
+    """The rest, once the new files are in place: then the journal is done. OSError."""
+    checkpoint.flush()
     for name in journal.replaced:
         if files.stat(paths.index / name) is not None:
             files.unlink(paths.index / name)
@@ -106,6 +108,21 @@ def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> 
     _note_sizes(files, paths, journal)
     remove_file(files, paths.index_journal)
     discard(files, paths)
+
+
+def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> Journal | None:
+    """Finish what a journal says, whatever of it is done, in a store that nobody else has open;
+    None without one. Raises OSError."""
+    journal = _load(seams.files, paths)
+    if journal is None:
+        return None
+    put_in_place(seams.files, paths, journal)
+    checkpoint = Checkpoint.open(paths.checkpoint, store_format, seams)
+    try:
+        checkpoint.index_ms = journal.index_ms
+        remove_replaced(seams.files, paths, journal, checkpoint)
+    finally:
+        checkpoint.close()
     return journal
 
 
@@ -170,17 +187,6 @@ def _checksum(view: memoryview) -> int:
     for start in range(0, len(view), _CHUNK):
         found = crc32c(view[start : start + _CHUNK], found)
     return found
-
-
-def _move_index_time(
-    seams: Seams, paths: StorePaths, store_format: StoreFormat, index_ms: int
-) -> None:
-    checkpoint = Checkpoint.open(paths.checkpoint, store_format, seams)
-    try:
-        checkpoint.index_ms = index_ms
-        checkpoint.flush()
-    finally:
-        checkpoint.close()
 
 
 def _note_sizes(files: FileSystem, paths: StorePaths, journal: Journal) -> None:

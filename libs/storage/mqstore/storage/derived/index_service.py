@@ -10,6 +10,7 @@ One thread at a time puts (the dispatcher); any thread may query, flush, and del
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -28,7 +29,8 @@ from mqstore.storage.derived.index_publication import (
     StagedFile,
     index_names,
     prepare,
-    roll_forward,
+    put_in_place,
+    remove_replaced,
 )
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.mapped.mapped_file import MappedFile
@@ -41,6 +43,8 @@ TAGS_TYPE: Final = "T"
 ROOM_ITEMS: Final = 1 << 14
 """Items whose disk blocks are reserved at a time, ahead of what is written."""
 TIME_MAX: Final = 2**63 - 1
+NAME_DIGITS: Final = 17
+"""Of an index file's name: year 4, then month, day, hour, minute, second 2 each, millisecond 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,13 @@ class IndexService:
         self.files: tuple[IndexFile, ...] = ()
         self.is_published = False
         """Whether a rebuild's files took the place of those that were there."""
+        self.rolled: str | None = None
+        """The first file that the rebuild which is running leaves alone."""
         self._change_lock = Lock()
-        """The dispatcher adds files while retention removes others."""
+        """The dispatcher adds files while retention removes others, and a rebuild all."""
+        self._removal_lock = Lock()
+        """One at a time unlinks. Taken before ``_flush_lock``, which is taken before the rest."""
+        self._flush_lock = Lock()
         self._paths = paths
         self._format = store_format
         self._seams = seams
@@ -106,6 +115,7 @@ class IndexService:
         self._writable = writable
         self._on_change = on_change
         self._last_name = ""
+        self._journal: Journal | None = None
         self._full: list[IndexFile] = []
         """Full files that are not synced yet."""
 
@@ -185,65 +195,130 @@ class IndexService:
         last = self.files[-1] if self.files else None
         if last is not None and not last.is_full:
             return last
-        return self._roll(last)
+        return self._roll(last, self._next_name())
 
     def make_room(self) -> None:
         """Let the window take more items: more disk blocks, or the next file."""
         self.ensure_file()
         self._attach()
 
-    def publish(
-        self, staged: Sequence[StagedFile], slots: int, index_num: int, store_id: str, end_ms: int
-    ) -> None:
-        """Let files that a rebuild made take the place of all there are; nobody puts meanwhile.
+    def roll(self, room: int) -> None:
+        """Begin a new file, whose name leaves so many free before it, for what a rebuild is not to
+        hold; an empty one that has them is taken. The dispatcher calls. OSError."""
+        last = self.files[-1] if self.files else None
+        before = self.files[-2].path.name if len(self.files) > 1 else ""
+        if last is None or last.index_count > 1 or _name_after(before, room) >= last.path.name:
+            self._roll(last, max(_name_after(self._last_name, room), self._next_name()))
+        self.rolled = self.files[-1].path.name
 
-        ``end_ms`` is the store time of their newest item. Raises StagingDamaged, OSError.
+    def room_for(self, log_bytes: int) -> int:
+        """Names that any rebuild of so much log can do with: a key takes two bytes at least."""
+        return log_bytes // 2 // (self.index_num - 1) + 2
+
+    def publish(
+        self,
+        staged: Sequence[StagedFile],
+        slots: int,
+        index_num: int,
+        store_id: str,
+        end_ms: int,
+        swapping: AbstractContextManager[None] | None = None,
+    ) -> Journal:
+        """Let files that a rebuild made take the place of all there are, but for those from where
+        it ``rolled`` on; nobody puts into any other while in ``swapping``.
+
+        ``end_ms`` is the store time of their newest item. Raises StagingDamaged, OSError; where
+        ``is_publishing`` is left, call it again.
         """
-        names = self._names_for(len(staged))
-        journal = Journal(
-            store_id=store_id,
-            hash_slots=slots,
-            index_num=index_num,
-            files=tuple(staged),
-            names=tuple(names),
-            replaced=tuple(index_names(self._seams.files, self._paths)),
-            index_ms=end_ms,
-        )
-        prepare(self._seams.files, self._paths, journal)
-        roll_forward(self._seams, self._paths, self._format)
-        if self._checkpoint is not None:
-            self._checkpoint.index_ms = end_ms
-        for file in self.files:
-            file.mapped.close()
-        self.slots, self.index_num, self._full = slots, index_num, []
-        self.load(safe=True)
-        self.is_published = True
-        self._changed()
+        if self._journal is None:
+            kept = self.rolled
+            replaced = [name for name in self._names() if kept is None or name < kept]
+            journal = Journal(
+                store_id=store_id,
+                hash_slots=slots,
+                index_num=index_num,
+                files=tuple(staged),
+                names=tuple(self._names_for(len(staged), replaced, kept)),
+                replaced=tuple(replaced),
+                index_ms=end_ms if kept is None else max(end_ms, self._index_ms),
+            )
+            prepare(self._seams.files, self._paths, journal)
+            self._journal = journal
+        return self._finish(self._journal, swapping or nullcontext())
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether there is a journal that is not done."""
+        return self._journal is not None
+
+    def _finish(self, journal: Journal, swapping: AbstractContextManager[None]) -> Journal:
+        files = self._seams.files
+        put_in_place(files, self._paths, journal)
+        with self._removal_lock:
+            with self._flush_lock, swapping:
+                self._swap(journal)
+            self._changed()
+            remove_replaced(files, self._paths, journal, self._required_checkpoint)
+            self.is_published, self.rolled, self._journal = True, None, None
+            self._changed()
+        return journal
+
+    def _swap(self, journal: Journal) -> None:
+        """The files in memory; from here on look-ups of this process see the new ones."""
+        self.slots, self.index_num = journal.hash_slots, journal.index_num
+        there = {file.path.name: file for file in self.files}
+        new = [there.get(name) or self._open(self._paths.index / name) for name in journal.names]
+        with self._change_lock:
+            kept = [
+                file
+                for name, file in there.items()
+                if name not in journal.replaced and name not in journal.names
+            ]
+            self.files = (*new, *kept)
+        self._full = [file for file in self._full if file in self.files]
+        for name in set(there).intersection(journal.replaced):
+            there[name].mapped.close()
+        checkpoint = self._required_checkpoint
+        is_later = kept and checkpoint.index_ms > journal.index_ms
+        checkpoint.index_ms = checkpoint.index_ms if is_later else journal.index_ms
+        self._attach()
+
+    @property
+    def _index_ms(self) -> int:
+        return self._required_checkpoint.index_ms
+
+    @property
+    def _required_checkpoint(self) -> Checkpoint:
+        if self._checkpoint is None:
+            raise ValueError("an index without a checkpoint cannot be published")
+        return self._checkpoint
 
     def delete_before(self, min_physical: int) -> int:
         """Unlink files that end below the log's minimum, never the last; how many went.
 
         Any thread, one at a time. Raises OSError.
         """
-        expired = 0
-        for file in self.files[:-1]:
-            if file.end_physical >= min_physical:
-                break
-            expired += 1
-        with self._change_lock:
-            gone, self.files = self.files[:expired], self.files[expired:]
-        for file in gone:
-            file.mapped.destroy(self._seams.clock.monotonic(), 0)
-        if gone:
-            self._seams.files.sync_directory(self._paths.index)
-            self._changed()
-        return expired
+        with self._removal_lock:
+            with self._change_lock:
+                ends = [file.end_physical for file in self.files[:-1]]
+                expired = next((n for n, end in enumerate(ends) if end >= min_physical), len(ends))
+                gone, self.files = self.files[:expired], self.files[expired:]
+            for file in gone:
+                file.mapped.destroy(self._seams.clock.monotonic(), 0)
+            if gone:
+                self._seams.files.sync_directory(self._paths.index)
+                self._changed()
+            return expired
 
     def flush(self, *, everything: bool = False) -> int:
         """Sync files that filled up, then move the checkpoint's index time; how many were synced.
 
         ``everything`` (a clean close) also syncs the current file. Raises StoreFailed, OSError.
         """
+        with self._flush_lock:
+            return self._flush(everything)
+
+    def _flush(self, everything: bool) -> int:
         flushed = 0
         while self._full:
             file = self._full[0]
@@ -348,8 +423,8 @@ class IndexService:
                 break
         return total
 
-    def _roll(self, full: IndexFile | None) -> IndexFile:
-        file = self._create(self._next_name())
+    def _roll(self, full: IndexFile | None, name: str) -> IndexFile:
+        file = self._create(name)
         if full is not None:
             header = full.header
             file.carry(header.end_physical, header.end_ms)
@@ -375,15 +450,23 @@ class IndexService:
         self._last_name = name
         return IndexFile(mapped, self.slots, self.index_num)
 
-    def _names_for(self, count: int) -> list[str]:
-        """Later than every name that is there."""
-        there = index_names(self._seams.files, self._paths)
-        self._last_name = max([self._last_name, *there])
-        names = []
-        for _ in range(count):
-            self._last_name = self._next_name()
-            names.append(self._last_name)
+    def _names(self) -> list[str]:
+        return index_names(self._seams.files, self._paths)
+
+    def _names_for(self, count: int, replaced: Sequence[str], kept: str | None) -> list[str]:
+        """Later than all that go, before the one that stays."""
+        last = max(replaced, default="")
+        if kept is None:
+            self._last_name = max(self._last_name, last)
+            return [self._take_name() for _ in range(count)]
+        names = [_name_after(last, number) for number in range(1, count + 1)]
+        if names and names[-1] >= kept:
+            raise ValueError(f"{count} index files have no names before {kept}")
         return names
+
+    def _take_name(self) -> str:
+        self._last_name = self._next_name()
+        return self._last_name
 
     def _next_name(self) -> str:
         """The time of creation, local, in ms; unique, and later than every name before."""
@@ -430,9 +513,10 @@ def _time_name(moment: datetime) -> str:
     return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"
 
 
-def _name_after(name: str) -> str:
+def _name_after(name: str, count: int = 1) -> str:
+    """Later by so many; each of those between is a name as good."""
     try:
         last = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]))
-        return _time_name(last + timedelta(milliseconds=1))
+        return _time_name(last + timedelta(milliseconds=count))
     except (ValueError, OverflowError):
-        return str(int(name) + 1).zfill(len(name))
+        return str(int(name or 0) + count).zfill(max(len(name), NAME_DIGITS))

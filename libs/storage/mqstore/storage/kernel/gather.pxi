@@ -80,45 +80,94 @@ cdef class IndexItems:
         return [(<Grown> part).take() for part in self.parts]
 
 
+cdef struct ChainRun:
+    uint8_t *slots_at
+    uint8_t *items_at
+    int64_t slots
+    int64_t low_slot
+    int64_t high_slot
+    int64_t low
+    int64_t high
+    int64_t index_num
+    int64_t first
+    int64_t count
+    int64_t begin_ms
+    int64_t carried_ms
+    int64_t after  # number of the item before, in the chunk; -1 for none
+    int64_t used
+
+
+cdef bint chain_one(ChainRun *run, const GatheredItem *item) noexcept nogil:
+    """False, and nothing is written, for an item that has no business here."""
+    cdef int64_t number = run.first + item.number, previous
+    cdef int64_t slot = <int64_t> (item.hash % <uint64_t> run.slots)
+    cdef uint8_t *head = run.slots_at + INDEX_SLOT * slot
+    cdef uint8_t *entry = run.items_at + INDEX_ITEM * number
+    if item.number <= run.after or item.number >= run.count or number < 1:
+        return False
+    if item.hash > <uint32_t> INT32_MAX or not run.low_slot <= slot < run.high_slot:
+        return False
+    previous = <int32_t> get32(head)
+    if not run.low <= item.physical < run.high:
+        return False
+    if not 0 <= previous < number:
+        return False
+    put32(entry, item.hash)
+    put64(entry + 4, <uint64_t> item.physical)
+    put32(
+        entry + 12,
+        index_seconds(run.carried_ms if number == 1 else run.begin_ms, item.store_time),
+    )
+    put32(entry + 16, <uint32_t> previous)
+    put32(head, <uint32_t> number)
+    run.used += previous == 0
+    run.after = item.number
+    return True
+
+
 def index_chain(
     bytes items not None,
     int64_t start,
     uint8_t[::1] file not None,
-    int64_t slots,
-    int64_t index_num,
+    tuple layout not None,
+    tuple slots_of_part not None,
+    tuple chunk not None,
     int64_t first,
     int64_t begin_ms,
     int64_t carried_ms,
 ):
     cdef GatheredItem item
-    cdef uint8_t *slot
-    cdef uint8_t *entry
+    cdef ChainRun run
     cdef const char *at = PyBytes_AS_STRING(items)
-    cdef int64_t length = PyBytes_GET_SIZE(items), number, previous, used = 0
-    check_index(file.shape[0], slots, index_num)
+    cdef int64_t length = PyBytes_GET_SIZE(items), at_item = start
+    cdef bint is_fine = True
+    run.slots, run.index_num = layout
+    run.low_slot, run.high_slot = slots_of_part
+    run.low, run.high, run.count = chunk
+    check_index(file.shape[0], run.slots, run.index_num)
     if length % sizeof(GatheredItem) or start % sizeof(GatheredItem) or not 0 <= start <= length:
         raise ValueError(f"{length} bytes from {start} on are no whole items")
-    while start < length:
-        memcpy(&item, at + start, sizeof(GatheredItem))
-        number = first + item.number
-        if number >= index_num:
-            break
-        slot = &file[0] + INDEX_HEADER + INDEX_SLOT * (item.hash % <uint64_t> slots)
-        previous = <int32_t> get32(slot)
-        if not 0 <= previous < number:
-            raise ValueError(f"item {number} cannot follow item {previous} in its slot")
-        entry = &file[0] + INDEX_HEADER + INDEX_SLOT * slots + INDEX_ITEM * number
-        put32(entry, item.hash)
-        put64(entry + 4, <uint64_t> item.physical)
-        put32(
-            entry + 12,
-            index_seconds(carried_ms if number == 1 else begin_ms, item.store_time),
+    run.slots_at = &file[0] + INDEX_HEADER
+    run.items_at = run.slots_at + INDEX_SLOT * run.slots
+    run.first, run.begin_ms, run.carried_ms = first, begin_ms, carried_ms
+    run.after, run.used = -1, 0
+    if start:
+        memcpy(&item, at + start - sizeof(GatheredItem), sizeof(GatheredItem))
+        run.after = item.number
+    with nogil:
+        while at_item < length:
+            memcpy(&item, at + at_item, sizeof(GatheredItem))
+            if first + item.number >= run.index_num:
+                break
+            is_fine = chain_one(&run, &item)
+            if not is_fine:
+                break
+            at_item += sizeof(GatheredItem)
+    if not is_fine:
+        raise ValueError(
+            f"item {item.number} of hash {item.hash} and offset {item.physical} cannot stand here"
         )
-        put32(entry + 16, <uint32_t> previous)
-        put32(slot, <uint32_t> number)
-        used += previous == 0
-        start += sizeof(GatheredItem)
-    return start, used
+    return at_item, run.used
 
 
 def item_at(bytes items not None, int64_t number):

@@ -1,0 +1,480 @@
+"""An index rebuild beside the writer: one at a time, under a lease, until its files are the index.
+
+It begins where the live index file is rolled: items of all records from there on are the writer's,
+all below are the job's. The job reads the log, says which files it makes (the plan), sends the
+items by ranges of slots (parts), and asks for publication. Whatever fails or lapses before the
+journal is there leaves the index as it was; from the journal on it is rolled forward, by the next
+opening too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, finish_files, make_files
+from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.derived.index_publication import discard
+from mqstore.storage.errors import (
+    IndexRebuildRefused,
+    IndexRebuildRunning,
+    IndexRebuildUnknown,
+    PinRefused,
+    PinUnknown,
+    StagingFull,
+)
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.rebuild import plan_check
+from mqstore.storage.rebuild.part_upload import PartUpload
+from mqstore.storage.rebuild.values import (
+    PartSums,
+    Published,
+    RebuildEnded,
+    RebuildView,
+    SegmentRange,
+)
+from mqstore.storage.retention.cleaner import Retention
+from mqstore.storage.seams import Seams
+
+if TYPE_CHECKING:
+    from mqstore.storage.assembly import Parts
+
+PIN: Final = "index-rebuild"
+LEASE_MAX_S: Final = 3_600
+"""Seconds that a lease may ask for at a time."""
+POLL_S: Final = 1.0
+"""How late a lapsed lease is noticed at the most."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    view: RebuildView
+    layout: Layout
+    plan: BuildPlan | None = None
+    parts: int = 0
+    uploads: dict[int, PartUpload] = field(default_factory=dict)
+    """By part, the one that is coming."""
+    whole: dict[int, PartUpload] = field(default_factory=dict)
+    began: set[int] = field(default_factory=set)
+    """Parts whose slots may hold something."""
+
+    @property
+    def items(self) -> int:
+        return sum(each.items for each in self.whole.values())
+
+
+class IndexRebuilds:
+    """Every method may be called from any thread. A ``BackgroundService``, which ends leases."""
+
+    name = "index-rebuild"
+
+    def __init__(self, parts: Parts, retention: Retention, seams: Seams) -> None:
+        self.ended: Counter[str] = Counter()
+        """Since the opening, by outcome."""
+        self.last: RebuildEnded | None = None
+        opened = parts.opened
+        self._config = opened.config
+        self._format = opened.format
+        self._paths = opened.paths
+        self._log = parts.log
+        self._index = parts.index
+        self._dispatcher = parts.dispatcher
+        self._retention = retention
+        self._seams = seams
+        self._lock = Lock()
+        """Of what runs and how far it is; held for moments only."""
+        self._work = Lock()
+        """Held while files are made or published. Taken before ``_lock``."""
+        self._running: _Running | None = None
+        self._published: Published | None = None
+
+    # the lease ----------------------------------------------------------------------------
+
+    @property
+    def running(self) -> RebuildView | None:
+        """The rebuild that runs."""
+        with self._lock:
+            running = self._running
+            return None if running is None else self._view(running)
+
+    def begin(
+        self,
+        owner: str,
+        *,
+        lease_s: int,
+        store_format: StoreFormat | None = None,
+        hash_slots: int | None = None,
+        index_num: int | None = None,
+        disk_ratio: int | None = None,
+    ) -> RebuildView:
+        """Of the whole log as it is dispatched now, which is on disk when this returns.
+
+        Raises IndexRebuildRunning, IndexRebuildRefused (sizes or a format that only a store at
+        rest can get), StoreFailed, OSError.
+        """
+        self._require_same(store_format, hash_slots, index_num)
+        self._require_none()
+        with self._work:
+            self._lapse()
+            self._require_none()
+            discard(self._seams.files, self._paths)
+            start = self._pin(self._log.min_offset, None, lease_s, owner)
+            try:
+                end = self._dispatcher.begin_rebuild(start)
+                self._log.flush.flush_all()
+                view = self._begun(owner, start, end, lease_s, disk_ratio)
+                self._pin(start, end, lease_s, owner)
+            except BaseException:
+                self._let_go()
+                raise
+            with self._lock:
+                self._running = _Running(view, self.layout)
+                log.info("index rebuild %s of %s begins: %d to %d", view.id, owner, start, end)
+                return view
+
+    def heartbeat(self, rebuild_id: str, lease_s: int) -> RebuildView:
+        """Go on with the lease: it then ends ``lease_s`` seconds from now. IndexRebuildUnknown."""
+        with self._lock:
+            running = self._require(rebuild_id)
+            view = running.view
+            self._pin(view.from_offset, view.to_offset, lease_s, view.owner)
+            running.view = view.model_copy(update={"expires_ms": self._expiry(lease_s)})
+            return self._view(running)
+
+    def give_up(self, rebuild_id: str) -> None:
+        """Raises IndexRebuildUnknown, IndexRebuildRefused from its journal on, OSError."""
+        with self._work:
+            with self._lock:
+                self._require(rebuild_id)
+            if self._index.is_publishing:
+                raise IndexRebuildRefused("the new index is being published; ask for it again")
+            self._end("given-up")
+
+    def step(self, now: float) -> float:
+        """End a lease that has lapsed; go on with a publication that the disk held up."""
+        if self._running is not None and self._work.acquire(blocking=False):
+            try:
+                self._lapse()
+                if self._running is not None and self._index.is_publishing:
+                    self._publish_now(self._running)
+            except OSError as error:
+                log.error("an index rebuild cannot be ended, tried again: %s", error)
+            finally:
+                self._work.release()
+        return now + POLL_S
+
+    def close(self) -> None:
+        """Before the store closes; waits for a publication that is under way. OSError."""
+        with self._work:
+            if self._running is not None and not self._index.is_publishing:
+                self._end("closed")
+
+    # the work -----------------------------------------------------------------------------
+
+    def plan(self, rebuild_id: str, plan: BuildPlan, parts: int) -> RebuildView:
+        """Make the staged files, empty; the same plan again changes nothing.
+
+        Raises IndexRebuildUnknown, IndexRebuildInvalid, IndexRebuildRefused, StagingFull, OSError.
+        """
+        with self._work:
+            with self._lock:
+                running = self._require(rebuild_id)
+                if running.plan is not None:
+                    if (running.plan, running.parts) != (plan, parts):
+                        raise IndexRebuildRefused(
+                            "it has another plan already; give it up and begin again"
+                        )
+                    return self._view(running)
+            view = running.view
+            plan_check.check(plan, parts, view.from_offset, view.to_offset)
+            self._refuse_full_disk(plan, view.disk_ratio)
+            self._make_files(plan)
+            with self._lock:
+                running.plan, running.parts = plan, parts
+                return self._view(running)
+
+    def begin_part(self, rebuild_id: str, number: int) -> PartUpload:
+        """The part's items come now, from the first one on; what came of it before does not count.
+
+        Raises IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid, OSError.
+        """
+        with self._lock:
+            running = self._require(rebuild_id)
+            plan = running.plan
+            if plan is None:
+                raise IndexRebuildRefused("there is no plan yet; send it before its parts")
+            if not 0 <= number < running.parts:
+                raise IndexRebuildRefused(f"the plan has the parts 0 to {running.parts - 1}")
+            earlier = running.uploads.get(number)
+            is_first = number not in running.began
+            slots = plan.layout.slots_of(number, running.parts)
+            files, directory = self._seams.files, self._paths.index_staging
+            builder = PartBuilder(files, directory, plan, slots, running.view.to_offset)
+            running.uploads[number] = upload = PartUpload(number, builder)
+            running.whole.pop(number, None)
+            running.began.add(number)
+        if earlier is not None:
+            earlier.stop()
+        if not is_first:
+            upload.clear()
+        return upload
+
+    def finish_part(self, rebuild_id: str, upload: PartUpload, items: int) -> PartSums:
+        """All of a part has come. Raises IndexRebuildUnknown, IndexRebuildInvalid."""
+        sums = upload.finish(items)
+        with self._lock:
+            running = self._require(rebuild_id)
+            if running.uploads.pop(upload.number, None) is not upload:
+                raise IndexRebuildUnknown(f"part {upload.number} is sent once more")
+            running.whole[upload.number] = upload
+            return sums
+
+    def publish(self, rebuild_id: str) -> Published:
+        """Let the new files be the index; again after it was done: the same answer.
+
+        Raises IndexRebuildUnknown, IndexRebuildRefused (parts are missing), StagingDamaged,
+        OSError: ask again.
+        """
+        with self._work:
+            if self._published is not None and self._published.id == rebuild_id:
+                return self._published
+            with self._lock:
+                running = self._require(rebuild_id)
+            return self._publish_now(running)
+
+    def _publish_now(self, running: _Running) -> Published:
+        """With ``_work`` held."""
+        plan = self._require_whole(running)
+        try:
+            published = self._publish(running, plan)
+        except BaseException:
+            if not self._index.is_publishing:
+                self._end("failed")
+            raise
+        self._published = published
+        self._end("published", published)
+        return published
+
+    def _publish(self, running: _Running, plan: BuildPlan) -> Published:
+        view, layout, staged = running.view, plan.layout, []
+        if not self._index.is_publishing:
+            built = [each.built for each in running.whole.values()]
+            staged = finish_files(self._seams.files, self._paths.index_staging, plan, built)
+            self._dispatcher.hold_index()
+        end_ms = plan.files[-1].end[1] if plan.files else 0
+        journal = self._index.publish(
+            staged,
+            layout.slots,
+            layout.index_num,
+            view.store_id,
+            end_ms,
+            self._dispatcher.adopting(view.to_offset),
+        )
+        return Published(
+            id=view.id,
+            published=journal.names,
+            replaced=journal.replaced,
+            items=plan.firsts[-1],
+            bytes=sum(each.used for each in journal.files),
+        )
+
+    def _make_files(self, plan: BuildPlan) -> None:
+        try:
+            make_files(self._seams.files, self._paths.index_staging, plan)
+        except OSError as error:
+            discard(self._seams.files, self._paths)
+            raise StagingFull(
+                f"the staged files cannot be made: {error}; make room, then send the plan again"
+            ) from error
+
+    # conditions ---------------------------------------------------------------------------
+
+    @property
+    def layout(self) -> Layout:
+        """Of the files there are, and those that are made."""
+        index = self._index
+        return Layout(index.slots, index.index_num, index.indexes_tags)
+
+    def _require_same(
+        self, store_format: StoreFormat | None, hash_slots: int | None, index_num: int | None
+    ) -> None:
+        if not self._config.message_index_enable:
+            raise IndexRebuildRefused("messageIndexEnable is off: nothing is indexed here")
+        layout, own = self.layout, self._format.rocketmq_format
+        for what, asked, there in (
+            ("the format", store_format, own),
+            ("hash slots", hash_slots, layout.slots),
+            ("index entries", index_num, layout.index_num),
+        ):
+            if asked is not None and asked != there:
+                raise IndexRebuildRefused(
+                    f"{what} {asked} instead of {there}: that is for a store at rest only, since"
+                    " the live index file goes on as it is; stop the writer, or leave it out"
+                )
+
+    def _require_none(self) -> None:
+        running = self._running
+        if running is None or self._has_lapsed(running):
+            return
+        view = running.view
+        raise IndexRebuildRunning(
+            f"the index is being rebuilt by {view.owner} already ({view.id}); wait for its end, or"
+            f" until its lease lapses",
+            {
+                "id": view.id,
+                "owner": view.owner,
+                "sinceMs": view.since_ms,
+                "expiresMs": view.expires_ms,
+            },
+        )
+
+    def _require(self, rebuild_id: str) -> _Running:
+        """With ``_lock`` held; one whose lease has lapsed counts as ended."""
+        running = self._running
+        if running is None or running.view.id != rebuild_id or self._has_lapsed(running):
+            raise IndexRebuildUnknown(
+                f"there is no index rebuild {rebuild_id[:100]}: it has ended, or its lease lapsed"
+            )
+        return running
+
+    def _require_whole(self, running: _Running) -> BuildPlan:
+        plan = running.plan
+        if plan is None:
+            raise IndexRebuildRefused("there is no plan yet; send it, then its parts")
+        missing = [part for part in range(running.parts) if part not in running.whole]
+        if missing:
+            raise IndexRebuildRefused(
+                f"{len(missing)} of {running.parts} parts are missing, the first is {missing[0]}"
+            )
+        found = Counter[int]()
+        for each in running.whole.values():
+            found.update(each.built.items)
+        for number, planned in enumerate(plan.files):
+            if found[number] != planned.items:
+                raise IndexRebuildRefused(
+                    f"file {number} got {found[number]} of {planned.items} items; send all parts"
+                    " again"
+                )
+        return plan
+
+    def _refuse_full_disk(self, plan: BuildPlan, ratio: int) -> None:
+        needed = sum(plan.layout.used_size(each.items) for each in plan.files)
+        usage = self._seams.files.usage(self._paths.ours)
+        percent = 100 * (usage.used + needed) / max(usage.total, 1)
+        if percent > ratio:
+            raise StagingFull(
+                f"{needed} bytes of new index files would fill the volume of {self._paths.ours} to"
+                f" {percent:.1f} %, above {ratio} % (diskMaxUsedSpaceRatio, or the job's own): make"
+                " room",
+                {
+                    "path": str(self._paths.ours),
+                    "neededBytes": needed,
+                    "totalBytes": usage.total,
+                    "usedBytes": usage.used,
+                    "freeBytes": usage.free,
+                    "wouldBePercent": round(percent, 2),
+                    "refusedAbovePercent": ratio,
+                },
+            )
+
+    # begin and end ------------------------------------------------------------------------
+
+    def _begun(
+        self, owner: str, start: int, end: int, lease_s: int, disk_ratio: int | None
+    ) -> RebuildView:
+        layout, first_ratio = self.layout, self._config.disk_max_used_space_ratio
+        return RebuildView(
+            id=f"{self._seams.random.getrandbits(64):016x}",
+            owner=owner,
+            shard=self._format.shard,
+            store_id=self._format.store_id,
+            format=self._format.rocketmq_format.value,
+            tags=layout.tags,
+            hash_slots=layout.slots,
+            index_num=layout.index_num,
+            from_offset=start,
+            to_offset=end,
+            segments=tuple(self._segments(start, end)),
+            since_ms=self._seams.clock.now_ms(),
+            expires_ms=self._expiry(lease_s),
+            disk_ratio=min(first_ratio, disk_ratio or first_ratio),
+        )
+
+    def _segments(self, start: int, end: int) -> list[SegmentRange]:
+        found = []
+        for file in self._log.files.files:
+            first, stop = max(file.base_offset, start), min(file.end_offset, end)
+            if first < stop:
+                found.append(SegmentRange(name=file.path.name, start=first, end=stop))
+        return found
+
+    def _view(self, running: _Running) -> RebuildView:
+        progress = {
+            "items": running.items,
+            "parts": len(running.whole),
+            "parts_planned": running.parts,
+        }
+        return running.view.model_copy(update=progress)
+
+    def _expiry(self, lease_s: int) -> int:
+        return self._seams.clock.now_ms() + lease_s * 1000
+
+    def _pin(self, start: int, end: int | None, lease_s: int, owner: str) -> int:
+        """Keep the log from ``start`` on, or what is left of it; from where. OSError."""
+        while end is None or start < end:
+            try:
+                self._retention.put_pin(PIN, start, end, lease_s=lease_s, why=owner)
+                break
+            except PinRefused:
+                if start >= self._log.min_offset:
+                    raise
+                start = self._log.min_offset
+        return start
+
+    def _has_lapsed(self, running: _Running) -> bool:
+        return (
+            self._seams.clock.now_ms() >= running.view.expires_ms and not self._index.is_publishing
+        )
+
+    def _lapse(self) -> None:
+        """With ``_work`` held."""
+        running = self._running
+        if running is not None and self._has_lapsed(running):
+            self._end("lapsed")
+
+    def _end(self, outcome: str, published: Published | None = None) -> None:
+        """With ``_work`` held."""
+        with self._lock:
+            running, self._running = self._running, None
+            if running is None:
+                return
+            for upload in running.uploads.values():
+                upload.stop()
+            view, ended_ms = running.view, self._seams.clock.now_ms()
+            self.last = RebuildEnded(
+                id=view.id,
+                owner=view.owner,
+                outcome=outcome,
+                since_ms=view.since_ms,
+                ended_ms=ended_ms,
+                seconds=(ended_ms - view.since_ms) / 1000,
+                items=running.items,
+                files=0 if published is None else len(published.published),
+                bytes=0 if published is None else published.bytes,
+            )
+            self.ended[outcome] += 1
+        level = logging.INFO if outcome in ("published", "given-up") else logging.WARNING
+        log.log(level, "index rebuild %s of %s: %s", view.id, view.owner, outcome)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._dispatcher.end_rebuild()
+        with suppress(PinUnknown):  # it has ended by itself
+            self._retention.remove_pin(PIN)
+        discard(self._seams.files, self._paths)

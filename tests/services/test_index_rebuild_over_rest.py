@@ -1,0 +1,110 @@
+"""An index rebuilt over REST, beside producers and readers that know nothing of it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.client import Client, IndexRebuild, NewMessage, ProblemError, part_frames
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.system.threads import production_seams
+from mqstore.storage.verify import Verification
+from tests.services.service_processes import ANY_DISK, running
+from tests.unit.storage.rebuild_job import Scan, Segment
+
+SETTINGS: dict[str, Any] = {
+    **ANY_DISK,
+    "mapped_file_size_commit_log": 64 << 10,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 500,
+    "max_index_num": 1000,
+}
+
+
+class Job:
+    def __init__(self, client: Client, store: Path, rebuild: IndexRebuild, parts: int = 2) -> None:
+        self.client = client
+        self.rebuild = rebuild
+        self.scan = Scan(Layout(rebuild.hash_slots, rebuild.index_num, rebuild.tags), parts)
+        self.scan.read(self._segments(store / "commitlog"))
+
+    def _segments(self, log: Path) -> Iterator[tuple[Segment, memoryview, int]]:
+        for segment in self.rebuild.segments:
+            base = int(segment.name)
+            content = (log / segment.name).read_bytes()[: segment.end - base]
+            yield segment, memoryview(content), base
+
+    def fill(self) -> None:
+        self.client.plan_index_rebuild(self.rebuild.id, self.scan.plan_json)
+        for part in range(self.scan.parts):
+            frames = part_frames(self.scan.part(part))
+            assert self.client.send_index_part(self.rebuild.id, part, frames).items == (
+                self.scan.count(part)
+            )
+
+
+@contextlib.contextmanager
+def producing(client: Client, topic: str) -> Iterator[list[str]]:
+    """Keys of what was acknowledged, more and more."""
+    keys: list[str] = []
+    ended = threading.Event()
+
+    def produce() -> None:
+        while not ended.is_set():
+            key = f"key-{len(keys)}"
+            client.produce(topic, [NewMessage(body="b" * 50, keys=(key,))], durability="async")
+            keys.append(key)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield keys
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(store, **SETTINGS) as run, run.client() as client, run.client() as other:
+        client.create_topic("orders", queues=2)
+        with producing(other, "orders") as keys:
+            while len(keys) < 700:
+                pass
+            for _ in range(2):  # the second one over the first one's files
+                job = Job(client, store, client.begin_index_rebuild("a test"))
+                job.fill()
+                published = client.publish_index_rebuild(job.rebuild.id)
+                assert published == client.publish_index_rebuild(job.rebuild.id)
+                assert published.items == job.scan.plan.firsts[-1]
+                for number in range(0, len(keys), 50):
+                    found = client.messages_by_key("orders", keys[number])
+                    assert (len(found.messages), found.complete) == (1, True), number
+        last = client.index_rebuilds().last
+        assert last is not None
+        assert (last.outcome, last.owner) == ("published", "a test")
+        assert client.pins().pins == ()
+        assert run.stop()[0] == 0
+    verification = Verification(store, StoreConfig(), production_seams())
+    assert list(verification.findings()) == []
+
+
+def test_a_second_job_is_told_of_the_first_one(tmp_path: Path) -> None:
+    with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
+        rebuild = client.begin_index_rebuild("the first")
+        with pytest.raises(ProblemError) as refused:
+            client.begin_index_rebuild("the second")
+        assert refused.value.type == "index-rebuild-running"
+        assert refused.value.problem["running"]["owner"] == "the first"
+        assert client.renew_index_rebuild(rebuild.id).id == rebuild.id
+        client.end_index_rebuild(rebuild.id)
+        with pytest.raises(ProblemError) as unknown:
+            client.renew_index_rebuild(rebuild.id)
+        assert unknown.value.type == "index-rebuild-unknown"
+        assert client.begin_index_rebuild("the second").owner == "the second"
