@@ -13,9 +13,12 @@ import pytest
 from mqstore.client import Client, IndexRebuild, NewMessage, ProblemError, part_frames
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.own import writer_note
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Verification
-from tests.services.service_processes import ANY_DISK, running
+from tests.services.service_processes import ANY_DISK, running, writer
 from tests.unit.storage.rebuild_job import Scan, Segment
 
 SETTINGS: dict[str, Any] = {
@@ -108,3 +111,17 @@ def test_a_second_job_is_told_of_the_first_one(tmp_path: Path) -> None:
             client.renew_index_rebuild(rebuild.id)
         assert unknown.value.type == "index-rebuild-unknown"
         assert client.begin_index_rebuild("the second").owner == "the second"
+
+
+def test_a_living_writer_is_found_by_the_path_of_its_store(tmp_path: Path) -> None:
+    files, paths = PosixFileSystem(), StorePaths(tmp_path / "store")
+    with writer(paths.root, **SETTINGS) as process:
+        note = writer_note.load(files, paths)
+        assert note is not None
+        assert (note.url, note.pid) == (process.url, process.process.pid)
+        process.kill()
+        assert paths.writer_note.exists()
+        assert writer_note.load(files, paths) is None
+    with running(paths.root, **SETTINGS) as run:
+        assert run.stop()[0] == 0
+    assert not paths.writer_note.exists()

@@ -54,6 +54,8 @@ class Service(Protocol):
     health: Health
     failure: asyncio.Future[BaseException]
     """Set (on the loop) when the process must not go on."""
+    address: str
+    """``host:port`` where requests come in; set before ``start``."""
 
     async def start(self) -> None:
         """Open what is needed; requests are answered 503 meanwhile."""
@@ -162,6 +164,7 @@ async def _live(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as `mqstore run` blocks them
     tls = ServerTls.of(settings)
     service = build(settings)
+    service.address = address_of(listener)
     server = _uvicorn(service.front, settings, tls)
     serving = loop.create_task(server.serve(sockets=[listener]))
     starting = loop.create_task(service.start())
@@ -172,7 +175,7 @@ async def _live(
         if starting.done() and starting.exception() is None:
             keep_what_is_there()
             service.health.ready()
-            log.info("ready", address=address_of(listener))
+            log.info("ready", address=service.address)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         deadline = loop.call_later(settings.shutdown_timeout_s, _give_up, settings)
         code = await _end(settings, service, server, serving, starting)

@@ -140,6 +140,11 @@ class StorePaths:
         return self.ours / "index-rebuild.json"
 
     @cached_property
+    def writer_note(self) -> Path:
+        """Where the service that writes can be reached on this machine."""
+        return self.ours / "writer.json"
+
+    @cached_property
     def quarantine(self) -> Path:
         return self.ours / "quarantine"
 

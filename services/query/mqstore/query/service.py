@@ -80,6 +80,7 @@ class QueryService:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.address = ""
         self.health = Health()
         self.health.not_ready_reason = self._not_ready_reason
         self.health.progress = lambda: {"detail": self._waiting_for}

@@ -8,8 +8,11 @@ the making of files that puts need.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from functools import cached_property
+from ipaddress import ip_address
 from typing import Any, Final
 
 from mqstore.service import logs, problems
@@ -21,6 +24,8 @@ from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.storage.errors import DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress
+from mqstore.storage.own import writer_note
+from mqstore.storage.own.writer_note import WriterNote
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.files_due import FilesDue
@@ -55,6 +60,7 @@ class WriterService:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.address = ""
         self.health = Health()
         self.health.progress = self._progress
         self.health.moves = lambda: self._recovery
@@ -169,6 +175,7 @@ class WriterService:
         self._store, self._retrying = store, None
         self.watching.opened(store)
         self.metrics.watch(store)
+        self._note(store)
         status = store.status()
         log.info(
             "store open",
@@ -177,6 +184,22 @@ class WriterService:
             max_offset=status.max_offset,
             format=status.format,
         )
+
+    def _note(self, store: MessageStore) -> None:
+        """So that jobs find this process by the store's path; they can be told its address too."""
+        note = WriterNote(url=self._own_url(), pid=os.getpid())
+        try:
+            writer_note.put(self.seams.files, store.paths, note)
+        except OSError as error:
+            log.warning("where this process is reached cannot be noted", error=str(error))
+
+    def _own_url(self) -> str:
+        """As processes of this machine reach it."""
+        scheme = "http" if self.settings.tls_cert is None else "https"
+        host, _, port = self.address.rpartition(":")
+        if ip_address(host.strip("[]")).is_unspecified:
+            host = "[::1]" if ":" in host else "127.0.0.1"
+        return f"{scheme}://{host}:{port}"
 
     def interrupt(self) -> None:
         """Group commits end by themselves."""
@@ -191,7 +214,13 @@ class WriterService:
             await self._retrying
         store, self._store = self._store, None
         if store is not None:
-            await asyncio.to_thread(store.close)
+            await asyncio.to_thread(self._close, store)
+
+    def _close(self, store: MessageStore) -> None:
+        store.close()
+        if self._durability is not None:  # else it was only looked at
+            with contextlib.suppress(OSError):
+                writer_note.remove(self.seams.files, store.paths)
 
     def _note_progress(self, progress: Progress) -> None:
         """Called from the opening thread."""

@@ -47,6 +47,7 @@ class CoordinatorService:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.address = ""
         self.health = Health()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.keys = UniqueKeys(production_seams())

@@ -1,0 +1,42 @@
+"""Where the service that writes a store is reached on its machine (``store/mqstore/writer.json``).
+
+Written when the store is open, removed when it was closed. What a killed writer left counts for
+nothing while nobody holds the store's ``lock``.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import put_in_place, remove_file
+
+
+class WriterNote(BaseModel):
+    """A base URL such as ``http://127.0.0.1:8081``, and the process that answers there."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    url: str
+    pid: int
+
+
+def put(files: FileSystem, paths: StorePaths, note: WriterNote) -> None:
+    """A power cut may undo it. OSError."""
+    put_in_place(files, paths.writer_note, note.model_dump_json().encode())
+
+
+def load(files: FileSystem, paths: StorePaths) -> WriterNote | None:
+    """None without a living writer, or with one that says nothing. OSError."""
+    if files.stat(paths.writer_note) is None or not files.is_locked(paths.lock):
+        return None
+    try:
+        return WriterNote.model_validate_json(files.read(paths.writer_note))
+    except ValueError:
+        return None
+
+
+def remove(files: FileSystem, paths: StorePaths) -> None:
+    """OSError."""
+    remove_file(files, paths.writer_note)
