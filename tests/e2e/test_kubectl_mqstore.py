@@ -97,6 +97,18 @@ def test_writes_are_paused_and_go_on(operator: Operator) -> None:
     produce(operator, "paused", "one")
 
 
+def test_any_service_is_asked_and_its_refusal_told(operator: Operator) -> None:
+    assert json.loads(operator.does("ask", "/v1/store"))["shard"] == 0
+    queries = operator.does("ask", "/v1/store", "--shard", "0", "-c", "query")
+    assert json.loads(queries)["writer"] == "alive"
+    asked = ("ask", "-c", "coordinator", "-d", '{"decision": "rollback", "reason": "a test"}')
+    refused = operator(*asked, "/v1/transactions/0-00:resolve")
+    assert refused.returncode == 2
+    assert "transaction-unknown" in refused.stderr
+    assert operator("ask", "v1/store").returncode == 2
+    assert operator("ask", "/v1/store", "--shard", "7").returncode == 2
+
+
 def test_retention_and_logs_are_shown(operator: Operator) -> None:
     produce(operator, "kept", "one")
     plan = json.loads(operator.does("retention", "--json"))

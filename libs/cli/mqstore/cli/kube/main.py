@@ -8,7 +8,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.kube import backup, grow, jobs, logs, restore, retention, scale, status, writes
+from mqstore.cli.kube import (
+    ask,
+    backup,
+    grow,
+    jobs,
+    logs,
+    restore,
+    retention,
+    scale,
+    status,
+    writes,
+)
 from mqstore.cli.kube.commands import Chosen
 from mqstore.cli.kube.kubectl import Kubectl
 
@@ -43,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (status, retention, writes, jobs, logs, backup, restore, scale, grow):
+for module in (status, ask, retention, writes, jobs, logs, backup, restore, scale, grow):
     module.add(app)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import httpx
+
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.client import Client
 
@@ -21,6 +23,7 @@ QUERY: Final = "query"
 STORE_VOLUME: Final = "store"
 WRITER_PORT: Final = 8081
 QUERY_PORT: Final = 8082
+COORDINATOR_PORT: Final = 8083
 _PRODUCT: Final = "app.kubernetes.io/name=mqstore"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _INSTANCE: Final = "app.kubernetes.io/instance"
@@ -111,13 +114,40 @@ class Release:
         """A client of one shard's two services, for as long as the context lasts."""
         if shard.pod is None:
             raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
-        with self.kubectl.forwarded(shard.name, WRITER_PORT, QUERY_PORT) as local:
+        with (
+            self._forwarded(shard.name, WRITER_PORT, QUERY_PORT) as ((writer, query), tls),
+            Client(writer, query, token=self._admin_token, tls=tls) as client,
+        ):
+            yield client
+
+    @contextmanager
+    def http(self, pod: str, port: int, timeout_s: float) -> Iterator[httpx.Client]:
+        """Requests by path to one port of a pod, with the admin token."""
+        headers = {"authorization": f"Bearer {self._admin_token}"}
+        with (
+            self._forwarded(pod, port) as ([url], tls),
+            httpx.Client(
+                base_url=url, headers=headers, verify=tls or True, timeout=timeout_s
+            ) as http,
+        ):
+            yield http
+
+    def coordinator_pod(self) -> str:
+        """Any that is ready: each passes on to the leader."""
+        for pod in self.kubectl.items("pods", self.selector("coordinator")):
+            conditions = pod["status"].get("conditions", ())
+            if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+                return str(pod["metadata"]["name"])
+        raise KubeError(f"no coordinator of {self.name} is ready; see kubectl get pods")
+
+    @contextmanager
+    def _forwarded(
+        self, pod: str, *ports: int
+    ) -> Iterator[tuple[list[str], ssl.SSLContext | None]]:
+        """URLs of a pod's ports, and how they are checked."""
+        with self.kubectl.forwarded(pod, *ports) as local:
             scheme, tls = ("https", _forwarded_tls()) if self._has_tls else ("http", None)
-            writer, query = (
-                f"{scheme}://127.0.0.1:{local[port]}" for port in (WRITER_PORT, QUERY_PORT)
-            )
-            with Client(writer, query, token=self._admin_token, tls=tls) as client:
-                yield client
+            yield [f"{scheme}://127.0.0.1:{local[port]}" for port in ports], tls
 
     @property
     def template(self) -> Any:
