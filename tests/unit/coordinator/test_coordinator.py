@@ -16,6 +16,7 @@ from mqstore.coordinator.errors import (
     Contradicted,
     Fenced,
     LogUnavailable,
+    NotLoaded,
     Reopened,
     TransactionUnknown,
 )
@@ -286,6 +287,27 @@ def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
     bench.lead()
     assert sorted(bench.bodies()) == [b"a", b"b", b"c"]
     assert not bench.coordinator.state.pending
+
+
+def test_what_a_power_cut_left_of_a_commit_is_not_committed_again(bench: Bench) -> None:
+    """Only a real message is left, and the producer, who got no answer, begins again."""
+    real = structs.replace(bench.message("b"), sys_flag=8, prepared_transaction_offset=77)
+    bench.world.store.append(message_of(bench.world.store, real))
+    again = [
+        Begin(GROUP, [bench.message("a"), bench.message("b")]),
+        Begin(GROUP, [bench.message("c")]),
+    ]
+    told = bench.coordinator.begin(again)
+    assert all(isinstance(each, NotLoaded) for each in told)
+    bench.step()
+    assert sorted(bench.bodies()) == [b"a", b"b"]
+    bench.begin("a", "b")
+    decided = bench.commit("a")
+    assert isinstance(decided, Decided)
+    assert decided.repeated
+    assert isinstance(bench.decide("a", Verdict.ROLLBACK), Contradicted)
+    assert list(bench.coordinator.state.pending) == ["c"]
+    assert sorted(bench.bodies()) == [b"a", b"b"]
 
 
 def test_a_begin_that_was_cut_short_is_rolled_back(bench: Bench) -> None:

@@ -57,11 +57,16 @@ class Begins:
         for index, each in enumerate(asked):
             if each.key in under_way:
                 continue  # it repeats one of this plan
-            plan.results[index] = attempt(partial(self._begun, each))
-            if plan.results[index] is None:
-                plan.groups[index] = self._half_group(each)
+            found = attempt(partial(self._begun_or_group, each))
+            if isinstance(found, Group):
+                plan.groups[index] = found
                 under_way.add(each.key)
+            else:
+                plan.results[index] = found
         return plan
+
+    def _begun_or_group(self, asked: Begin) -> Transaction | Group:
+        return self._begun(asked) or self._half_group(asked)
 
     def is_at_hand(self, asked: Begin) -> bool:
         """Whether nothing need be read from the log to begin it."""
@@ -103,4 +108,12 @@ class Begins:
             ledger.note_halves(records, placed)
             ledger.counts.begun += 1
 
-        return Group(records, note)
+        return Group(records, note, is_unclear=self._was_committed(asked))
+
+    def _was_committed(self, asked: Begin) -> bool:
+        """Whether messages of it are to be seen although nothing is known of it: a power cut may
+        take half messages and op records, and leave what was committed."""
+        if not asked.may_repeat:
+            return False
+        log, own = self._ledger.log, PROPERTY_UNIQ_KEY
+        return any(loading.committed(log, m.topic, m.properties[own]) for m in asked.messages)

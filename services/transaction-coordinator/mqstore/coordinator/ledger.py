@@ -49,6 +49,8 @@ class Group:
 
     records: list[NewRecord]
     then: Callable[[list[Placement]], None]
+    is_unclear: bool = False
+    """Whether the log has to be read again to tell what became of it."""
 
 
 @dataclass(slots=True)
@@ -245,6 +247,8 @@ class Ledger:
             group.then(placed[begin:end])
             begin = end
         self._check_offsets(records, placed, expected)
+        if any(group.is_unclear for group in groups):
+            self.forget()
 
     def plans_appended(self, plans: Sequence[Plan[Any]]) -> Steps[None]:
         """Append what all of them need together, each group by itself where the store refuses that,

@@ -124,9 +124,14 @@ def find(log: Log, key: str) -> Transaction | None:
 
 def committed_copy(log: Log, half: Half) -> Stored | None:
     """The real message that a half message became, if it did. Raises NotLoaded."""
-    for found in _by_key(log, half.topic, half.uniq_key):
+    return committed(log, half.topic, half.uniq_key)
+
+
+def committed(log: Log, topic: str, uniq_key: str) -> Stored | None:
+    """The message of a topic that was committed under a unique key. Raises NotLoaded."""
+    for found in _by_key(log, topic, uniq_key):
         kind = found.record.sys_flag & TRANSACTION_MASK
-        is_its_own = found.record.properties.get(PROPERTY_UNIQ_KEY) == half.uniq_key
+        is_its_own = found.record.properties.get(PROPERTY_UNIQ_KEY) == uniq_key
         if kind == SysFlag.TRANSACTION_COMMIT and is_its_own:
             return found
     return None
