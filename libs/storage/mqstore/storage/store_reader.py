@@ -311,8 +311,8 @@ class ReaderIndex:
 
     def _follow(self) -> None:
         with self._lock:
-            now = (self._state.epoch, self._state.index_generation)
-            if now != self._seen:
+            # A generation that moves meanwhile may have taken files that were listed before it.
+            while (now := (self._state.epoch, self._state.index_generation)) != self._seen:
                 self._index.refresh(remap=now[0] != self._seen[0])
                 self._seen = now
 

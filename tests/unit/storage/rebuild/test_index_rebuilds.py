@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mqstore.storage.message_store import MessageStore
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.derived.index_publication import index_names
+from mqstore.storage.errors import (
+    IndexRebuildInvalid,
+    IndexRebuildRefused,
+    IndexRebuildRunning,
+    IndexRebuildUnknown,
+    StagingDamaged,
+    StagingFull,
+)
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.rebuild.index_rebuilds import PIN
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.simulation import SimulatedClock
 from tests.unit.storage.rebuild_job import RebuildJob
-from tests.unit.storage.stores import message, open_store, put_some
+from tests.unit.storage.stores import CONFIG, FILES, abandon, open_store, put_some
 
 COUNT = 300
+LIVE = CONFIG.model_copy(update={"disk_max_used_space_ratio": 99})
+
+
+class Shard:
+    def __init__(self, root: Path, config: StoreConfig = LIVE) -> None:
+        self.clock = SimulatedClock(1_700_000_000_000)
+        self.seams = replace(production_seams(), clock=self.clock)
+        self.store = MessageStore.open(root, config, self.seams, StoreOptions())
+        self.rebuilds = self.store.rebuilds
+        put_some(self.store, COUNT)
+
+    def begin(self, owner: str = "a test") -> RebuildJob:
+        return RebuildJob(self.store, self.rebuilds.begin(owner, lease_s=60))
+
+    def lapse(self) -> None:
+        self.clock.advance(60)
+
+    def staged(self) -> bool:
+        return self.store.paths.index_staging.exists()
+
+    def finds(self, count: int = COUNT) -> bool:
+        found = [self.store.lookups.by_key("T", f"U{number:031d}") for number in range(count)]
+        return all(len(each.records) == 1 and each.complete for each in found)
 
 
 @pytest.fixture
@@ -22,34 +59,192 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(root: Path) -> Iterator[MessageStore]:
-    with open_store(root) as store:
-        put_some(store, COUNT)
-        yield store
-
-
-def begin(store: MessageStore, lease_s: int = 60) -> RebuildJob:
-    return RebuildJob(store, store.rebuilds.begin("a test", lease_s=lease_s))
+def shard(root: Path) -> Iterator[Shard]:
+    shard = Shard(root)
+    yield shard
+    shard.store.close()
 
 
 def test_a_rebuild_takes_the_place_of_the_index_while_messages_are_put(
-    root: Path, store: MessageStore
+    root: Path, shard: Shard
 ) -> None:
+    store = shard.store
     before = [file.path.name for file in store.index.files]
-    job = begin(store)
-    for number in range(COUNT, COUNT + 100):
-        store.put(message(store, number))
+    job = shard.begin()
+    put_some(store, 100, start=COUNT)
     job.fill()
-    for number in range(COUNT + 100, COUNT + 200):
-        store.put(message(store, number))
-    published = job.publish()
-    assert list(published.replaced) == before
-    names = [file.path.name for file in store.index.files]
-    assert names == sorted(names)
-    assert names[: len(published.published)] == list(published.published)
+    put_some(store, 100, start=COUNT + 100)
     with StoreReader.open(root, production_seams()) as reader:
+        assert reader.lookups.by_key("T", f"U{0:031d}").records  # maps the old files
+        published = job.publish()
         for number in range(COUNT + 200):
             answer = reader.lookups.by_key("T", f"U{number:031d}")
             assert (len(answer.records), answer.complete) == (1, True)
-            assert len(store.lookups.by_key("T", f"U{number:031d}").records) == 1
+    assert list(published.replaced) == before
+    names = [file.path.name for file in store.index.files]
+    assert names == sorted(names) == index_names(FILES, store.paths)
+    assert names[: len(published.published)] == list(published.published)
+    assert shard.finds(COUNT + 200)
     assert job.publish() == published
+    assert not shard.staged()
+    assert store.retention.pins() == []
+
+
+def test_the_files_are_those_of_a_sequential_build(tmp_path: Path) -> None:
+    shard, other = Shard(tmp_path / "a"), open_store(tmp_path / "b")
+    job = shard.begin()
+    job.fill()
+    names = job.publish().published
+    new = [(shard.store.paths.index / name).read_bytes() for name in names]
+    put_some(other, COUNT)
+    due = [file.path.read_bytes() for file in other.index.files]
+    # Store times differ: of each item only hash, offset and link are the same.
+    assert [_without_times(each) for each in new] == [_without_times(each) for each in due]
+    shard.store.close()
+    other.close()
+
+
+def _without_times(content: bytes) -> list[bytes]:
+    items = content[40 + 4 * 100 :]
+    return [content[16:440], *(items[at : at + 12] for at in range(0, len(items), 20))]
+
+
+def test_one_rebuild_at_a_time(shard: Shard) -> None:
+    job = shard.begin("the first")
+    with pytest.raises(IndexRebuildRunning, match="by the first already") as running:
+        shard.begin("the second")
+    assert running.value.running["id"] == job.view.id
+    shard.rebuilds.give_up(job.view.id)
+    assert shard.begin("the second").view.owner == "the second"
+
+
+def test_a_lapsed_lease_leaves_the_index_as_it_was(shard: Shard) -> None:
+    job = shard.begin()
+    job.plan()
+    upload = shard.rebuilds.begin_part(job.view.id, 0)
+    assert shard.store.retention.pin(PIN).to_offset == job.view.to_offset
+    shard.lapse()
+    shard.rebuilds.step(0.0)
+    start, items = next(job.scan.part(0))
+    with pytest.raises(IndexRebuildUnknown):
+        upload.add(start, items)
+    with pytest.raises(IndexRebuildUnknown):
+        shard.rebuilds.heartbeat(job.view.id, 60)
+    with pytest.raises(IndexRebuildUnknown):
+        job.publish()
+    assert not shard.staged()
+    assert shard.store.retention.pins() == []
+    assert shard.finds()
+    assert shard.rebuilds.last is not None
+    assert shard.rebuilds.last.outcome == "lapsed"
+
+
+def test_a_heartbeat_goes_on_with_the_lease(shard: Shard) -> None:
+    job = shard.begin()
+    for _ in range(3):
+        shard.clock.advance(59)
+        assert shard.rebuilds.heartbeat(job.view.id, 60).id == job.view.id
+        shard.rebuilds.step(0.0)
+    assert shard.rebuilds.running is not None
+
+
+def test_sizes_and_formats_are_changed_at_rest_only(shard: Shard) -> None:
+    for asked in (
+        {"hash_slots": 101},
+        {"index_num": 401},
+        {"store_format": StoreFormat.V5_X},
+    ):
+        with pytest.raises(IndexRebuildRefused, match="at rest only"):
+            shard.rebuilds.begin("a test", lease_s=60, **asked)
+    assert shard.rebuilds.begin("a test", lease_s=60, hash_slots=100, index_num=400)
+
+
+def test_nothing_is_published_before_all_is_there(shard: Shard) -> None:
+    job = shard.begin()
+    with pytest.raises(IndexRebuildRefused, match="no plan yet"):
+        job.publish()
+    with pytest.raises(IndexRebuildRefused, match="no plan yet"):
+        job.send(0)
+    job.plan()
+    job.plan()  # the same again
+    job.send(0)
+    with pytest.raises(IndexRebuildRefused, match="1 of 2 parts are missing, the first is 1"):
+        job.publish()
+    other = RebuildJob(shard.store, job.view, parts=3)
+    with pytest.raises(IndexRebuildRefused, match="another plan"):
+        other.plan()
+    job.send(1)
+    job.send(0)  # once more
+    assert job.publish().items == job.scan.plan.firsts[-1]
+    assert shard.finds()
+
+
+def test_a_part_that_is_sent_again_ends_the_one_before(shard: Shard) -> None:
+    job = shard.begin()
+    job.fill()
+    earlier = shard.rebuilds.begin_part(job.view.id, 0)
+    start, items = next(job.scan.part(0))
+    earlier.add(start, items)
+    job.send(0)
+    with pytest.raises(IndexRebuildUnknown, match="once more"):
+        earlier.add(start, items)
+    assert job.publish()
+    assert shard.finds()
+
+
+def test_items_of_another_part_are_refused_and_do_no_harm(shard: Shard) -> None:
+    job = shard.begin()
+    job.fill()
+    upload = shard.rebuilds.begin_part(job.view.id, 0)
+    start, items = next(job.scan.part(1))
+    with pytest.raises(IndexRebuildInvalid, match=r"part 0: .*cannot stand here"):
+        upload.add(start, items)
+    with pytest.raises(IndexRebuildInvalid, match="no chunk of the plan"):
+        upload.add(start + 1, items)
+    with pytest.raises(IndexRebuildInvalid, match="0 items came, of 5"):
+        shard.rebuilds.finish_part(job.view.id, upload, 5)
+    job.send(0)
+    assert job.publish()
+    assert shard.finds()
+
+
+def test_staging_stops_below_the_first_ratio_of_the_disk(shard: Shard) -> None:
+    view = shard.rebuilds.begin("a test", lease_s=60, disk_ratio=1)
+    with pytest.raises(StagingFull, match="above 1 %") as full:
+        RebuildJob(shard.store, view).plan()
+    assert full.value.numbers["refusedAbovePercent"] == 1
+    assert not shard.staged()
+
+
+def test_what_was_staged_and_changed_since_is_not_published(shard: Shard) -> None:
+    job = shard.begin()
+    job.fill()
+    (shard.store.paths.index_staging / "000000").unlink()
+    with pytest.raises((StagingDamaged, OSError)):
+        job.publish()
+    assert shard.rebuilds.last is not None
+    assert shard.rebuilds.last.outcome == "failed"
+    assert shard.finds()
+    shard.begin().fill()
+
+
+def test_what_a_killed_writer_staged_is_removed_by_the_next_opening(root: Path) -> None:
+    shard = Shard(root)
+    shard.begin().fill()
+    assert shard.staged()
+    abandon(shard.store)
+    with open_store(root, LIVE) as store:
+        store.wait_for_index()
+        assert not store.paths.index_staging.exists()
+        assert store.rebuilds.running is None
+        assert store.lookups.by_key("T", f"U{0:031d}").complete
+
+
+def test_a_rebuild_closes_with_its_store(root: Path) -> None:
+    shard = Shard(root)
+    shard.begin().fill()
+    shard.store.close()
+    assert not shard.staged()
+    with open_store(root, LIVE) as store:
+        assert store.recovery.plan.scanned_bytes == 0
+        assert store.lookups.by_key("T", f"U{COUNT - 1:031d}").records

@@ -269,15 +269,11 @@ class IndexService:
         there = {file.path.name: file for file in self.files}
         new = [there.get(name) or self._open(self._paths.index / name) for name in journal.names]
         with self._change_lock:
-            kept = [
-                file
-                for name, file in there.items()
-                if name not in journal.replaced and name not in journal.names
-            ]
+            kept = [] if self.rolled is None else [f for n, f in there.items() if n >= self.rolled]
             self.files = (*new, *kept)
         self._full = [file for file in self._full if file in self.files]
-        for name in set(there).intersection(journal.replaced):
-            there[name].mapped.close()
+        for file in set(there.values()).difference(self.files):
+            file.mapped.close()
         checkpoint = self._required_checkpoint
         is_later = kept and checkpoint.index_ms > journal.index_ms
         checkpoint.index_ms = checkpoint.index_ms if is_later else journal.index_ms
