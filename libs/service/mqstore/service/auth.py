@@ -55,7 +55,15 @@ class Authenticator:
         self._clock = clock
         self._given = read()
         self._tokens = _listed(self._given)
+        self._generation = 0
         self._reread_at = clock() + REREAD_S
+
+    @property
+    def generation(self) -> int:
+        """Another one when the tokens changed: what was checked before has to be checked again."""
+        if self._clock() >= self._reread_at:
+            self._look_again()
+        return self._generation
 
     @property
     def enabled(self) -> bool:
@@ -75,6 +83,7 @@ class Authenticator:
             log.error("all tokens are gone; the old ones stay valid until the service is restarted")
             return
         self._given, self._tokens = given, _listed(given)
+        self._generation += 1
         log.info("tokens read again", roles=sorted(given))
 
     def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:

@@ -32,6 +32,7 @@ from mqstore.service.limits import (
 )
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
+from mqstore.service.quick import Prepared, Quick, Shared
 from mqstore.storage.errors import StorageError
 
 log = logs.get(__name__)
@@ -48,6 +49,8 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 ANSWER: Final = "mqstore.answer"
 """Key of a request's scope: an ``Answer``, where a server takes answers in one piece."""
+BEGUN: Final = "mqstore.begun"
+"""Key of a request's scope: what is left to do of one that the quick way began."""
 Answer = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
 """Sends status, headers and body; False when the client has to take earlier ones first."""
 
@@ -156,6 +159,9 @@ class HotRoute:
     """Its OpenAPI operation object."""
     streams: bool = False
     """Whether a body may be of any length: the handler takes it in ``pieces``."""
+    prepare: Callable[[HotRequest], Prepared] | None = None
+    """What it does under this head (the request has no body yet), where that can be said before.
+    Raises what ``handler`` would."""
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -185,6 +191,7 @@ class Front:
         self._metrics = metrics
         self._access_log = access_log
         self._id_prefix = secrets.token_hex(4)
+        self._shared = Shared(auth, limits, metrics, self._next_id)
         self._ids = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,6 +241,29 @@ class Front:
                     client=client_of(received),
                 )
 
+    def quick(self, scope: Scope) -> Quick | None:
+        """The quickest way of requests with this head, on this connection; None: there is none."""
+        hot = self.hot_route(scope["method"], scope["path"])
+        if hot is None or hot[0].prepare is None or self._access_log:
+            return None
+        (route, params), headers = hot, scope["headers"]
+        if any(name == b"x-request-id" for name, _ in headers):
+            return None
+        try:
+            self._auth.check(headers, route.role)
+            prepared = hot[0].prepare(HotRequest(scope, _no_body, params, self.limits))
+        except (Problem, StorageError):
+            return None
+        return Quick(
+            prepared,
+            self._shared,
+            route=route.template,
+            method=route.method,
+            role=route.role,
+            headers=headers,
+            client=client_of(scope),
+        )
+
     def interrupt(self) -> None:
         """The service is ending: wait for no client any more."""
         self.limits.interrupt()
@@ -243,9 +273,11 @@ class Front:
         if hot is not None:
             route, params = hot
             scope["mqstore.route"] = route.template
-            self._auth.check(scope["headers"], route.role)
-            request = HotRequest(scope, receive, params, self.limits)
-            await exchange.send_reply(await route.handler(request))
+            rest = scope.pop(BEGUN, None)
+            if rest is None:
+                self._auth.check(scope["headers"], route.role)
+                rest = route.handler(HotRequest(scope, receive, params, self.limits))
+            await exchange.send_reply(await rest)
             return route.template
         if scope["method"] in BODY_METHODS:
             receive = await self._buffered(scope, receive)
@@ -273,6 +305,9 @@ class Front:
         for key, value in scope["headers"]:
             if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return str(value, "ascii")
+        return self._next_id()
+
+    def _next_id(self) -> str:
         return f"{self._id_prefix}-{next(self._ids):x}"
 
 
@@ -347,6 +382,10 @@ class _Exchange:
                 headers,
             )
         )
+
+
+async def _no_body() -> Message:
+    raise RuntimeError("a request that is prepared has no body yet")
 
 
 def problem_of(error: StorageError) -> Problem:

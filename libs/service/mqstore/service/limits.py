@@ -59,7 +59,7 @@ class Budget:
 
     def take(self, client: str, amount: int = 1) -> None:
         """Raises Problem: 503 when there is no more, 429 when the client has its share."""
-        if self._is_short(client, amount):
+        if self.is_short(client, amount):
             # In no variable: traceback and error would be a cycle that keeps whole answers alive.
             raise self._refused(client, amount)
         self.add(client, amount)
@@ -79,14 +79,15 @@ class Budget:
 
     def refusal(self, client: str, amount: int = 1) -> Problem | None:
         """What is answered to a client that wants so much more, counted; None: it may have it."""
-        return self._refused(client, amount) if self._is_short(client, amount) else None
+        return self._refused(client, amount) if self.is_short(client, amount) else None
 
     def require_room(self, client: str) -> None:
         """Raises Problem as ``take``, where more than there is was added."""
-        if self._is_short(client, 0):
+        if self.is_short(client, 0):
             raise self._refused(client, 0)
 
-    def _is_short(self, client: str, amount: int) -> bool:
+    def is_short(self, client: str, amount: int) -> bool:
+        """Whether the client may not have so much more."""
         mine = self._by_client.get(client, 0)
         return self.taken + amount > self.maximum or mine + amount > self._per_client
 
@@ -171,6 +172,13 @@ class Limits:
             self.memory.require_room(client)
             self.requests.take(client)
             scope[_ADMITTED] = 1
+
+    def has_room(self, client: str) -> bool:
+        """Whether one more request of a client would be admitted; nothing is counted."""
+        memory, requests = self.memory, self.requests
+        return not (memory.taken or requests.taken) or not (
+            memory.is_short(client, 0) or requests.is_short(client, 1)
+        )
 
     def hold(self, scope: Scope, size: int) -> None:
         """So much more of the request's body has come. Raises Problem (429, 503)."""

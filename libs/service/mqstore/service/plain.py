@@ -1,13 +1,13 @@
 """Heads of plain requests: a known form, read once for each that differs.
 
-Clients send the same lines again and again, so what was read is kept. llhttp reads header fields
-here as it does for uvicorn: nothing is plain that uvicorn would refuse or read in another way.
+Clients send the same head again and again, but for its content-length, so what was read is kept.
+llhttp reads header fields here as it does for uvicorn: nothing is plain that uvicorn would refuse
+or read in another way.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -16,26 +16,45 @@ import httptools
 HEAD_SIZE_MAX: Final = 2048
 """Bytes of a head that may be plain."""
 KEPT: Final = 1024
-"""How many request lines, and how many runs of header fields, are kept."""
+"""How many heads are kept."""
 _LINE: Final = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~|:/-]*)(?:\?([A-Za-z0-9._~|=&%+,:@/*-]*))? HTTP/1\.1"
 )
-_ODD: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
-"""Header fields that ask for more than an answer."""
+_ODD: Final = frozenset({b"content-length", b"expect", b"transfer-encoding", b"upgrade"})
+"""Header fields that ask for more than an answer, or a second length."""
 _END: Final = b"\r\n\r\n"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
+
+
+class Head:
+    """What the head of a plain request says, but for its content-length. The same object for all
+    requests that say the same, as long as it is kept."""
+
+    __slots__ = ("headers", "method", "path", "query")
+
+    def __init__(
+        self, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        """Names in lower case. Nobody changes it."""
 
 
 class PlainRequest(NamedTuple):
-    """What the head of a plain request says."""
+    """A plain request that has begun."""
 
-    method: str
-    path: str
-    query: bytes
-    headers: list[tuple[bytes, bytes]]
-    """Names in lower case. Shared by all requests with the same fields: nobody changes it."""
+    head: Head
     body_at: int
     end: int
     """Bytes from the head's first to the body's last."""
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """With the content-length of a body."""
+        headers, size = self.head.headers, self.end - self.body_at
+        return [*headers, (b"content-length", b"%d" % size)] if size else headers
 
 
 def read(data: bytes) -> PlainRequest | None:
@@ -44,33 +63,31 @@ def read(data: bytes) -> PlainRequest | None:
     head_end = data.find(_END, 0, HEAD_SIZE_MAX)
     if head_end < 0:
         return None
-    line_end = data.find(b"\r\n", 0, head_end + 2)
-    line = _read_line(data[:line_end])
-    fields = _read_fields(data[line_end + 2 : head_end + 4])
-    if line is None or fields is None or (fields.body_size and line[0] == "GET"):
-        return None
     body_at = head_end + 4
-    return PlainRequest(*line, fields.headers, body_at, body_at + fields.body_size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    headers: list[tuple[bytes, bytes]]
-    body_size: int
+    length = _LENGTH.search(data, 0, head_end + 2)
+    if length is None:
+        size, head = 0, _read(data[:body_at])
+    else:
+        size, head = int(length[1]), _read(data[: length.start()] + data[length.end() : body_at])
+    if head is None or (size and head.method == "GET"):
+        return None
+    return PlainRequest(head, body_at, body_at + size)
 
 
 @lru_cache(maxsize=KEPT)
-def _read_line(line: bytes) -> tuple[str, str, bytes] | None:
+def _read(text: bytes) -> Head | None:
+    """``text`` is a head without its content-length."""
+    line, _, fields = text.partition(b"\r\n")
     match = _LINE.fullmatch(line)
-    if match is None:
+    headers = None if match is None else _read_fields(fields)
+    if match is None or headers is None:
         return None
     method, path, query = match.groups(b"")
-    return method.decode(), path.decode(), query
+    return Head(method.decode(), path.decode(), query, headers)
 
 
-@lru_cache(maxsize=KEPT)
-def _read_fields(text: bytes) -> _Fields | None:
-    """``text`` is every header field, and the empty line."""
+def _read_fields(text: bytes) -> list[tuple[bytes, bytes]] | None:
+    """``text`` is every other header field, and the empty line."""
     found = _Found()
     parser = httptools.HttpRequestParser(found)
     try:
@@ -82,7 +99,7 @@ def _read_fields(text: bytes) -> _Fields | None:
     names = {name for name, _ in found.headers}
     if names & _ODD or found.connection not in ([], [b"keep-alive"]):
         return None
-    return _Fields(found.headers, found.body_size)
+    return found.headers
 
 
 class _Found:
@@ -105,10 +122,6 @@ class _Found:
     @property
     def is_one_head(self) -> bool:
         return self._begun == self._heads == 1
-
-    @property
-    def body_size(self) -> int:
-        return sum(int(value) for name, value in self.headers if name == b"content-length")
 
     @property
     def connection(self) -> list[bytes]:

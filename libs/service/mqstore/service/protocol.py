@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mqstore.service import direct, plain, problems
-from mqstore.service.http import Front
+from mqstore.service.http import BEGUN, Front, Reply
 from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Limits, Scope
 from mqstore.service.problems import Problem
+from mqstore.service.quick import HEADS_KEPT, Quick
 
 _ENCODING_OVERHEAD: Final = 8
 """Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
@@ -69,6 +70,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """The parser has some of a request, and not its end."""
         self._collected: _Collected | None = None
         self._plain_scope: dict[str, Any] = {}
+        self._quick: dict[plain.Head, Quick | None] = {}
+        """By head, where there is a quickest way."""
         self._message_event = asyncio.Event()
         self._used_at = 0.0
         """When the direct way last answered; it leaves the keep-alive timer alone."""
@@ -192,7 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if not self.pipeline:
+        if self.cycle is not None and not self.pipeline:
             self.cycle.body = bytearray()  # of a body that nobody wanted
         super().on_response_complete()
 
@@ -206,7 +209,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_message or self._refusal is not None or not self._is_idle():
             return False
         request = plain.read(data)
-        if request is None or self.front.hot_route(request.method, request.path) is None:
+        if request is None:
+            return False
+        if self.front.hot_route(request.head.method, request.head.path) is None:
             return False
         missing = request.end - len(data)
         if not missing:
@@ -254,13 +259,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _answer(self, request: plain.PlainRequest, body: bytes) -> None:
         self._unwatch_head()
-        scope = {
-            **self._plain_scope,
-            "method": request.method,
-            "path": request.path,
-            "query_string": request.query,
-            "headers": request.headers,
-        }
+        rest = self._begin_quick(request.head, body)
+        if rest is True:
+            return
+        scope = self._scope(request.head, request.headers)
+        if rest:
+            scope[BEGUN] = rest
         self.cycle = direct.DirectCycle(
             scope,
             body,
@@ -278,6 +282,32 @@ class BoundedProtocol(HttpToolsProtocol):
             task = self.loop.create_task(direct.go_on(coroutine, waits_for), context=context)
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
+
+    def _begin_quick(self, head: plain.Head, body: bytes) -> Coroutine[Any, Any, Reply] | bool:
+        """True when it was answered, False when nothing was done; else what is left to do."""
+        if head in self._quick:
+            quick = self._quick[head]
+        else:
+            if len(self._quick) == HEADS_KEPT:
+                self._quick.clear()
+            quick = self._quick[head] = self.front.quick(self._scope(head, head.headers))
+        if quick is None or self.flow.write_paused:
+            return False
+        answer = quick.answer(body, self.server_state.default_headers)
+        if isinstance(answer, bytes):
+            self.transport.write(answer)
+            self._answered_directly()
+            return True
+        return answer or False
+
+    def _scope(self, head: plain.Head, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+        return {
+            **self._plain_scope,
+            "method": head.method,
+            "path": head.path,
+            "query_string": head.query,
+            "headers": headers,
+        }
 
     def _answered_directly(self) -> None:
         if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:

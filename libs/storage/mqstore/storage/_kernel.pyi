@@ -1,5 +1,5 @@
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
@@ -1025,6 +1025,22 @@ def walk_units(units: memoryview, position: int) -> int:
 def split_entries_out_of_order(entries: memoryview, length: int, sector: int) -> list[int]:
     """Of the first ``length`` bytes of a queue file, numbers of those entries in which a sector
     begins, unless they and the one before name records, the later one behind the earlier one."""
+
+# Placements as text --------------------------------------------------------------------------
+
+def placements_json(
+    placements: list[Placement],
+    keys: list[str],
+    shard: int,
+    repeats: Container[int],
+    quote: Callable[[str], bytes],
+) -> bytes:
+    """A JSON array of where messages stand, as ``mqstore.writer.models.Placed`` says it.
+
+    ``keys`` are their unique keys, ``repeats`` the numbers of those that get ``"repeat":true``.
+    ``quote`` says a key in JSON that is not printable ASCII as it stands. ValueError when there are
+    not as many keys as placements; raises what ``quote`` raises.
+    """
 
 # Unique keys that were put lately ------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport (
     INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from enum import IntEnum
@@ -26,6 +26,9 @@ from enum import IntEnum
 from mqstore.storage import layout
 from mqstore.storage.codec.hosts import unpack_host
 from mqstore.storage.codec.message_id import encode as encode_message_id
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(object text)
 
 cdef extern from "_kernel.h":
     uint32_t get32(const uint8_t *p) noexcept nogil
@@ -381,3 +384,4 @@ include "kernel/entries.pxi"
 include "kernel/key_search.pxi"
 include "kernel/lookup.pxi"
 include "kernel/memory.pxi"
+include "kernel/answers.pxi"

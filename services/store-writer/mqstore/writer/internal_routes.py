@@ -16,11 +16,13 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
+from mqstore.storage._kernel import placements_json
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.hosts import Host, parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import FenceUnknown, FlushTimeout
+from mqstore.storage.layout import PROPERTY_UNIQ_KEY
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own.fences import NAME, Fence
@@ -35,7 +37,6 @@ from mqstore.writer.internal_models import (
     FenceSpec,
     NewRecord,
 )
-from mqstore.writer.models import Placed
 from mqstore.writer.service import WriterService
 
 _FENCES: Final = "/v1/internal/fences"
@@ -58,7 +59,6 @@ class InternalRoutes:
     def __init__(self, service: WriterService) -> None:
         self._service = service
         self._decoder = msgspec.json.Decoder(AppendRequest)
-        self._encoder = msgspec.json.Encoder()
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
@@ -130,30 +130,20 @@ class InternalRoutes:
         try:
             await service.settled(end, sync=self._is_sync(asked))
         except FlushTimeout as error:
-            raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
-        reply = AppendReply(placed, store.dispatcher.position >= end)
-        return Reply(self._encoder.encode(reply), HTTPStatus.CREATED)
+            told = {"messages": msgspec.Raw(placed)}
+            raise Problem(problems.FLUSH_TIMEOUT, str(error), extra=told) from error
+        readable = b"true" if store.dispatcher.position >= end else b"false"
+        return Reply(b'{"records":%b,"readable":%b}' % (placed, readable), HTTPStatus.CREATED)
 
     def _is_sync(self, asked: AppendRequest) -> bool:
         if asked.durability is None:
             return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
         return asked.durability == "sync"
 
-    def _placed(self, placements: list[Placement], records: list[NewRecord]) -> list[Placed]:
-        shard = self._service.settings.shard
-        return [
-            Placed(
-                placement.offset_message_id,
-                record.properties.get("UNIQ_KEY", ""),
-                placement.queue_id,
-                placement.queue_offset,
-                placement.physical_offset,
-                placement.size,
-                placement.store_timestamp_ms,
-                shard,
-            )
-            for placement, record in zip(placements, records, strict=True)
-        ]
+    def _placed(self, placements: list[Placement], records: list[NewRecord]) -> bytes:
+        """Each a ``Placed``, in JSON."""
+        keys = [record.properties.get(PROPERTY_UNIQ_KEY, "") for record in records]
+        return placements_json(placements, keys, self._service.settings.shard, (), produce.quote)
 
 
 def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:

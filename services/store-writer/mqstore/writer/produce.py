@@ -45,6 +45,8 @@ CLIENT_PROPERTIES: Final = frozenset(
 """Reserved names that RocketMQ's own clients put into a batch; the store does not act on them."""
 
 _decoder = msgspec.json.Decoder(ProduceRequest)
+quote: Final = msgspec.json.Encoder().encode
+"""A text as it stands in JSON."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
-from mqstore.storage._kernel import EncodedBatch
+from mqstore.service.quick import Prepared
+from mqstore.storage._kernel import EncodedBatch, placements_json
 from mqstore.storage.codec import topic_names
+from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.errors import FlushTimeout, TopicUnknown
+from mqstore.storage.errors import FilePending, FlushTimeout, TopicUnknown
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import NO_REPEATS, Put, end_of
 from mqstore.storage.recovery.report import RecoveryReport
@@ -75,6 +77,16 @@ def add(api: Api, service: WriterService) -> None:
     IndexRebuildRoutes(service).add(api)
 
 
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What a request's head asks for."""
+
+    client: Host
+    crc32c: int | None
+    is_encoded: bool = False
+    queue_id: int | None = None
+    durability: str | None = None
+
+
 class _Batch(msgspec.Struct, frozen=True, gc=False):
     """What one request asks for."""
 
@@ -116,7 +128,6 @@ class Producer:
         self._service = service
         self._queues = produce.QueueChooser()
         self._unique_keys = UniqueKeys(service.seams)
-        self._encoder = msgspec.json.Encoder()
         self._topics: dict[str, TopicConfig] = {}
 
     def forget_topics(self) -> None:
@@ -126,28 +137,58 @@ class Producer:
     def add(self, api: Api) -> None:
         api.add_schemas(ProduceRequest, NewMessage, ProduceReply, Placed)
         api.add_hot(
-            HotRoute("POST", "/v1/topics/{topic}/messages", Role.PRODUCE, self._answer, OPERATION)
+            HotRoute(
+                *("POST", "/v1/topics/{topic}/messages", Role.PRODUCE, self._answer, OPERATION),
+                prepare=self._prepare,
+            )
         )
 
     async def _answer(self, request: HotRequest) -> Reply:
         service = self._service
         service.require_puts()
-        store = service.store
         name = request.params["topic"]
         topic = self._topics.get(name) or await self._look_up(name)
         body = await request.body()
         topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
-        batch = self._batch(request, topic, body)
-        put = await service.files_due.put(lambda: self._put(topic, batch))
+        batch = self._batch(self._asked(request), topic, body)
+        return await self._done(topic, batch)
+
+    def _prepare(self, request: HotRequest) -> Prepared:
+        """A put that needs no look at topics; who is not kept waiting is answered."""
+        service, name = self._service, request.params["topic"]
+        asked = self._asked(request)
+
+        def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
+            service.require_puts()
+            topic = self._topics.get(name)
+            if topic is None:
+                return None
+            batch = self._batch(asked, topic, body)
+            try:
+                put = self._put(topic, batch)
+            except FilePending:  # of the queue that was chosen: chosen anew, it might never be made
+                return self._done(topic, batch)
+            if batch.sync or service.commits is not None:
+                return self._settled(name, put, batch)
+            return self._told(put, batch.keys)
+
+        return Prepared(begin, _CREATED)
+
+    async def _done(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
+        put = await self._service.files_due.put(lambda: self._put(topic, batch))
+        return await self._settled(topic.name, put, batch)
+
+    async def _settled(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
+        """The answer, once what was put counts as asked for."""
         try:
-            await service.settled(end_of(put), sync=batch.sync)
+            await self._service.settled(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
-            if store.once is not None:  # generated keys, too: the client is told them
-                store.once.remember(topic.name, batch.keys, put[0])
-            placed = self._placed(put, batch.keys)
+            once = self._service.store.once
+            if once is not None:  # generated keys, too: the client is told them
+                once.remember(topic, batch.keys, put[0])
+            placed = msgspec.Raw(self._placed(put, batch.keys))
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
-        reply = ProduceReply(self._placed(put, batch.keys))
-        return Reply(self._encoder.encode(reply), _CREATED)
+        return Reply(self._told(put, batch.keys), _CREATED)
 
     def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
         store = self._service.store
@@ -174,47 +215,50 @@ class Producer:
         self._topics[name] = topic
         return topic
 
-    def _batch(
-        self, request: HotRequest, topic: TopicConfig, body: bytes
-    ) -> _Batch | _EncodedBatch:
-        """What the body asks for. Raises Problem, StorageError."""
-        if checksum := request.header(b"x-mqstore-crc32c"):
-            produce.check_crc32c(body, produce.crc32c_of(checksum), "the request's body")
+    def _asked(self, request: HotRequest) -> _Asked:
+        """Raises Problem."""
+        checksum = request.header(b"x-mqstore-crc32c")
+        told = produce.crc32c_of(checksum) if checksum else None
+        client = produce.client_host(*request.client_address)
         media_type = request.media_type
         if media_type == JSON_TYPE:
-            return self._from_json(request, topic, body)
+            refuse_unknown(request.query(), ())
+            return _Asked(client, told)
         if media_type == BATCH_TYPE:
-            return self._from_batch(request, topic, body)
+            query = request.query()
+            refuse_unknown(query, ("queueId", "durability"))
+            queue_id = _queue_id(query.get("queueId"))
+            return _Asked(client, told, True, queue_id, query.get("durability"))
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
         )
 
-    def _from_json(self, request: HotRequest, topic: TopicConfig, body: bytes) -> _Batch:
+    def _batch(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
+        """What the body asks for. Raises Problem, StorageError."""
+        if asked.crc32c is not None:
+            produce.check_crc32c(body, asked.crc32c, "the request's body")
+        return (self._from_batch if asked.is_encoded else self._from_json)(asked, topic, body)
+
+    def _from_json(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
-        refuse_unknown(request.query(), ())
-        asked = produce.decode_request(body, service.settings.max_batch_count)
-        origin = self._origin(request, topic, produce.asked_queue(asked.messages))
-        store_format, levels = service.store.format, service.store.delays.levels
-        built = [
-            produce.build(each, origin, self._unique_keys, store_format, levels)
-            for each in asked.messages
-        ]
+        request = produce.decode_request(body, service.settings.max_batch_count)
+        messages = request.messages
+        origin = self._origin(asked, topic, produce.asked_queue(messages))
+        store = service.store
+        store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
+        built = [produce.build(each, origin, keys, store_format, levels) for each in messages]
         return _Batch(
             [message for message, _ in built],
             [key for _, key in built],
-            self._is_sync(asked.durability),
-            _given(asked.messages),
-            any(each.delay_level for each in asked.messages),
+            self._is_sync(request.durability),
+            _given(messages),
+            any(each.delay_level for each in messages),
         )
 
-    def _from_batch(
-        self, request: HotRequest, topic: TopicConfig, body: bytes
-    ) -> _Batch | _EncodedBatch:
-        query = request.query()
-        refuse_unknown(query, ("queueId", "durability"))
-        origin = self._origin(request, topic, _queue_id(query.get("queueId")))
-        sync = self._is_sync(query.get("durability"))
+    def _from_batch(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
+        origin = self._origin(asked, topic, asked.queue_id)
+        sync = self._is_sync(asked.durability)
         store, max_count = self._service.store, self._service.settings.max_batch_count
 
         def decoded() -> _Batch:
@@ -225,12 +269,11 @@ class Producer:
         batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
         return decoded() if batch is None else _EncodedBatch(batch, batch.keys, sync, decoded)
 
-    def _origin(self, request: HotRequest, topic: TopicConfig, asked: int | None) -> produce.Origin:
-        address, port = request.client_address
+    def _origin(self, asked: _Asked, topic: TopicConfig, queue_id: int | None) -> produce.Origin:
         return produce.Origin(
             topic.name,
-            self._queues.choose(topic.name, topic.write_queues, asked),
-            produce.client_host(address, port),
+            self._queues.choose(topic.name, topic.write_queues, queue_id),
+            asked.client,
             self._service.store.host,
             produce.now_ms(),
         )
@@ -250,22 +293,16 @@ class Producer:
             metrics = self._service.metrics
             metrics.stored(topic, stored, delayed=batch.delayed, seconds=seconds)
 
-    def _placed(self, put: Put, keys: list[str]) -> list[Placed]:
-        shard, (placements, repeats) = self._service.settings.shard, put
-        return [
-            Placed(
-                placement.offset_message_id,
-                key,
-                placement.queue_id,
-                placement.queue_offset,
-                placement.physical_offset,
-                placement.size,
-                placement.store_timestamp_ms,
-                shard,
-                number in repeats,
-            )
-            for number, (placement, key) in enumerate(zip(placements, keys, strict=True))
-        ]
+    def _told(self, put: Put, keys: list[str]) -> bytes:
+        """A ``ProduceReply``."""
+        return b'{"messages":%b}' % self._placed(put, keys)
+
+    def _placed(self, put: Put, keys: list[str]) -> bytes:
+        """Each a ``Placed``, in JSON."""
+        placements, repeats = put
+        return placements_json(
+            placements, keys, self._service.settings.shard, repeats, produce.quote
+        )
 
 
 class _Inspection:

@@ -246,8 +246,9 @@ def check_user_property(name: str, value: str, store_format: StoreFormat) -> Non
         raise PropertyError("property name is empty, give it one")
     if name in RESERVED_PROPERTIES[store_format] or name in _STORE_ONLY_PROPERTIES:
         raise PropertyError(f"property {name} is reserved by RocketMQ, use another name")
-    check_property_text(f"property name {name!r}", name)
-    check_property_text(f"value of property {name}", value)
+    if not (is_plain(name) and is_plain(value)):
+        check_property_text(f"property name {name!r}", name)
+        check_property_text(f"value of property {name}", value)
 
 
 def property_rules(free: Iterable[str], store_format: StoreFormat) -> NameRules:
@@ -262,13 +263,17 @@ def check_key(key: str) -> None:
         raise PropertyError("key is empty, leave it out")
     if KEY_SEPARATOR in key:
         raise PropertyError(f"key {key!r} contains a space, which separates keys")
-    check_property_text(f"key {key!r}", key)
+    if not is_plain(key):
+        check_property_text(f"key {key!r}", key)
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing in it is odd, as nearly always: ``check_property_text`` takes it."""
+    return text.isascii() and text.isprintable()
 
 
 def check_property_text(what: str, text: str) -> None:
     """Raise PropertyError when the text cannot be stored in a record's properties."""
-    if text.isascii() and text.isprintable():
-        return  # nearly all, and nothing below is in it
     for character, name in (
         (NAME_VALUE_SEPARATOR, "0x01"),
         (PROPERTY_SEPARATOR, "0x02"),

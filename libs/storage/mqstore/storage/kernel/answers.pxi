@@ -1,0 +1,139 @@
+# Placements as text ------------------------------------------------------------------------------
+
+
+cdef enum:
+    NUMBER_MAX = 20  # characters of an int64
+    PLACED_MAX = 128 + 56 + 6 * NUMBER_MAX  # of one placement beside its key: names, id, numbers
+
+
+cdef inline char *add_text(char *p, Text text) noexcept:
+    memcpy(p, text.at, text.length)
+    return p + text.length
+
+
+cdef inline char *add_number(char *p, int64_t value) noexcept:
+    cdef char digits[NUMBER_MAX]
+    cdef uint64_t left = <uint64_t> value
+    cdef int at = NUMBER_MAX
+    if value < 0:
+        p[0], p, left = c"-", p + 1, 0 - left
+    while True:
+        at -= 1
+        digits[at] = <char> (48 + left % 10)
+        left //= 10
+        if left == 0:
+            break
+    memcpy(p, digits + at, NUMBER_MAX - at)
+    return p + NUMBER_MAX - at
+
+
+cdef inline char *add_hex(char *p, const uint8_t *data, Py_ssize_t size) noexcept:
+    cdef const char *digits = "0123456789ABCDEF"
+    cdef Py_ssize_t i
+    for i in range(size):
+        p[2 * i], p[2 * i + 1] = digits[data[i] >> 4], digits[data[i] & 15]
+    return p + 2 * size
+
+
+cdef inline bint is_plain_json(Text text) noexcept:
+    """Whether it stands in JSON as it is."""
+    cdef uint32_t i
+    for i in range(text.length):
+        if not 0x20 <= text.at[i] < 0x7F or text.at[i] == c'"' or text.at[i] == c"\\":
+            return False
+    return True
+
+
+cdef inline char *add_id(char *p, Placement placed) except NULL:
+    """As ``codec.message_id.encode``."""
+    cdef uint8_t numbers[12]
+    cdef Text address = address_of(placed.store_host)
+    put32(numbers, port_of(placed.store_host))
+    put64(numbers + 4, <uint64_t> placed.physical_offset)
+    return add_hex(add_hex(p, address.at, address.length), numbers, 12)
+
+
+# In the order of an answer's fields.
+cdef bytes _id_text = b'{"offsetMsgId":"'
+cdef bytes _key_text = b'","uniqKey":'
+cdef bytes _queue_text = b',"queueId":'
+cdef bytes _queue_offset_text = b',"queueOffset":'
+cdef bytes _offset_text = b',"physicalOffset":'
+cdef bytes _size_text = b',"size":'
+cdef bytes _time_text = b',"storeTimestamp":'
+cdef bytes _shard_text = b',"shard":'
+cdef bytes _repeat_text = b',"repeat":true'
+
+cdef Text ID_JSON = text_of(_id_text)
+cdef Text KEY_JSON = text_of(_key_text)
+cdef Text QUEUE_JSON = text_of(_queue_text)
+cdef Text QUEUE_OFFSET_JSON = text_of(_queue_offset_text)
+cdef Text OFFSET_JSON = text_of(_offset_text)
+cdef Text SIZE_JSON = text_of(_size_text)
+cdef Text TIME_JSON = text_of(_time_text)
+cdef Text SHARD_JSON = text_of(_shard_text)
+cdef Text REPEAT_JSON = text_of(_repeat_text)
+
+
+cdef char *add_numbers(char *p, Placement placed, int64_t shard) noexcept:
+    p = add_number(add_text(p, QUEUE_JSON), placed.queue_id)
+    p = add_number(add_text(p, QUEUE_OFFSET_JSON), placed.queue_offset)
+    p = add_number(add_text(p, OFFSET_JSON), placed.physical_offset)
+    p = add_number(add_text(p, SIZE_JSON), placed.size)
+    p = add_number(add_text(p, TIME_JSON), placed.store_timestamp_ms)
+    return add_number(add_text(p, SHARD_JSON), shard)
+
+
+cdef dict odd_keys(list keys, quote, Py_ssize_t *room):
+    """Those that are quoted in another way, by number; ``room`` grows by the size of all keys."""
+    cdef dict odd = {}
+    cdef Py_ssize_t i
+    cdef Text text
+    cdef bytes told
+    for i in range(len(keys)):
+        if PyUnicode_IS_ASCII(<str?> keys[i]):
+            text = utf8_of(keys[i])
+            if is_plain_json(text):
+                room[0] += text.length + 2
+                continue
+        told = quote(keys[i])
+        odd[i] = told
+        room[0] += PyBytes_GET_SIZE(told)
+    return odd
+
+
+cdef char *add_key(char *p, str key, bytes told) except NULL:
+    if told is not None:
+        return add_text(p, text_of(told))
+    p[0] = c'"'
+    p = add_text(p + 1, utf8_of(key))
+    p[0] = c'"'
+    return p + 1
+
+
+def placements_json(list placements not None, list keys not None, int64_t shard, repeats, quote):
+    cdef Py_ssize_t count = len(placements), i
+    cdef Py_ssize_t room = 2 + PLACED_MAX * count
+    cdef dict odd
+    cdef char *base
+    cdef char *p
+    if len(keys) != count:
+        raise ValueError(f"{len(keys)} keys for {count} placements")
+    odd = odd_keys(keys, quote, &room)
+    base = <char *> malloc(room)
+    if base == NULL:
+        raise MemoryError("no memory for an answer")
+    try:
+        p = base + 1
+        for i in range(count):
+            p = add_id(add_text(p, ID_JSON), <Placement?> placements[i])
+            p = add_key(add_text(p, KEY_JSON), keys[i], odd.get(i) if odd else None)
+            p = add_numbers(p, placements[i], shard)
+            if repeats and i in repeats:
+                p = add_text(p, REPEAT_JSON)
+            p[0], p[1], p = c"}", c",", p + 2
+        base[0], p = c"[", p - (1 if count else 0)
+        p[0] = c"]"
+        return PyBytes_FromStringAndSize(base, p + 1 - base)
+    finally:
+        free(base)
