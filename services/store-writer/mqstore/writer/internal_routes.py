@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -16,12 +17,13 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
+from mqstore.service.quick import Prepared
 from mqstore.storage._kernel import placements_json
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.hosts import Host, parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.errors import FenceUnknown, FlushTimeout
+from mqstore.storage.errors import FenceUnknown, FilePending, FlushTimeout
 from mqstore.storage.layout import PROPERTY_UNIQ_KEY
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
@@ -64,7 +66,10 @@ class InternalRoutes:
         """Put the routes into store-writer's interface."""
         api.add_schemas(AppendRequest, FenceAt, NewRecord, AppendReply)
         api.add_hot(
-            HotRoute("POST", "/v1/internal/append", Role.SYSTEM, self._append, _operation())
+            HotRoute(
+                *("POST", "/v1/internal/append", Role.SYSTEM, self._append, _operation()),
+                prepare=self._prepare,
+            )
         )
         fences = control.answers({"fences": [FENCE_EXAMPLE]}, problems.STORE_NOT_WRITABLE)
         fence = control.answers(FENCE_EXAMPLE, problems.STORE_NOT_WRITABLE, problems.FENCE_UNKNOWN)
@@ -112,28 +117,64 @@ class InternalRoutes:
     async def _append(self, request: HotRequest) -> Reply:
         service = self._service
         service.require_writable()
-        refuse_unknown(request.query(), ())
-        if request.media_type != _JSON:
-            raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {_JSON.decode()}")
+        _check_head(request)
         asked = bodies.decode(self._decoder, await request.body())
-        produce.check_count(len(asked.records), service.settings.max_batch_count)
-        store, fence = service.store, asked.fence
+        messages = self._messages(asked, produce.client_host(*request.client_address))
+        fences, fence = service.store.fences, asked.fence
+        if not fences.stands_at(fence.name, fence.epoch):
+            await asyncio.to_thread(fences.raise_to, fence.name, fence.epoch)
+        return await self._done(asked, messages)
+
+    def _prepare(self, request: HotRequest) -> Prepared:
+        """An append at whose epoch the fence stands; who is not kept waiting is answered."""
+        service = self._service
+        _check_head(request)
         caller = produce.client_host(*request.client_address)
-        messages = [_message(each, store, caller) for each in asked.records]
-        if not store.fences.stands_at(fence.name, fence.epoch):
-            await asyncio.to_thread(store.fences.raise_to, fence.name, fence.epoch)
-        placements = await service.files_due.put(
-            lambda: store.append_fenced(fence.name, fence.epoch, messages)
-        )
-        placed = self._placed(placements, asked.records)
-        end = placements[-1].end
+
+        def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
+            service.require_writable()
+            asked = bodies.decode(self._decoder, body)
+            fence = asked.fence
+            if not service.store.fences.stands_at(fence.name, fence.epoch):
+                return None
+            messages = self._messages(asked, caller)
+            try:
+                placements = self._put(asked, messages)
+            except FilePending:
+                return self._done(asked, messages)
+            if service.commits is not None or self._is_sync(asked):
+                return self._settled(asked, placements)
+            return self._told(asked, placements)
+
+        return Prepared(begin, HTTPStatus.CREATED)
+
+    def _messages(self, asked: AppendRequest, caller: Host) -> list[Message]:
+        """Raises Problem, TopicNameError, PropertyError."""
+        produce.check_count(len(asked.records), self._service.settings.max_batch_count)
+        return [_message(each, self._service.store, caller) for each in asked.records]
+
+    def _put(self, asked: AppendRequest, messages: list[Message]) -> list[Placement]:
+        fence = asked.fence
+        return self._service.store.append_fenced(fence.name, fence.epoch, messages)
+
+    async def _done(self, asked: AppendRequest, messages: list[Message]) -> Reply:
+        placements = await self._service.files_due.put(lambda: self._put(asked, messages))
+        return await self._settled(asked, placements)
+
+    async def _settled(self, asked: AppendRequest, placements: list[Placement]) -> Reply:
+        """The answer, once what was put counts as asked for."""
         try:
-            await service.settled(end, sync=self._is_sync(asked))
+            await self._service.settled(placements[-1].end, sync=self._is_sync(asked))
         except FlushTimeout as error:
-            told = {"messages": msgspec.Raw(placed)}
+            told = {"messages": msgspec.Raw(self._placed(placements, asked.records))}
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra=told) from error
-        readable = b"true" if store.dispatcher.position >= end else b"false"
-        return Reply(b'{"records":%b,"readable":%b}' % (placed, readable), HTTPStatus.CREATED)
+        return Reply(self._told(asked, placements), HTTPStatus.CREATED)
+
+    def _told(self, asked: AppendRequest, placements: list[Placement]) -> bytes:
+        """An ``AppendReply``."""
+        is_readable = self._service.store.dispatcher.position >= placements[-1].end
+        placed = self._placed(placements, asked.records)
+        return b'{"records":%b,"readable":%b}' % (placed, b"true" if is_readable else b"false")
 
     def _is_sync(self, asked: AppendRequest) -> bool:
         if asked.durability is None:
@@ -144,6 +185,13 @@ class InternalRoutes:
         """Each a ``Placed``, in JSON."""
         keys = [record.properties.get(PROPERTY_UNIQ_KEY, "") for record in records]
         return placements_json(placements, keys, self._service.settings.shard, (), produce.quote)
+
+
+def _check_head(request: HotRequest) -> None:
+    """Raises Problem (400, 415)."""
+    refuse_unknown(request.query(), ())
+    if request.media_type != _JSON:
+        raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {_JSON.decode()}")
 
 
 def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
