@@ -50,7 +50,8 @@ checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha
 
 {{/* Names of the jobs that are installed, with commas between. */}}
 {{- define "mqstore.jobs" -}}
-{{- if or .Values.jobs.output.uri .Values.jobs.output.existingClaim -}}expiry-report{{- end -}}
+{{- if or .Values.jobs.output.uri .Values.jobs.output.existingClaim -}}expiry-report,{{- end -}}
+{{- if .Values.jobs.indexRebuild.enabled -}}index-rebuild{{- end -}}
 {{- end -}}
 
 {{- define "mqstore.secret" -}}

@@ -1,6 +1,7 @@
 """``mqstore-index-rebuild``: the IndexFiles of stores made anew from their logs alone.
 
 A store at rest: the job is its one writer meanwhile, and brings its queues up to the log as well.
+Where a store-writer has it open, the job sends that what it makes, and the writer goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from mqstore.jobs import command
-from mqstore.jobs.job_options import DryRun, Shards
+from mqstore.jobs.job_options import DryRun, Shards, TokenFile
 from mqstore.jobs.job_run import JobRun
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.storage.layout import StoreFormat
@@ -48,6 +49,11 @@ def rebuild(
             "--disk-max-used-space-ratio", min=1, max=100, help="Percent that staging may fill."
         ),
     ] = 75,
+    name: Annotated[
+        str, typer.Option(help="Of this run, for writers to tell; default: host and process.")
+    ] = "",
+    token_file: TokenFile = None,
+    ca: Annotated[str | None, typer.Option(help="Who signed https addresses (PEM).")] = None,
 ) -> None:
     """Rebuild the index of each SHARD from its log; the summary is one line of JSON.
 
@@ -60,6 +66,9 @@ def rebuild(
         hash_slots=hash_slots,
         index_num=index_num,
         disk_ratio=disk_ratio,
+        name=name,
+        token_file=token_file,
+        ca=ca,
     )
     from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
     from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS

@@ -10,7 +10,7 @@ Shards = Annotated[
     list[str],
     typer.Argument(
         metavar="SHARD...",
-        help="Store directories, or addresses of store-writers. One fails: the rest finish.",
+        help="DIRECTORY, or QUERY,WRITER addresses, or DIRECTORY,WRITER. One fails: others finish.",
     ),
 ]
 DryRun = Annotated[

@@ -162,8 +162,8 @@ def test_a_changed_setting_restarts_pods_and_a_further_shard_does_not() -> None:
 @needs_helm
 def test_every_pod_satisfies_the_restricted_profile_and_has_bounds() -> None:
     found = pods(render(**EVERYTHING))
-    names = {f"shop-mqstore-{name}" for name in ("shard", "coordinator", "test", "expiry-report")}
-    assert set(found) == names
+    names = ("shard", "coordinator", "test", "expiry-report", "index-rebuild")
+    assert set(found) == {f"shop-mqstore-{name}" for name in names}
     for spec in found.values():
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -179,26 +179,45 @@ def test_every_pod_satisfies_the_restricted_profile_and_has_bounds() -> None:
 
 
 @needs_helm
-def test_executors_satisfy_it_too_and_have_no_token_of_the_cluster() -> None:
+@pytest.mark.parametrize("job", ["expiry-report", "index-rebuild"])
+def test_executors_satisfy_it_too_and_have_no_token_of_the_cluster(job: str) -> None:
     found = render(**EVERYTHING)
-    template = executor(found, "expiry-report")
-    [driver] = found["CronJob"]["shop-mqstore-expiry-report"]["spec"]["jobTemplate"]["spec"][
-        "template"
-    ]["spec"]["containers"]
+    template = executor(found, job)
+    [driver] = pods(found)[f"shop-mqstore-{job}"]["containers"]
     [container] = template["spec"]["containers"]
     assert template["spec"]["securityContext"]["runAsNonRoot"] is True
     assert template["spec"]["automountServiceAccountToken"] is False
     assert container["securityContext"] == driver["securityContext"]
-    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "expiry-report"
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == job
 
 
 @needs_helm
-def test_a_job_reads_every_shard_and_there_is_none_without_a_place_for_results() -> None:
-    assert not render()["CronJob"]
-    [driver] = pods(render(**EVERYTHING))["shop-mqstore-expiry-report"]["containers"]
+@pytest.mark.parametrize("job", ["expiry-report", "index-rebuild"])
+def test_a_job_reads_every_shard(job: str) -> None:
+    [driver] = pods(render(**EVERYTHING))[f"shop-mqstore-{job}"]["containers"]
     shards = [word for word in driver["args"] if word.startswith("http")]
     at = "http://shop-mqstore-shard-{0}:8082,http://shop-mqstore-shard-{0}:8081"
     assert shards == [at.format(number) for number in range(3)]
+
+
+@needs_helm
+def test_there_is_no_report_without_a_place_for_it_and_no_rebuild_where_it_is_not_wanted() -> None:
+    assert set(render()["CronJob"]) == {"shop-mqstore-index-rebuild"}
+    found = render(jobs={"indexRebuild": {"enabled": False}})
+    assert not found["CronJob"]
+    assert "shop-mqstore-jobs" not in found["Role"]
+
+
+@needs_helm
+def test_an_index_rebuild_waits_to_be_started_and_tells_the_writer_its_jobs_name() -> None:
+    found = render(**EVERYTHING)
+    assert found["CronJob"]["shop-mqstore-index-rebuild"]["spec"]["suspend"] is True
+    spec = pods(found)["shop-mqstore-index-rebuild"]
+    [driver] = spec["containers"]
+    [name] = [each["valueFrom"] for each in driver["env"] if each["name"] == "JOB_NAME"]
+    assert name == {"fieldRef": {"fieldPath": "metadata.labels['job-name']"}}
+    assert driver["args"][driver["args"].index("--name") + 1] == "$(JOB_NAME)"
+    assert "reports" not in {each["name"] for each in spec["volumes"]}
 
 
 @needs_helm
@@ -211,6 +230,7 @@ def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_t
         "shop-mqstore-shard": False,
         "shop-mqstore-test": False,
         "shop-mqstore-coordinator": None,
+        "shop-mqstore-index-rebuild": None,
     }
     rules = found["Role"]["shop-mqstore-coordinator"]["rules"]
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [

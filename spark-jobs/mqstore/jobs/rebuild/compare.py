@@ -23,6 +23,7 @@ from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLO
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 
+OFFSET_MAX: Final = 2**63 - 1
 TOLD_MAX: Final = 1_000
 """Differences that are told one by one; all are counted."""
 _BLOCK_ITEMS: Final = 1 << 20
@@ -85,10 +86,20 @@ class IndexBytes:
             yield block["offset"].astype(np.int64), block["hash"].astype(np.int64), times
 
 
-def differences(paths: StorePaths, layout: Layout, plan: BuildPlan, low: int) -> Differences:
+def differences(
+    paths: StorePaths,
+    layout: Layout,
+    plan: BuildPlan,
+    low: int,
+    *,
+    high: int = OFFSET_MAX,
+    staging: Path | None = None,
+) -> Differences:
     """Between the files that were staged and those in ``index/``, whose items below physical offset
-    ``low`` expired."""
+    ``low`` expired. Where a writer goes on from ``high`` on, the newest file is changed
+    meanwhile: its items below count, its chains do not."""
     found = Differences()
+    staging = staging or paths.index_staging
     files = PosixFileSystem()
     there = []
     for name in index_names(files, paths):
@@ -97,13 +108,12 @@ def differences(paths: StorePaths, layout: Layout, plan: BuildPlan, low: int) ->
             found.add("length", file=name, found=stat.size, due=layout.file_size)
         else:
             there.append(IndexBytes.of(paths.index / name, layout))
-    for each in there:
+    for each in there if high == OFFSET_MAX else there[:-1]:
         _check_chains(each, layout, found)
     due = (
-        IndexBytes.of(paths.index_staging / staged_name(number), layout)
-        for number in range(len(plan.files))
+        IndexBytes.of(staging / staged_name(number), layout) for number in range(len(plan.files))
     )
-    _compare(_Stream(due, low), _Stream(iter(there), low), found)
+    _compare(_Stream(due, low, high), _Stream(iter(there), low, high), found)
     return found
 
 
@@ -154,9 +164,10 @@ def _check_chains(file: IndexBytes, layout: Layout, found: Differences) -> None:
 class _Stream:
     """The items of several files one after another, looked at from their front."""
 
-    def __init__(self, files: Iterator[IndexBytes], low: int) -> None:
+    def __init__(self, files: Iterator[IndexBytes], low: int, high: int) -> None:
         self._blocks = (block for file in files for block in file.blocks())
         self._low = low
+        self._high = high
         self._ended = False
         self.offsets: Items = np.zeros(0, np.int64)
         self.hashes: Items = self.offsets
@@ -169,7 +180,7 @@ class _Stream:
             if block is None:
                 self._ended = True
                 break
-            kept = block[0] >= self._low
+            kept = (block[0] >= self._low) & (block[0] < self._high)
             self.offsets = np.concatenate([self.offsets, block[0][kept]])
             self.hashes = np.concatenate([self.hashes, block[1][kept]])
             self.times = np.concatenate([self.times, block[2][kept]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -26,6 +27,15 @@ class RebuildSettings:
     index_num: int | None = None
     disk_ratio: int = 75
     """Percent of the volume that may be used once the files are staged."""
+    name: str = ""
+    """Of this run; by default this machine's and this process's."""
+    token_file: str | None = None
+    ca: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Who rebuilds, as a writer is told, and tells others."""
+        return f"index-rebuild job {self.name or f'{os.uname().nodename} ({os.getpid()})'}"
 
     def config(self) -> StoreConfig:
         """What the store is opened with: its own sizes win where it has some."""

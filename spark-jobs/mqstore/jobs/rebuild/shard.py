@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError, WrongUsage
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError
 from mqstore.jobs.job_run import JobRun, Outcome, Report
-from mqstore.jobs.rebuild import at_rest
+from mqstore.jobs.rebuild import at_rest, beside_writer, look_beside
 from mqstore.jobs.rebuild.compare import differences
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
-from mqstore.jobs.rebuild.tasks import Extraction
+from mqstore.jobs.rebuild.tasks import Extraction, build_part
+from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage.derived.index_build import BuildPlan, finish_files, make_files
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.derived.index_publication import StagedFile, discard
@@ -27,13 +31,41 @@ log = logging.getLogger(__name__)
 
 
 def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome:
-    """Raises JobError, StorageError, OSError."""
-    if shard.startswith(("http://", "https://")):
-        raise WrongUsage(f"{shard}: name the store's directory; its index is rebuilt there")
-    root = Path(shard).absolute()
-    is_dry = settings.mode is Mode.DRY_RUN
+    """At rest, or beside the writer that was named or says that it is there.
+
+    Raises JobError, ClientError, StorageError, OSError.
+    """
+    place = ShardPlace.of(shard, settings.token_file, settings.ca)
+    if not place.is_url:
+        place = replace(place, where=str(Path(place.where).absolute()))
+        place = replace(place, writer_url=place.writer_url or writer_of(Path(place.where)))
+    if place.writer_url is not None:
+        return beside(settings, run, place)
+    root, is_dry = Path(place.where), settings.mode is Mode.DRY_RUN
     with at_rest.held(root, settings.config(), run.progress, dry=is_dry) as store:
         return Rebuild(settings, run, store).outcome()
+
+
+def writer_of(root: Path) -> str | None:
+    """Where the store-writer that has a store open answers, as it noted there for this machine."""
+    files, paths = PosixFileSystem(), StorePaths(root)
+    if not files.is_locked(paths.lock):
+        return None
+    try:
+        return str(json.loads(files.read(paths.ours / "writer.json"))["url"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
+    """What is asked for of a store whose writer goes on."""
+    match settings.mode:
+        case Mode.PUBLISH:
+            return beside_writer.rebuild(settings, run, place)
+        case Mode.VERIFY:
+            return look_beside.verify(settings, run, place)
+        case Mode.DRY_RUN:
+            return look_beside.dry_run(settings, run, place)
 
 
 class Rebuild:
@@ -103,7 +135,7 @@ class Rebuild:
     def _stage(self, build: SparkBuild, scan: Scan, plan: BuildPlan) -> list[StagedFile]:
         directory = self._paths.index_staging
         make_files(self._files, directory, plan)
-        built = build.fill(scan, plan, directory)
+        built = build.fill(scan, partial(build_part, directory, plan))
         return finish_files(self._files, directory, plan, built)
 
     def _publish(self, plan: BuildPlan, staged: list[StagedFile]) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mqstore.jobs.job_run import JobRun
 from mqstore.jobs.log.ranges import RANGE_MIN, size_for
 from mqstore.jobs.log.ranges import plan as plan_ranges
 from mqstore.jobs.log.source import LogRange, LogSegment
-from mqstore.jobs.rebuild.tasks import Extraction, Key, Told, build_part
-from mqstore.storage.derived.index_build import BuildPlan, PartBuilt
+from mqstore.jobs.rebuild.tasks import Extraction, Key, Told
+from mqstore.storage.derived.index_build import BuildPlan
 from mqstore.storage.derived.index_plan import IndexPlan
 
 if TYPE_CHECKING:
     from pyspark import RDD
+
+T = TypeVar("T")
 
 RANGE_SIZE: Final = 32 << 20
 """Bytes of one of the ranges that tasks get: small, so that all have about as much to read."""
@@ -64,11 +65,12 @@ class SparkBuild:
             scan.plan, scan.plan.files(partial(self._extraction.item, self._segments))
         )
 
-    def fill(self, scan: Scan, plan: BuildPlan, directory: Path) -> list[PartBuilt]:
-        """Put all items into the files that were made in a directory."""
+    def fill(
+        self, scan: Scan, work: Callable[[Iterable[tuple[Key, bytes]]], Iterable[T]]
+    ) -> list[T]:
+        """Do the work with each part's items, in the order of the log."""
         with self._run.stage("building index files") as spark:
             parts = list(range(self._extraction.parts))
-            work = partial(build_part, directory, plan)
             return list(spark.sparkContext.runJob(scan.items, work, parts))
 
     def _ranges(self) -> list[LogRange]:

@@ -10,9 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mqstore.client import ClientError, IndexPart, part_frames
+from mqstore.jobs.command import refusal
 from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
+from mqstore.jobs.log.at_url import LogAtUrl
 from mqstore.jobs.log.source import LogRange, LogSegment
+from mqstore.jobs.rebuild.segment_views import LogPlace, viewed
+from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage._kernel import item_at
 from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, PartBuilt
 from mqstore.storage.derived.index_plan import Item, Layout
@@ -30,32 +35,22 @@ Told = tuple[int, Chunk]
 class Extraction:
     """How items are found; goes to each task."""
 
-    log: LogAtPath
+    log: LogPlace
     layout: Layout
     parts: int
 
     def chunks(self, part: LogRange) -> Iterator[tuple[Chunk, list[bytes]]]:
-        """Raises SegmentGone."""
-        files, segment = PosixFileSystem(), part.segment
-        try:
-            mapped = files.map(self.log.commit_log / segment.name, writable=False)
-        except FileNotFoundError:
-            raise SegmentGone(
-                f"segment {segment.name} was deleted while it was read: retention took it; run the"
-                " job again"
-            ) from None
-        try:
+        """Raises JobError."""
+        with viewed(self.log, part) as (view, base):
             scan = IndexScan(
-                mapped.view[: segment.end - segment.base],
-                segment.base,
+                view,
+                base,
                 QueueNames(self.log),
                 parts=self.parts,
                 slots=self.layout.slots,
                 tags=self.layout.tags,
             )
             yield from scan.chunks(part.start, part.stop)
-        finally:
-            mapped.unmap()
 
     def keyed(self, part: LogRange) -> Iterator[tuple[Key, bytes | Told]]:
         """What goes into the shuffle."""
@@ -78,21 +73,26 @@ class Extraction:
 
 
 class QueueNames:
-    """What queue entries name, as far as damage is stepped over by them."""
+    """What queue entries name, as far as damage is stepped over by them; by URL they name none."""
 
-    def __init__(self, log: LogAtPath) -> None:
+    def __init__(self, log: LogPlace) -> None:
         self._log = log
 
     def next_physical(self, after: int) -> int | None:
-        files, found = PosixFileSystem(), []
-        for topic in files.list(self._log.consume_queue):
-            for name in files.list(self._log.consume_queue / topic):
-                if name.isascii() and name.isdigit():
-                    directory = self._log.consume_queue / topic / name
-                    queue = QueueFiles(files, directory, self._log.queue_file_size)
-                    found.append(queue.first_beyond(after))
-                    queue.close()
-        return min((offset for offset in found if offset is not None), default=None)
+        log = self._log
+        return None if isinstance(log, LogAtUrl) else _next_named(log, after)
+
+
+def _next_named(log: LogAtPath, after: int) -> int | None:
+    files, found = PosixFileSystem(), []
+    for topic in files.list(log.consume_queue):
+        for name in files.list(log.consume_queue / topic):
+            if name.isascii() and name.isdigit():
+                directory = log.consume_queue / topic / name
+                queue = QueueFiles(files, directory, log.queue_file_size)
+                found.append(queue.first_beyond(after))
+                queue.close()
+    return min((offset for offset in found if offset is not None), default=None)
 
 
 def build_part(
@@ -106,3 +106,20 @@ def build_part(
     finally:
         built = builder.close()
     yield built
+
+
+def send_part(
+    writer: ShardPlace, rebuild: str, chunks: Iterable[tuple[Key, bytes]]
+) -> Iterator[IndexPart]:
+    """One part's items, in the order of the log, to the store's writer. Raises JobError."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    frames = part_frames((start, items) for (_, start), items in chunks)
+    try:
+        with writer.client() as client:
+            sent = client.send_index_part(rebuild, context.partitionId(), frames)
+    except ClientError as error:
+        raise refusal(error) or error from error  # what else a task raises is not told by Spark
+    yield sent

@@ -1,4 +1,4 @@
-"""``kubectl mqstore report``: a Job from the chart's CronJob, watched."""
+"""``kubectl mqstore report`` and ``rebuild``: a Job from one of the chart's CronJobs, watched."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
 _REPORT: Final = "expiry-report"
+_REBUILD: Final = "index-rebuild"
 START_S: Final = 300.0
 """For a node with room, and the image."""
 END_S: Final = 30.0
@@ -26,6 +27,7 @@ Watch = Annotated[
 
 def add(app: typer.Typer) -> None:
     app.command("report")(report)
+    app.command("rebuild")(rebuild)
 
 
 def report(context: typer.Context, watch: Watch = True) -> None:
@@ -35,6 +37,15 @@ def report(context: typer.Context, watch: Watch = True) -> None:
     not answer); 2 and 3 also where the cluster refuses, or does not answer.
     """
     raise ended(context, lambda release: _run(release, _REPORT, watch=watch))
+
+
+def rebuild(context: typer.Context, watch: Watch = True) -> None:
+    """Make the index of every shard anew from its log, while the shards go on.
+
+    Exit code: that of the job (0: published; 2: refused; 3: a service did not answer); 2 and 3 also
+    where the cluster refuses, or does not answer.
+    """
+    raise ended(context, lambda release: _run(release, _REBUILD, watch=watch))
 
 
 def _run(release: Release, kind: str, *, watch: bool) -> int:

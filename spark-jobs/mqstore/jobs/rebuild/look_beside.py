@@ -1,0 +1,120 @@
+"""What is only looked at of a store whose writer goes on: how much there is to do, and whether the
+index is what the log makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, WrongUsage
+from mqstore.jobs.job_run import JobRun, Outcome
+from mqstore.jobs.log.source import LogSegment
+from mqstore.jobs.read_options import ReadOptions
+from mqstore.jobs.rebuild.beside_writer import log_of, size_of
+from mqstore.jobs.rebuild.compare import differences
+from mqstore.jobs.rebuild.settings import RebuildSettings
+from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
+from mqstore.jobs.rebuild.tasks import Extraction, build_part
+from mqstore.jobs.shard_place import ShardPlace
+from mqstore.storage.derived.index_build import finish_files, make_files
+from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.own import format_file
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.posix_files import PosixFileSystem
+
+
+def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
+    """Of what is on disk by now. By address a store does not tell the sizes of its index files:
+    what is given counts, else RocketMQ's. Raises JobError, ClientError."""
+    with place.client() as client:
+        store_format = StoreFormat(client.store().format)
+    seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
+    layout = _layout(settings, place, store_format)
+    _, scan = _scanned(run, place, layout, seen.segments)
+    return _outcome(seen.segments, scan, {"dryRun": True})
+
+
+def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
+    """Of what is indexed by now; nothing is written but to this machine's scratch.
+
+    Raises JobError, ClientError, OSError.
+    """
+    if place.is_url:
+        raise WrongUsage(
+            f"{place.where}: --verify compares files; name the store's directory, and its writer"
+            " behind a comma"
+        )
+    with place.client() as client:
+        status = client.store()
+    paths, layout = (
+        StorePaths(Path(place.where)),
+        _layout(settings, place, StoreFormat(status.format)),
+    )
+    seen = ReadOptions(place.where).look().segments
+    segments = list(_below(seen, status.index_offset))
+    build, scan = _scanned(run, place, layout, segments)
+    files, plan = PosixFileSystem(), build.build_plan(scan)
+    with _scratch() as staging:
+        make_files(files, staging, plan)
+        finish_files(files, staging, plan, build.fill(scan, partial(build_part, staging, plan)))
+        low = segments[0].start if segments else 0
+        high = segments[-1].end if segments else 0
+        found = differences(paths, layout, plan, low, high=high, staging=staging)
+    code = EXIT_FINDINGS if found.count else EXIT_FINE
+    more = {"upTo": high, "differences": found.count, "found": found.told}
+    return _outcome(segments, scan, more, code)
+
+
+def _layout(settings: RebuildSettings, place: ShardPlace, store_format: StoreFormat) -> Layout:
+    sizes = settings.config()
+    slots, index_num = sizes.max_hash_slot_num, sizes.max_index_num
+    if not place.is_url:
+        known = format_file.load(PosixFileSystem(), StorePaths(Path(place.where)))
+        if known is not None:
+            slots, index_num = known.sizes.max_hash_slot_num, known.sizes.max_index_num
+    return Layout(slots, index_num, store_format.indexes_tags)
+
+
+def _scanned(
+    run: JobRun,
+    place: ShardPlace,
+    layout: Layout,
+    segments: tuple[LogSegment, ...] | list[LogSegment],
+) -> tuple[SparkBuild, Scan]:
+    parts = min(run.spark.sparkContext.defaultParallelism, layout.slots)
+    build = SparkBuild(run, Extraction(log_of(place), layout, parts), segments)
+    return build, build.scan()
+
+
+def _below(segments: tuple[LogSegment, ...], end: int) -> Iterator[LogSegment]:
+    for each in segments:
+        if each.start < end:
+            yield replace(each, end=min(each.end, end))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="index-rebuild-") as directory:
+        yield Path(directory)
+
+
+def _outcome(
+    segments: tuple[LogSegment, ...] | list[LogSegment],
+    scan: Scan,
+    more: dict[str, Any],
+    exit_code: int = EXIT_FINE,
+) -> Outcome:
+    told = {
+        "bytes": size_of(segments),
+        "records": scan.plan.records,
+        "items": scan.plan.items,
+        "files": scan.plan.file_count,
+        "indexBytes": scan.plan.staged_bytes,
+    }
+    return Outcome(told | more, exit_code, size_of(segments))

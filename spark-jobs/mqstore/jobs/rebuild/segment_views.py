@@ -1,0 +1,65 @@
+"""A range of the log as one view: mapped where its file is, else fetched into a file of scratch."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import Final
+
+from mqstore.jobs.errors import SegmentGone
+from mqstore.jobs.log.at_path import LogAtPath
+from mqstore.jobs.log.at_url import LogAtUrl
+from mqstore.jobs.log.source import LogRange
+from mqstore.storage.system.posix_files import PosixFileSystem
+
+LogPlace = LogAtPath | LogAtUrl
+PIECE_SIZE: Final = 8 << 20
+"""Bytes that are asked for at a time."""
+
+
+@contextmanager
+def viewed(log: LogPlace, part: LogRange) -> Iterator[tuple[memoryview, int]]:
+    """A view, and the physical offset of its first byte. Raises JobError, OSError.
+
+    Of a file all that may be read of the segment; from an address the range alone, whose bytes
+    are on local disk meanwhile (where Spark has its scratch).
+    """
+    found = _fetched(log, part) if isinstance(log, LogAtUrl) else _mapped(log, part)
+    yield from found
+
+
+def _mapped(log: LogAtPath, part: LogRange) -> Iterator[tuple[memoryview, int]]:
+    segment = part.segment
+    try:
+        mapped = PosixFileSystem().map(log.commit_log / segment.name, writable=False)
+    except FileNotFoundError:
+        raise SegmentGone(
+            f"segment {segment.name} was deleted while it was read: retention took it; run the"
+            " job again"
+        ) from None
+    try:
+        yield mapped.view[: segment.end - segment.base], segment.base
+    finally:
+        mapped.unmap()
+
+
+def _fetched(log: LogAtUrl, part: LogRange) -> Iterator[tuple[memoryview, int]]:
+    with TemporaryFile(dir=_scratch()) as file:
+        with log.opened() as reader:
+            for start in range(part.start, part.stop, PIECE_SIZE):
+                size = min(PIECE_SIZE, part.stop - start)
+                file.write(reader.read(part.segment, start, size))
+        file.flush()
+        with (
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as view,
+        ):
+            yield view, part.start
+
+
+def _scratch() -> str | None:
+    """As Spark tells its workers; None: the system's."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -1,0 +1,174 @@
+"""The index rebuilt by Spark while a store-writer has the store open and goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mqstore.client import NewMessage
+from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
+from mqstore.jobs.rebuild.shard import rebuild_shard
+from tests.services.service_processes import Run, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+Rebuild = Callable[..., dict[str, Any]]
+COUNT = 500
+TOKENS: dict[str, Any] = {
+    "token_produce": "p" * 32,
+    "token_consume": "c" * 32,
+    "token_admin": "a" * 32,
+    "token_system": "s" * 32,
+}
+SMALL: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "max_hash_slot_num": 1000,
+    "max_index_num": 300,
+}
+
+
+@pytest.fixture
+def rebuild(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Rebuild:
+    """One shard rebuilt with these settings: what is told of it."""
+
+    def go(shard: str, **settings: Any) -> dict[str, Any]:
+        given: dict[str, Any] = {"disk_ratio": 100, "name": "by-hand"}
+        asked = RebuildSettings(**(given | settings))
+        capsys.readouterr()
+        JobRun("index-rebuild", spark).over([shard], partial(rebuild_shard, asked))
+        (told,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
+        assert isinstance(told, dict)
+        return told
+
+    return go
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Path]]:
+    root = tmp_path_factory.mktemp("served") / "store"
+    with running(root, **SMALL, **TOKENS) as run:
+        with run.client(token=TOKENS["token_admin"]) as client:
+            client.create_topic("T")
+        produce(run, 0)
+        yield run, root
+
+
+def produce(run: Run, start: int) -> None:
+    with run.client(token=TOKENS["token_produce"]) as client:
+        for at in range(start, start + COUNT, 100):
+            numbers = range(at, at + 100)
+            client.produce("T", [NewMessage(body="x" * 5000, keys=(f"k{n}",)) for n in numbers])
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    path = tmp_path / "token"
+    path.write_text(TOKENS["token_system"])
+    return str(path)
+
+
+def missing(run: Run, count: int = COUNT) -> list[int]:
+    """Of so many keys those that no complete answer finds once."""
+    with run.client(token=TOKENS["token_consume"]) as client:
+        found = [client.messages_by_key("T", f"k{n}") for n in range(count)]
+    return [n for n, each in enumerate(found) if not each.complete or len(each.messages) != 1]
+
+
+@pytest.mark.parametrize("way", ["by path", "by address"])
+def test_an_index_that_was_deleted_is_whole_again_and_the_writer_names_the_job(
+    rebuild: Rebuild, services: tuple[Run, Path], token: str, way: str
+) -> None:
+    run, root = services
+    shutil.rmtree(root / "index")
+    place = str(root) if way == "by path" else run.query_url
+    told = rebuild(f"{place},{run.writer_url}", token_file=token)
+    assert told["exitCode"] == 0, told
+    assert told["owner"] == "index-rebuild job by-hand"
+    assert (told["records"], told["items"]) == (COUNT, 2 * COUNT)
+    there = sorted(path.name for path in (root / "index").iterdir())
+    assert there[: len(told["published"])] == told["published"]
+    assert missing(run) == []
+    with run.client(token=TOKENS["token_system"]) as client:
+        last = client.index_rebuilds().last
+    assert last is not None
+    assert (last.id, last.outcome, last.owner) == (told["rebuild"], "published", told["owner"])
+
+
+def test_a_second_rebuild_is_refused_and_told_whose_the_first_one_is(
+    rebuild: Rebuild, services: tuple[Run, Path], token: str
+) -> None:
+    run, root = services
+    with run.client(token=TOKENS["token_system"]) as client:
+        first = client.begin_index_rebuild("somebody else", ttl_s=600)
+        told = rebuild(f"{root},{run.writer_url}", token_file=token)
+        assert told["exitCode"] == 2
+        assert "somebody else" in told["error"]
+        running_now = client.index_rebuilds().running
+        assert running_now is not None
+        assert running_now.id == first.id
+        client.end_index_rebuild(first.id)
+
+
+def test_a_segment_that_goes_meanwhile_ends_it_with_why_and_the_old_index_serves(
+    rebuild: Rebuild, services: tuple[Run, Path], token: str
+) -> None:
+    run, root = services
+    first = min((root / "commitlog").iterdir())
+    first.rename(root / "aside")
+    try:
+        told = rebuild(f"{root},{run.writer_url}", token_file=token)
+    finally:
+        (root / "aside").rename(first)
+    assert told["exitCode"] == 2
+    assert f"segment {first.name} was deleted while it was read" in told["error"]
+    with run.client(token=TOKENS["token_system"]) as client:
+        last = client.index_rebuilds().last
+    assert last is not None
+    assert last.outcome == "given-up"
+    assert missing(run) == []
+
+
+def test_looking_alone_begins_nothing_and_tells_each_difference(
+    rebuild: Rebuild, services: tuple[Run, Path], token: str
+) -> None:
+    run, root = services
+    with run.client(token=TOKENS["token_system"]) as client:
+        client.flush()
+        before = client.index_rebuilds()
+        place = f"{root},{run.writer_url}"
+        dry = rebuild(place, token_file=token, mode=Mode.DRY_RUN)
+        same = rebuild(place, token_file=token, mode=Mode.VERIFY)
+        oldest = min((root / "index").iterdir())
+        with oldest.open("r+b") as file:  # the hash of item 7
+            file.seek(40 + 4 * SMALL["max_hash_slot_num"] + 20 * 7)
+            file.write(b"\x01")
+        spoilt = rebuild(place, token_file=token, mode=Mode.VERIFY)
+        assert client.index_rebuilds() == before
+    assert (dry["items"], dry["dryRun"]) == (2 * COUNT, True)
+    assert (same["exitCode"], same["differences"]) == (0, 0), same
+    assert spoilt["exitCode"] == 1
+    assert {"missing", "surplus"} <= {each["kind"] for each in spoilt["found"]}
+    by_address = f"{run.query_url},{run.writer_url}"
+    assert rebuild(by_address, token_file=token, mode=Mode.DRY_RUN)["items"] == 2 * COUNT
+    refused = rebuild(by_address, token_file=token, mode=Mode.VERIFY)
+    assert "--verify compares files; name the store's directory" in refused["error"]
+
+
+def test_what_only_a_store_at_rest_can_get_and_a_wrong_token_are_refused(
+    rebuild: Rebuild, services: tuple[Run, Path], token: str, tmp_path: Path
+) -> None:
+    run, root = services
+    place = f"{root},{run.writer_url}"
+    assert "at rest only" in rebuild(place, token_file=token, hash_slots=31)["error"]
+    (tmp_path / "other").write_text(TOKENS["token_consume"])
+    told = rebuild(place, token_file=str(tmp_path / "other"))
+    assert told["exitCode"] == 2
+    assert "403" in told["error"]
