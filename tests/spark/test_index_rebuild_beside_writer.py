@@ -82,14 +82,18 @@ def missing(run: Run, count: int = COUNT) -> list[int]:
     return [n for n, each in enumerate(found) if not each.complete or len(each.messages) != 1]
 
 
-@pytest.mark.parametrize("way", ["by path", "by address"])
+@pytest.mark.parametrize("way", ["by path", "by address", "as the store says"])
 def test_an_index_that_was_deleted_is_whole_again_and_the_writer_names_the_job(
     rebuild: Rebuild, services: tuple[Run, Path], token: str, way: str
 ) -> None:
     run, root = services
     shutil.rmtree(root / "index")
-    place = str(root) if way == "by path" else run.query_url
-    told = rebuild(f"{place},{run.writer_url}", token_file=token)
+    place = {
+        "by path": f"{root},{run.writer_url}",
+        "by address": f"{run.query_url},{run.writer_url}",
+        "as the store says": str(root),
+    }
+    told = rebuild(place[way], token_file=token)
     assert told["exitCode"] == 0, told
     assert told["owner"] == "index-rebuild job by-hand"
     assert (told["records"], told["items"]) == (COUNT, 2 * COUNT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from mqstore.storage.derived.index_build import BuildPlan, finish_files, make_fi
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.derived.index_publication import StagedFile, discard
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.own import writer_note
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.posix_files import PosixFileSystem
@@ -37,24 +37,15 @@ def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome
     """
     place = ShardPlace.of(shard, settings.token_file, settings.ca)
     if not place.is_url:
-        place = replace(place, where=str(Path(place.where).absolute()))
-        place = replace(place, writer_url=place.writer_url or writer_of(Path(place.where)))
+        root = Path(place.where).absolute()
+        note = writer_note.load(PosixFileSystem(), StorePaths(root))
+        noted = None if note is None else note.url
+        place = replace(place, where=str(root), writer_url=place.writer_url or noted)
     if place.writer_url is not None:
         return beside(settings, run, place)
     root, is_dry = Path(place.where), settings.mode is Mode.DRY_RUN
     with at_rest.held(root, settings.config(), run.progress, dry=is_dry) as store:
         return Rebuild(settings, run, store).outcome()
-
-
-def writer_of(root: Path) -> str | None:
-    """Where the store-writer that has a store open answers, as it noted there for this machine."""
-    files, paths = PosixFileSystem(), StorePaths(root)
-    if not files.is_locked(paths.lock):
-        return None
-    try:
-        return str(json.loads(files.read(paths.ours / "writer.json"))["url"])
-    except (FileNotFoundError, ValueError, KeyError):
-        return None
 
 
 def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
