@@ -46,4 +46,5 @@ def refusal(error: Exception) -> JobError | None:
 def _log_to_stderr() -> None:
     """Stdout is the summary's."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for name in ("py4j", "httpx"):  # each request
+        logging.getLogger(name).setLevel(logging.WARNING)
