@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mqstore.coordinator.forwarding import FORWARDED
+from mqstore.service.forwarded import FORWARDED
 from tests.services.service_processes import Process
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 

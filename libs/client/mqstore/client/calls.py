@@ -89,13 +89,19 @@ class Call(Generic[Answer]):
 
 
 def produce(
-    topic: str, messages: Sequence[NewMessage], *, durability: Durability | None = None
+    topic: str,
+    messages: Sequence[NewMessage],
+    *,
+    durability: Durability | None = None,
+    shard: int | None = None,
 ) -> Call[Produced]:
-    """Store messages: several are one contiguous append to one queue, all or none."""
+    """Store messages: several are one contiguous append to one queue, all or none. Without a
+    ``shard`` they land on the one that is reached."""
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
-    return Call(Target.WRITER, "POST", f"{_topic(topic)}/messages", Produced, json=body)
+    path, params = f"{_topic(topic)}/messages", given(shard=shard)
+    return Call(Target.WRITER, "POST", path, Produced, params=params, json=body)
 
 
 def produce_batch(
@@ -104,6 +110,7 @@ def produce_batch(
     *,
     queue_id: int | None = None,
     durability: Durability | None = None,
+    shard: int | None = None,
 ) -> Call[Produced]:
     """Store a batch as RocketMQ's clients encode it; its checksum goes along."""
     return Call(
@@ -111,7 +118,7 @@ def produce_batch(
         "POST",
         f"{_topic(topic)}/messages",
         Produced,
-        params=given(queueId=queue_id, durability=durability),
+        params=given(queueId=queue_id, durability=durability, shard=shard),
         content=batch,
         headers={"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": str(crc32c(batch))},
     )
@@ -161,12 +168,19 @@ def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
 
 
 def commit(
-    group: str, topic: str, offsets: Mapping[int, int], *, allow_back: bool = False
+    group: str,
+    topic: str,
+    offsets: Mapping[int, int],
+    *,
+    allow_back: bool = False,
+    shard: int | None = None,
 ) -> Call[GroupOffsets]:
-    """Say which message of each queue is to be consumed next: all of it is taken, or none."""
+    """Say which message of each queue is to be consumed next: all of it is taken, or none.
+    ``shard`` is whose queues these are; needed where there are several."""
     new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
     body = {"offsets": new, "allowBack": allow_back}
-    return Call(Target.WRITER, "PUT", _group(group) + "/offsets", GroupOffsets, json=body)
+    path, params = _group(group) + "/offsets", given(shard=shard)
+    return Call(Target.WRITER, "PUT", path, GroupOffsets, params=params, json=body)
 
 
 def append(
@@ -424,20 +438,26 @@ def pull(
     tags: str | None = None,
     sql: str | None = None,
     inflate: bool | None = None,
+    shard: int | None = None,
 ) -> Call[Pull]:
     """Messages of a queue from an offset, or from its first one; at its end, waits up to
     ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
-    properties; ``inflate`` compressed bodies."""
+    properties; ``inflate`` compressed bodies. ``shard`` is whose queue it is; needed where there
+    are several."""
     params = given(
         offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
-    )
+    ) | given(shard=shard)
     path = f"{_topic(topic)}/queues/{queue_id}/messages"
     return Call(Target.QUERY, "GET", path, Pull, params=params, wait_s=wait_s)
 
 
-def offset_by_time(topic: str, queue_id: int, timestamp_ms: int) -> Call[QueueOffset]:
+def offset_by_time(
+    topic: str, queue_id: int, timestamp_ms: int, *, shard: int | None = None
+) -> Call[QueueOffset]:
+    """``shard`` as for ``pull``."""
     path = f"{_topic(topic)}/queues/{queue_id}/offset"
-    return Call(Target.QUERY, "GET", path, QueueOffset, params={"timestamp": timestamp_ms})
+    params = {"timestamp": timestamp_ms} | given(shard=shard)
+    return Call(Target.QUERY, "GET", path, QueueOffset, params=params)
 
 
 def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:

@@ -7,7 +7,7 @@ import contextlib
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
@@ -83,9 +83,12 @@ class _Base(Generic[Http]):
         token: str | Callable[[], str | None] | None = None,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
+        shard: int | None = None,
     ) -> None:
         """``token`` may be a function, which each request asks. ``tls`` is what https addresses are
-        checked by, as ``trusting`` makes one; without it the system's own authorities count."""
+        checked by, as ``trusting`` makes one; without it the system's own authorities count.
+        ``shard`` is asked in every call that names none: without one, of several shards whichever
+        it reaches answers for all."""
         urls = {
             Target.WRITER: writer_url,
             Target.QUERY: query_url,
@@ -95,6 +98,7 @@ class _Base(Generic[Http]):
         self._timeout_s = timeout_s
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._token = token
+        self._shard = shard
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -105,19 +109,24 @@ class _Base(Generic[Http]):
         return {
             "method": call.method,
             "url": self._urls[call.target] + call.path,
-            "params": dict(call.params),
+            "params": self._params(call.target, call.params),
             "json": call.json,
             "content": call.content,
             "headers": {**self._headers, **call.headers},
             "timeout": self._timeout_s + call.wait_s,
         }
 
+    def _params(self, target: Target, params: Mapping[str, Any]) -> dict[str, Any]:
+        if self._shard is None or target is Target.COORDINATOR:
+            return dict(params)
+        return {"shard": self._shard, **params}
+
     def _stream_request(self, place: Place[Any]) -> dict[str, Any]:
         stream = place.stream
         return {
             "method": "GET",
             "url": self._urls[stream.target] + stream.path,
-            "params": dict(stream.params),
+            "params": self._params(stream.target, stream.params),
             "headers": self._headers | place.headers(),
             "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + HEARTBEAT_S),
         }
@@ -175,8 +184,11 @@ class Client(_Base[httpx.Client]):
     _http_type = httpx.Client
 
     def send(self, call: Call[Answer]) -> Answer:
+        request = self._request(call)
         try:
-            response = self._http.request(**self._request(call))
+            response = self._http.request(**request)
+            if elsewhere := _elsewhere(request, response):
+                response = self._http.request(**elsewhere)
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
@@ -301,8 +313,11 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     _http_type = httpx.AsyncClient
 
     async def send(self, call: Call[Answer]) -> Answer:
+        request = self._request(call)
         try:
-            response = await self._http.request(**self._request(call))
+            response = await self._http.request(**request)
+            if elsewhere := _elsewhere(request, response):
+                response = await self._http.request(**elsewhere)
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
@@ -420,6 +435,16 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     remove_producer = _asynchronous(transaction_calls.remove_producer)
     producers = _asynchronous(transaction_calls.producers)
     leader = _asynchronous(transaction_calls.leader)
+
+
+def _elsewhere(request: dict[str, Any], response: httpx.Response) -> dict[str, Any] | None:
+    """The same request to the shard that it is for, where the answer says which; once."""
+    if response.status_code != httpx.codes.MISDIRECTED_REQUEST:
+        return None
+    asked, told = httpx.URL(request["url"]), _problem(response).get("url")
+    if not isinstance(told, str) or not told.startswith(f"{asked.scheme}://"):
+        return None  # a token that came by https goes on by https
+    return request | {"url": told.rstrip("/") + str(asked.raw_path, "ascii")}
 
 
 def _answer(call: Call[Answer], response: httpx.Response) -> Answer:

@@ -90,13 +90,14 @@ def topic_events(
     tags: str | None = None,
     sql: str | None = None,
     inflate: bool | None = None,
+    shard: int | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Stream[TopicEvent]:
     """Each message of a topic, without end, in the order of the log and each once: what arrives
     from now on, what was stored at ``from_ms`` or later, or what stands behind the event ``after``.
-    ``tags`` and ``sql`` choose as in ``pull``. A service that went away is waited for, Unreachable
-    is raised once it was gone for ``patience_s``."""
-    params = given(tags=tags, sql=sql, inflate=inflate) | given(**{"from": from_ms})
+    ``tags``, ``sql`` and ``shard`` are as in ``pull``. A service that went away is waited for,
+    Unreachable is raised once it was gone for ``patience_s``."""
+    params = given(tags=tags, sql=sql, inflate=inflate, shard=shard, **{"from": from_ms})
     path = f"/v1/topics/{quote(topic, safe='')}/events"
     return Stream(Target.QUERY, path, _topic_event, params, after, patience_s)
 

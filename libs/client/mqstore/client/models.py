@@ -172,6 +172,8 @@ class Unreadable(Model):
     type: str
     detail: str
     queue_offset: int | None = None
+    shard: int | None = None
+    """Where several were asked."""
 
 
 class Pull(Model):
@@ -186,12 +188,23 @@ class Pull(Model):
     shard: int
 
 
+class Shards(Model):
+    """Who was asked, who did not answer, and why (by number, as text)."""
+
+    asked: tuple[int, ...]
+    missing: tuple[int, ...]
+    why: dict[str, str]
+
+
 class Scanned(Model):
+    """Of several shards each one's bounds are in ``by_shard``."""
+
     from_ms: int = Field(alias="from")
     to_ms: int = Field(alias="to")
     candidates: int
-    min_offset: int
-    max_offset: int
+    min_offset: int | None
+    max_offset: int | None
+    by_shard: dict[str, Scanned] | None = None
 
 
 class Messages(Model):
@@ -202,6 +215,7 @@ class Messages(Model):
     next: str | None
     complete: bool
     scanned: Scanned
+    shards: Shards | None = None
 
 
 class Queue(Model):
@@ -214,6 +228,7 @@ class Queue(Model):
 class Queues(Model):
     topic: str
     queues: tuple[Queue, ...]
+    shards: Shards | None = None
 
 
 class QueueOffset(Model):
@@ -237,6 +252,7 @@ class Topic(Model):
     order: bool
     filter_type: str = "SINGLE_TAG"
     attributes: dict[str, str] = Field(default_factory=dict)
+    shards: Shards | None = None
 
 
 class TopicDeletion(Model):
@@ -247,6 +263,7 @@ class TopicDeletion(Model):
     messages: int
     groups: tuple[str, ...]
     dry_run: bool
+    shards: Shards | None = None
 
 
 class Group(Model):
@@ -256,6 +273,7 @@ class Group(Model):
     configured: bool
     config: dict[str, Any]
     topics: tuple[str, ...]
+    shards: Shards | None = None
 
 
 class Groups(Model):
@@ -266,6 +284,7 @@ class GroupOffset(Model):
     """Where a group stands in one queue; ``committed`` is the next message to consume."""
 
     topic: str
+    shard: int
     queue_id: int
     committed: int | None
     min_offset: int
@@ -276,6 +295,7 @@ class GroupOffset(Model):
 class GroupOffsets(Model):
     group: str
     offsets: tuple[GroupOffset, ...]
+    shards: Shards | None = None
 
 
 class OffsetsSource(Model):
@@ -291,6 +311,7 @@ class QueueLag(Model):
     """Where a group stands in one queue; ``lag_ms`` is None when nobody can tell."""
 
     queue_id: int
+    shard: int
     committed: int | None
     min_offset: int
     max_offset: int
@@ -324,14 +345,16 @@ class GroupLags(Model):
     groups: tuple[GroupSum, ...]
     next: str | None
     offsets: OffsetsSource
-    shard: int
+    shard: int | None
+    shards: Shards | None = None
 
 
 class GroupLag(GroupSum):
     """One group, by topic and queue."""
 
     offsets: OffsetsSource
-    shard: int
+    shard: int | None
+    shards: Shards | None = None
 
 
 class GroupStand(Model):
@@ -351,6 +374,7 @@ class MessageCopy(Model):
     group: str | None
     due_at: int | None
     topic: str
+    shard: int
     queue_id: int
     queue_offset: int
     physical_offset: int
@@ -383,7 +407,8 @@ class Trace(Model):
 class MessageTrace(Model):
     trace: Trace
     offsets: OffsetsSource
-    shard: int
+    shard: int | None
+    shards: Shards | None = None
 
 
 class Traces(Model):
@@ -393,7 +418,8 @@ class Traces(Model):
     next: str | None
     complete: bool
     offsets: OffsetsSource
-    shard: int
+    shard: int | None
+    shards: Shards | None = None
 
 
 class Subscription(Model):
@@ -405,6 +431,7 @@ class Subscription(Model):
     type: str
     version: int
     born_ms: int
+    shards: Shards | None = None
 
 
 class Subscriptions(Model):
@@ -412,6 +439,7 @@ class Subscriptions(Model):
 
 
 class OffsetChange(Model):
+    shard: int
     queue_id: int
     before: int | None
     after: int
@@ -426,10 +454,20 @@ class OffsetsReset(Model):
     topic: str
     dry_run: bool
     queues: tuple[OffsetChange, ...]
+    shards: Shards | None = None
 
 
 class Topics(Model):
     topics: tuple[Topic, ...]
+
+
+class ShardEntry(Model):
+    """One shard, and where its services are."""
+
+    shard: int
+    store_host: str
+    writer_url: str
+    query_url: str
 
 
 class Store(Model):
@@ -461,6 +499,7 @@ class Store(Model):
     dispatch_behind: int
     index_behind: int
     damaged_stretches: int
+    shards: tuple[ShardEntry, ...] = ()
 
 
 class Flushed(Model):
@@ -475,6 +514,7 @@ class Writes(Model):
     paused: bool
     reason: str | None
     since_ms: int | None
+    taken: bool
 
 
 class Recovery(BaseModel):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +18,7 @@ from starlette.routing import Match
 
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator, Role
+from mqstore.service.forwarded import Relayed
 from mqstore.service.health import Health
 from mqstore.service.http import (
     PROBLEM,
@@ -32,15 +33,25 @@ from mqstore.service.limits import Limits
 from mqstore.service.metrics import HttpMetrics, RocketmqNames
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
+from mqstore.service.shards import Shards
 from mqstore.storage.errors import StorageError
 
 VERSION: Final = "0.1.0"
+INT32_MAX: Final = 2**31 - 1
 TopicName = Annotated[
     str,
     PathParameter(
         description="Topic: at most 127 characters (255 in a store of format 5.x).",
         openapi_examples={"a topic": {"value": "orders"}},
         json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},  # told, not checked
+    ),
+]
+ShardNumber = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=INT32_MAX,
+        description="Where there are several: the shard that is to answer.",
     ),
 ]
 BEARER: Final = "bearer"
@@ -61,10 +72,13 @@ class Api:
         title: str,
         description: str,
         tags: Mapping[str, str],
+        shards: Shards | None = None,
     ) -> None:
-        """``tags`` are the groups of the API page in their order, with what they are about."""
+        """``tags`` are the groups of the API page in their order, with what they are about; with
+        ``shards`` every route that needs a role takes ``?shard=``, whose answer it then is."""
         self.settings = settings
         self.health = health
+        self.shards = shards
         self.limits = Limits.of(settings)
         self.metrics = HttpMetrics(self.limits, RocketmqNames(settings))
         self.auth = Authenticator(settings.tokens)
@@ -106,14 +120,24 @@ class Api:
 
     def requires(self, role: Role) -> Any:
         """A FastAPI dependency: the token must allow ``role``, and a change must be allowed."""
-        auth = self.auth
+        auth, shards = self.auth, self.shards
 
         async def check(request: Request) -> None:  # a plain function would cost a thread's hop
             auth.check(request.scope["headers"], role)
             if request.method not in _LOOKING:
                 self._check_change()
 
-        return Depends(check)
+        if shards is None:
+            return Depends(check)
+
+        async def check_here(request: Request, shard: ShardNumber = None) -> None:
+            if shard is None or (other := shards.other(shard, request.scope)) is None:
+                await check(request)
+            else:
+                auth.check(request.scope["headers"], role)
+                await shards.relay(other, request)
+
+        return Depends(check_here)
 
     def front(self) -> Front:
         return Front(
@@ -128,6 +152,7 @@ class Api:
     def _add_error_handlers(self) -> None:
         handlers: dict[Any, Callable[[Request, Any], Response]] = {
             Problem: _answer,
+            Relayed: lambda request, relayed: relayed.response,
             StorageError: lambda request, error: _answer(request, problem_of(error)),
             RequestValidationError: lambda request, error: _answer(
                 request, _validation(request, error)

@@ -144,6 +144,19 @@ class HotRequest:
             pass
 
 
+async def while_there(request: HotRequest, answering: Awaitable[Reply]) -> Reply:
+    """Wait for an answer as long as the client does. Raises ClientGone."""
+    task, gone = asyncio.ensure_future(answering), asyncio.ensure_future(request.gone())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
 Handler = Callable[[HotRequest], Awaitable[Reply]]
 
 

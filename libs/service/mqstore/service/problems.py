@@ -64,6 +64,12 @@ BAD_MESSAGE_ID = _register(
     "The id is wrong",
     "Neither an offset message id (32 or 56 hex characters) nor a unique key with its topic.",
 )
+SHARD_NEEDED = _register(
+    "shard-needed",
+    400,
+    "There are several shards",
+    "A queue is of one shard: name it, `?shard=`; `shards` lists them.",
+)
 UNAUTHENTICATED = _register(
     "unauthenticated", 401, "No valid token", "Send `Authorization: Bearer TOKEN`."
 )
@@ -78,6 +84,9 @@ TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was 
 QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
 GROUP_UNKNOWN = _register(
     "group-unknown", 404, "No such group", "It was not created, and has committed nothing."
+)
+SHARD_UNKNOWN = _register(
+    "shard-unknown", 404, "No such shard", "It is not among `shards`, which there shall be."
 )
 SUBSCRIPTION_UNKNOWN = _register(
     "subscription-unknown", 404, "No such subscription", "It was never registered, or has ended."
@@ -212,6 +221,12 @@ RANGE_NOT_SATISFIABLE = _register(
     "There is nothing in that range",
     "`Content-Range` says how many bytes there are.",
 )
+WRONG_SHARD = _register(
+    "wrong-shard",
+    421,
+    "The request is for another shard",
+    "Nothing was done; `shard` and `url` say where to send it.",
+)
 MISDIRECTED = _register(
     "misdirected",
     421,
@@ -277,6 +292,13 @@ STORE_NOT_READY = _register(
 SHUTTING_DOWN = _register(
     "shutting-down", 503, "The service is ending", "Another process may take its place.", 5
 )
+SHARD_UNREACHABLE = _register(
+    "shard-unreachable",
+    503,
+    "The shard does not answer",
+    "What was asked for is on that one; the others go on.",
+    1,
+)
 COORDINATOR_NOT_READY = _register(
     "coordinator-not-ready",
     503,
@@ -334,6 +356,8 @@ GUARDED: Final = (
     *LIMITED,
 )
 """Of every route that a token may be needed for."""
+OF_SHARDS: Final = (SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD)
+"""Of every route that takes `?shard=`."""
 READ_ONLY_KINDS: Final = (STORE_READ_ONLY, DISK_REFUSES)
 """Why a whole store takes no change."""
 WITH_BODY: Final = (
@@ -506,6 +530,13 @@ def schema() -> dict[str, Any]:
             },
             "physicalOffset": {"type": "integer", "description": "Where the message stands."},
             "size": {"type": "integer", "description": "Bytes of its record; 0: not known."},
+            "shard": {"type": "integer", "description": "Which shard it is about."},
+            "url": {"type": "string", "description": "Where that shard is."},
+            "writable": {
+                "type": "object",
+                "description": "`shard` and `url` of one that takes messages.",
+            },
+            "shards": {"description": "Numbers of all, or who was asked and who is missing."},
             "defect": {"type": "string", "description": "What is wrong with the record."},
             "topic": {"type": "string"},
             "queueId": {"type": "integer"},

@@ -47,6 +47,10 @@ class Settings(BaseSettings):
     """Address to listen on; another than loopback needs tokens."""
     shard: Annotated[int, Field(ge=0)] = 0
     """Ordinal of this shard."""
+    shards_file: Path | None = None
+    """Which shards there shall be and where they are; without it this one is the only one."""
+    shard_timeout_s: Annotated[float, Field(gt=0, le=60)] = 3.0
+    """A shard that has not answered by then is missing in what is asked of all."""
     broker_cluster_name: str = "DefaultCluster"
     """Label `cluster` of metrics that have RocketMQ's names."""
     broker_name: str | None = None

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from mqstore.query import examples, views
@@ -57,6 +57,8 @@ class EventRoutes:
                     problems.BAD_PARAMETER,
                     problems.BAD_CURSOR,
                     problems.BAD_FILTER,
+                    problems.SHARD_NEEDED,
+                    *problems.OF_SHARDS,
                     problems.TOPIC_UNKNOWN,
                     *problems.GUARDED,
                 ),
@@ -68,6 +70,7 @@ class EventRoutes:
     async def events(
         self,
         topic: TopicName,
+        request: Request,
         asked: Annotated[BodyAsked, Depends(body_asked)],
         from_: Annotated[
             int | None,
@@ -104,6 +107,7 @@ class EventRoutes:
         connection lives. An event's id is where to go on.
         """
         service = self._service
+        service.shards.require_shard(request.scope)
         if self._streams >= service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many streams are open")
         form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)

@@ -98,4 +98,5 @@ STORE: Final[dict[str, Any]] = {
     "flushedOffset": 196,
     "dispatchedOffset": 196,
     "indexComplete": True,
+    "shards": [],
 }

@@ -12,6 +12,7 @@ OFFSETS: Final[dict[str, Any]] = {
 }
 _QUEUE: Final[dict[str, Any]] = {
     "queueId": 0,
+    "shard": 0,
     "committed": 42,
     "minOffset": 0,
     "maxOffset": 50,

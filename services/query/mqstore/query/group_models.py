@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
-from mqstore.query.models import Milliseconds
+from mqstore.query.models import Milliseconds, OfShards
 
 Lag = Annotated[int, Meta(description="Messages that are still to be consumed.")]
 Expired = Annotated[
@@ -24,6 +24,9 @@ Age = Annotated[
         "any, null when it cannot be read."
     ),
 ]
+
+
+OneShard = Annotated[int | None, Meta(description="null: it is over all of `shards`.")]
 
 
 class OffsetsSourceView(msgspec.Struct, rename="camel", gc=False):
@@ -54,6 +57,7 @@ class QueueLagView(msgspec.Struct, rename="camel", gc=False):
     """Where a group stands in one queue."""
 
     queue_id: int
+    shard: int
     committed: Annotated[
         int | None, Meta(description="The next message to consume; null: never committed.")
     ]
@@ -104,7 +108,8 @@ class GroupLagsView(msgspec.Struct, rename="camel", gc=False):
     groups: list[GroupSumView]
     next: Annotated[str | None, Meta(description="The cursor to go on with.")]
     offsets: OffsetsSourceView
-    shard: int
+    shard: OneShard
+    shards: OfShards = UNSET
 
 
 class GroupLagView(msgspec.Struct, rename="camel", gc=False):
@@ -115,7 +120,8 @@ class GroupLagView(msgspec.Struct, rename="camel", gc=False):
     dead_letters: Annotated[int, Meta(description="Messages in %DLQ%GROUP.")]
     topics: list[TopicQueuesLagView]
     offsets: OffsetsSourceView
-    shard: int
+    shard: OneShard
+    shards: OfShards = UNSET
 
 
 SCHEMAS: Final = (GroupLagsView, GroupLagView)

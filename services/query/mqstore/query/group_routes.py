@@ -6,13 +6,15 @@ has the file's age, and whether somebody is there who saves it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
 from fastapi import Path as PathParameter
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 
 from mqstore.query import group_examples as examples
+from mqstore.query import merging
 from mqstore.query.group_models import (
     GroupLagsView,
     GroupLagView,
@@ -80,6 +82,7 @@ class GroupRoutes:
 
     async def lags(
         self,
+        request: Request,
         topic: OfTopic = None,
         limit: Annotated[
             int, Query(ge=1, le=COUNT_MAX, description="Groups of one answer, at most.")
@@ -90,56 +93,65 @@ class GroupRoutes:
     ) -> Response:
         """Groups that have committed an offset, by name; those of a `topic` alone on request. A
         retry topic (`%RETRY%GROUP`) is one of a group's topics."""
-        asked = f"lags of {topic}"
+        service, asked = self._service, f"lags of {topic}"
         after = "" if cursor is None else key_cursor.decode_name(cursor, asked)
 
         def look() -> bytes:
-            offsets = self._service.group_offsets()
+            offsets = service.group_offsets()
             groups = offsets.table.groups()
             if topic is not None:
                 groups = {name: [topic] for name, topics in groups.items() if topic in topics}
-            lags = self._service.group_lags(offsets.table)
+            lags = service.group_lags(offsets.table)
             found, last = lags.page(groups, limit=limit, after=after)
-            now_ms = self._service.now_ms()
+            now_ms = service.now_ms()
             return msgspec.json.encode(
                 GroupLagsView(
                     [_sum_view(each, now_ms) for each in found],
                     None if last is None else key_cursor.encode_name(last, asked),
-                    source_view(self._service, offsets),
+                    source_view(service, offsets),
                     self._shard,
                 )
             )
 
-        _ = self._service.reader
-        return json_answer(await self._service.run(look))
+        _ = service.reader
+        if service.shards.spreads(request.scope):
+            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+                cursor_of = partial(key_cursor.encode_name, query=asked)
+                return json_answer(merging.lags(spread, limit, cursor_of))
+        return json_answer(await service.run(look))
 
-    async def lag(self, group: GroupName, topic: OfTopic = None) -> Response:
+    async def lag(self, group: GroupName, request: Request, topic: OfTopic = None) -> Response:
         """`lag` is the queue's end less the committed offset, without what has expired; a queue
         without an offset is still to be consumed from its first message. `lagMs` is how long the
         oldest of these messages has been there."""
         topic_names.check_group(group)
 
+        service = self._service
+
         def look() -> bytes:
-            offsets = self._service.group_offsets()
+            offsets = service.group_offsets()
             topics = sorted(offsets.table.groups().get(group, []))
             if not topics:
                 raise GroupUnknown(f"group {group} has committed no offset")
             asked = topics if topic is None else [topic]
-            found = self._service.group_lags(offsets.table).group(group, asked)
-            now_ms = self._service.now_ms()
+            found = service.group_lags(offsets.table).group(group, asked)
+            now_ms = service.now_ms()
             return msgspec.json.encode(
                 GroupLagView(
                     found.group,
                     found.lag,
                     found.dead_letters,
-                    [_topic_view(each, now_ms) for each in found.topics],
-                    source_view(self._service, offsets),
+                    [_topic_view(each, self._shard, now_ms) for each in found.topics],
+                    source_view(service, offsets),
                     self._shard,
                 )
             )
 
-        _ = self._service.reader
-        return json_answer(await self._service.run(look))
+        _ = service.reader
+        if service.shards.spreads(request.scope):
+            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+                return json_answer(merging.lag(spread))
+        return json_answer(await service.run(look))
 
 
 def source_view(service: QueryService, offsets: Followed[ConsumerOffsets]) -> OffsetsSourceView:
@@ -161,15 +173,16 @@ def _sum_view(found: GroupLag, now_ms: int) -> GroupSumView:
     return GroupSumView(found.group, found.lag, found.dead_letters, topics)
 
 
-def _topic_view(found: TopicLag, now_ms: int) -> TopicQueuesLagView:
-    queues = [_queue_view(each, now_ms) for each in found.queues]
+def _topic_view(found: TopicLag, shard: int, now_ms: int) -> TopicQueuesLagView:
+    queues = [_queue_view(each, shard, now_ms) for each in found.queues]
     return TopicQueuesLagView(found.topic, found.lag, found.expired, found.age_ms(now_ms), queues)
 
 
-def _queue_view(found: QueueLag, now_ms: int) -> QueueLagView:
+def _queue_view(found: QueueLag, shard: int, now_ms: int) -> QueueLagView:
     stand = found.stand
     return QueueLagView(
         stand.queue_id,
+        shard,
         stand.committed,
         stand.min_offset,
         stand.max_offset,

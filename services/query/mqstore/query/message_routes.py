@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, Literal
+from urllib.parse import quote, urlencode
 
 import msgspec
-from fastapi import Depends, Header, Query, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
-from mqstore.query import examples, views
-from mqstore.query.bodies import BodyForm
+from mqstore.query import examples, merging, shard_cursor, views
+from mqstore.query.bodies import BodyForm, BodyShape
+from mqstore.query.merging import Paging
 from mqstore.query.routes import (
     COUNT_MAX,
     INT64_MAX,
@@ -20,15 +23,18 @@ from mqstore.query.routes import (
     json_answer,
 )
 from mqstore.query.service import QueryService
+from mqstore.query.shard_cursor import Parts
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
+from mqstore.storage.codec.message_id import decode as message_id_of
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
+from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned
-from mqstore.storage.lookup.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.lookup.hidden_messages import Hidden, by_key, query_text, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.topic_scan import TopicQuery
 
@@ -82,6 +88,7 @@ class MessageRoutes:
                     *RECORD_PROBLEMS,
                     problems.RANGE_NOT_SATISFIABLE,
                     problems.BODY_NOT_INFLATABLE,
+                    *problems.OF_SHARDS,
                     *problems.GUARDED,
                 ),
             },
@@ -97,7 +104,7 @@ class MessageRoutes:
                 "One message, by its physical offset",
                 "MessageDetailView",
                 examples.MESSAGE_DETAIL,
-                RECORD_PROBLEMS,
+                (problems.SHARD_NEEDED, *RECORD_PROBLEMS),
                 "messages",
             ),
             Route(
@@ -133,7 +140,9 @@ class MessageRoutes:
             ),
         ],
         asked: Annotated[BodyAsked, Depends(body_asked)],
+        request: Request,
     ) -> Response:
+        self._service.shards.require_shard(request.scope)
         lookups = self._service.lookups
         return await self._one(lambda: lookups.by_physical_offset(offset), asked)
 
@@ -141,13 +150,17 @@ class MessageRoutes:
         self,
         message_id: MessageId,
         asked: Annotated[BodyAsked, Depends(body_asked)],
+        request: Request,
         topic: UniqueKeyTopic = None,
     ) -> Response:
+        if self._service.shards.spreads(request.scope):
+            await self._require_here(request, message_id, topic)
         return await self._one(self._finder(message_id, topic), asked)
 
     async def body(
         self,
         message_id: MessageId,
+        request: Request,
         topic: UniqueKeyTopic = None,
         inflate: Annotated[
             bool, Query(description="Inflate a compressed body, up to maxInflatedSize.")
@@ -157,6 +170,8 @@ class MessageRoutes:
         ] = None,
     ) -> Response:
         """As it is stored: compressed where the message's `compression` says so."""
+        if self._service.shards.spreads(request.scope):
+            await self._require_here(request, message_id, topic)
         find, bounds = self._finder(message_id, topic), self._service.inflate_bounds
 
         def look() -> tuple[str, bytes]:
@@ -196,9 +211,31 @@ class MessageRoutes:
             problem.extra.setdefault("known", views.header(header))
             raise problem from error
 
+    async def _require_here(self, request: Request, message_id: str, topic: str | None) -> None:
+        """Where another shard has the message: raises Relayed, with its answer."""
+        shards = self._service.shards
+        if topic is None:
+            entry = shards.members.of_host(message_id_of(message_id)[0])
+            shard = None if entry is None else entry.shard
+        else:
+            shard = await self._newest_at(request, message_id, topic)
+        if shard is not None and shard != shards.own:
+            await shards.relay(shards.members.entries[shard], request)
+
+    async def _newest_at(self, request: Request, key: str, topic: str) -> int:
+        """The shard of the newest message with a unique key. Raises Problem where none has it."""
+        service = self._service
+        find, form = self._finder(key, topic), service.form(BodyShape.NONE, None, inflate=False)
+        target = f"/v1/messages/{quote(key, safe='')}?{urlencode({'topic': topic, 'body': 'none'})}"
+        own = partial(service.run, lambda: self._detail(find, form))
+        async with service.shards.everywhere(request, own, target=target) as spread:
+            spread.require_answers()
+            return merging.newest(spread)
+
     async def messages(
         self,
         topic: TopicName,
+        request: Request,
         asked: Annotated[BodyAsked, Depends(body_asked)],
         key: Annotated[
             str | None,
@@ -230,7 +267,8 @@ class MessageRoutes:
             int, Query(ge=1, le=COUNT_MAX, description="Messages of one answer, at most.")
         ] = KEY_COUNT_DEFAULT,
         cursor: Annotated[
-            str | None, Query(max_length=200, description="`next` of the answer before.")
+            str | None,
+            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the answer before."),
         ] = None,
     ) -> Response:
         """What was looked at is in `scanned`; nothing is missing when `complete` is true."""
@@ -243,18 +281,45 @@ class MessageRoutes:
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
         hidden = topics_of([Hidden(each) for each in include.split(",")] if include else [])
 
-        def look() -> bytes:
+        query: KeyQuery | TopicQuery
+        if key is not None:
+            query = KeyQuery(topic, key, from_, to)
+        else:
+            query = TopicQuery(topic, from_, to, order == "newest", hidden)
+
+        def look(cursor: str | None) -> bytes:
             service.require_topic(topic)
-            if key is not None:
-                answer = self._by_key(KeyQuery(topic, key, from_, to), hidden, limit, cursor)
+            if isinstance(query, KeyQuery):
+                answer = self._by_key(query, hidden, limit, cursor)
             else:
-                query = TopicQuery(topic, from_, to, order == "newest", hidden)
                 most = service.settings.max_answer_bytes
                 scans = service.reader.scans
                 answer = scans.scan(query, limit=limit, max_bytes=most, cursor=cursor)
             return msgspec.json.encode(views.messages(answer, self._shard, form))
 
-        return json_answer(await service.run(look))
+        if service.shards.spreads(request.scope):
+            asked_text = query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
+            paging = Paging(
+                *(from_, to, order == "newest", limit, service.settings.max_answer_bytes),
+                cursor_at=lambda place: key_cursor.encode(place, asked_text),
+                cursor_of=lambda parts: shard_cursor.encode(parts, asked_text),
+            )
+            begun = shard_cursor.decode(cursor, asked_text)
+            return json_answer(await self._over_shards(request, look, begun, paging))
+        return json_answer(await service.run(lambda: look(cursor)))
+
+    async def _over_shards(
+        self, request: Request, look: Callable[[str | None], bytes], begun: Parts, paging: Paging
+    ) -> bytes:
+        service = self._service
+        cursors = {shard: part.cursor for shard, part in begun.items()}
+        async with service.shards.everywhere(
+            request,
+            partial(service.run, lambda: look(cursors.get(service.shards.own))),
+            changed=lambda shard: {"cursor": cursors.get(shard)},
+            skip={shard for shard, part in begun.items() if part.is_over},
+        ) as spread:
+            return merging.messages(spread, begun, paging)
 
     def _by_key(
         self, query: KeyQuery, hidden: tuple[str, ...], limit: int, cursor: str | None

@@ -7,7 +7,12 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from mqstore.service.shards import ShardsView
+
 Milliseconds = Annotated[int, Meta(description="Milliseconds since the epoch.")]
+OfShards = Annotated[
+    ShardsView | UnsetType, Meta(description="Where several were asked: who, and who is missing.")
+]
 
 
 class MessageView(msgspec.Struct, rename="camel", gc=False):
@@ -128,6 +133,7 @@ class UnreadableView(msgspec.Struct, rename="camel", gc=False, omit_defaults=Tru
     type: str
     detail: str
     queue_offset: int | None = None
+    shard: Annotated[int | None, Meta(description="Where several were asked.")] = None
 
 
 class PullView(msgspec.Struct, rename="camel", gc=False):
@@ -144,17 +150,18 @@ class PullView(msgspec.Struct, rename="camel", gc=False):
 
 class ScannedView(
     msgspec.Struct,
-    rename={"from_ms": "from", "to_ms": "to"}
+    rename={"from_ms": "from", "to_ms": "to", "by_shard": "byShard"}
     | {"min_offset": "minOffset", "max_offset": "maxOffset"},
     gc=False,
 ):
-    """What a query looked at."""
+    """What a query looked at; over several shards their own bounds are in `byShard` alone."""
 
     from_ms: Milliseconds
     to_ms: Milliseconds
     candidates: Annotated[int, Meta(description="Index or queue entries whose records were read.")]
-    min_offset: int
-    max_offset: Annotated[int, Meta(description="Everything below was looked for.")]
+    min_offset: int | None
+    max_offset: Annotated[int | None, Meta(description="Everything below was looked for.")]
+    by_shard: dict[str, ScannedView] | UnsetType = UNSET
 
 
 class MessagesView(msgspec.Struct, rename="camel", gc=False):
@@ -167,6 +174,16 @@ class MessagesView(msgspec.Struct, rename="camel", gc=False):
         bool, Meta(description="No message is missing: no cursor, and the whole range was scanned.")
     ]
     scanned: ScannedView
+    shards: OfShards = UNSET
+
+
+class ShardView(msgspec.Struct, rename="camel", gc=False):
+    """One shard, and where its services are."""
+
+    shard: int
+    store_host: str
+    writer_url: str
+    query_url: str
 
 
 class StoreView(msgspec.Struct, rename="camel", gc=False):
@@ -188,6 +205,9 @@ class StoreView(msgspec.Struct, rename="camel", gc=False):
     flushed_offset: Annotated[int, Meta(description="Everything below is on disk.")]
     dispatched_offset: Annotated[int, Meta(description="Everything below is in its queues.")]
     index_complete: bool
+    shards: Annotated[
+        list[ShardView], Meta(description="That there shall be; none where there is no list.")
+    ]
 
 
 class SegmentView(msgspec.Struct, rename="camel", gc=False):
@@ -219,6 +239,7 @@ class QueueView(msgspec.Struct, rename="camel", gc=False):
 class QueuesView(msgspec.Struct, rename="camel", gc=False):
     topic: str
     queues: list[QueueView]
+    shards: OfShards = UNSET
 
 
 class OffsetView(msgspec.Struct, rename="camel", gc=False):

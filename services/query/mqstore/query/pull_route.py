@@ -19,10 +19,18 @@ from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.routes import BODY_MAX, COUNT_MAX, INT64_MAX, QUEUE_ID_MAX
 from mqstore.query.service import QueryService
 from mqstore.service import problems
-from mqstore.service.app import Api, documented
+from mqstore.service.app import INT32_MAX, Api, documented
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
+from mqstore.service.http import (
+    HotRequest,
+    HotRoute,
+    Reply,
+    problem_of,
+    refuse_unknown,
+    while_there,
+)
 from mqstore.service.limits import ClientGone
+from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
@@ -35,7 +43,7 @@ FRESH_S: Final = 2.0
 FRESH_MAX: Final = 10_000
 WAIT_MAX_S: Final = 30
 RECORDS_TYPE: Final = b"application/x-rocketmq-records"
-PARAMETERS: Final = ("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate")
+PARAMETERS: Final = ("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard")
 _WAITING: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
@@ -57,6 +65,7 @@ class _Asked:
     wanted: PullFilter | None
     form: BodyForm | None
     """How messages are shown; None for records as they stand."""
+    shard: int | None
 
 
 @dataclass(slots=True)
@@ -79,6 +88,7 @@ class PullRoute:
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
+        self._members = service.shards.members
         self._fresh_until: dict[tuple[str, int], float] = {}
         """Queues whose ends are surely in memory, since they were read a moment ago."""
 
@@ -102,6 +112,10 @@ class PullRoute:
     async def _pulled(self, request: HotRequest) -> Reply:
         asked = self._asked(request)
         service = self._service
+        if asked.shard is not None or not self._members.alone:
+            other = self._other(request, asked)
+            if other is not None:
+                return await while_there(request, service.shards.reply(other, request.scope))
         _ = service.reader
         answer = self._in_memory(asked)
         if answer is None:
@@ -112,6 +126,13 @@ class PullRoute:
         service.traffic.count(asked.topic, "", answer.count, answer.size)
         headers = (service.writer.header(), *answer.headers)
         return Reply(answer.body, content_type=answer.content_type, headers=headers)
+
+    def _other(self, request: HotRequest, asked: _Asked) -> ShardEntry | None:
+        """The shard that is asked, where it is another. Raises Problem."""
+        shards = self._service.shards
+        if asked.shard is None:
+            shards.require_shard(request.scope)
+        return shards.other(asked.shard, request.scope)
 
     async def _awaited(self, request: HotRequest, asked: _Asked, found: _Answer) -> _Answer:
         """The first answer with messages, or the last one when the time is over.
@@ -189,6 +210,7 @@ class PullRoute:
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
+            parameters.integer("shard", 0, INT32_MAX),
         )
 
     def _look(self, asked: _Asked) -> _Answer:
@@ -266,6 +288,8 @@ def _responses() -> dict[str, Any]:
         examples.PULL,
         problems.BAD_PARAMETER,
         problems.BAD_FILTER,
+        problems.SHARD_NEEDED,
+        *problems.OF_SHARDS,
         problems.TOPIC_UNKNOWN,
         problems.QUEUE_UNKNOWN,
         problems.HEADERS_TOO_LARGE,
@@ -305,6 +329,11 @@ OPERATION: Final[dict[str, Any]] = {
             "schema": {"type": "integer", "minimum": 0, "maximum": QUEUE_ID_MAX},
             "example": 0,
         },
+        _parameter(
+            "shard",
+            {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+            "Whose queue it is; needed where there are several shards. Any of them answers for it.",
+        ),
         _parameter(
             "offset",
             {"type": "integer", "minimum": 0, "maximum": INT64_MAX},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 
-from mqstore.query import examples, models, views
+from mqstore.query import examples, merging, models, views
 from mqstore.query.routes import (
     INT64_MAX,
     QueueId,
@@ -47,12 +47,13 @@ class QueueRoutes:
                 "The queue offset of a time",
                 "OffsetView",
                 examples.OFFSET,
-                unknown,
+                (*unknown, problems.SHARD_NEEDED),
                 "queues",
             ),
         )
 
-    async def queues(self, topic: TopicName) -> Response:
+    async def queues(self, topic: TopicName, request: Request) -> Response:
+        """Of several shards: all queues of the topic, with the shard that each is of."""
         service = self._service
         _ = service.reader
 
@@ -60,6 +61,9 @@ class QueueRoutes:
             found = [views.queue(each, self._shard) for each in service.queues(topic)]
             return msgspec.json.encode(models.QueuesView(topic, found))
 
+        if service.shards.spreads(request.scope):
+            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+                return json_answer(merging.queues(spread))
         return json_answer(await service.run(look))
 
     async def offset_by_time(
@@ -75,8 +79,10 @@ class QueueRoutes:
                 openapi_examples={"a time": {"value": 1795273269000}},
             ),
         ],
+        request: Request,
     ) -> Response:
         service = self._service
+        service.shards.require_shard(request.scope)
         _ = service.reader
 
         def look() -> bytes:

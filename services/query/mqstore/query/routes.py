@@ -52,6 +52,7 @@ class Route:
                 self.example,
                 problems.BAD_PARAMETER,
                 *self.problems,
+                *problems.OF_SHARDS,
                 *problems.GUARDED,
             ),
             tags=[self.tag],

@@ -80,6 +80,7 @@ class SegmentRoutes:
                     problems.SEGMENT_EXPIRED,
                     problems.EPOCH_CHANGED,
                     problems.RANGE_NOT_SATISFIABLE,
+                    *problems.OF_SHARDS,
                     *problems.GUARDED,
                 ),
             },

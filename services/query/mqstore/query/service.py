@@ -29,6 +29,7 @@ from mqstore.service.metrics import RocketmqNames, Traffic
 from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
+from mqstore.service.shards import Shards
 from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.topic_names import RETRY_PREFIX, returning_group
 from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, TopicUnknown
@@ -62,6 +63,9 @@ Begin with `GET /v1/topics/orders/messages?key=order-1`, or read a queue from it
 with `GET /v1/topics/orders/queues/0/messages`. A damaged message is an error of its own, never a \
 wrong answer. `X-Mqstore-Writer` tells in each answer whether a writer is `alive`, `recovering` \
 the store, or `down`: then what is there is answered, and nothing new arrives.
+
+Of several shards any one answers for all: what is under a key, a time or a group is looked up on \
+each, and `shards` names those that did not answer. A queue is of one shard: `?shard=`.
 """
 TAGS: Final = {
     "messages": "Single messages, by offset message id, unique key or key.",
@@ -103,8 +107,14 @@ class QueryService:
         self.writer = WriterWatch(lambda: self._reader)
         self.inflate_bounds = InflateBounds.of(settings)
         self.arrivals = Arrivals(self, self._loop)
+        self.shards = Shards(settings, lambda entry: entry.query_url)
         self.api = Api(
-            settings, self.health, title="mqstore query", description=DESCRIPTION, tags=TAGS
+            settings,
+            self.health,
+            title="mqstore query",
+            description=DESCRIPTION,
+            tags=TAGS,
+            shards=self.shards,
         )
         self.api.app.add_middleware(WriterHeader, watch=self.writer)
         self.traffic = Traffic(settings.metrics_topics_max)
@@ -155,6 +165,7 @@ class QueryService:
 
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""
+        self.shards.follow()
         patience_ends = self._loop.time() + OPEN_PATIENCE_S
         while self._reader is None and not self._ending:
             try:
@@ -178,6 +189,7 @@ class QueryService:
         self.arrivals.interrupt()
 
     async def stop(self) -> None:
+        await self.shards.stop()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from fastapi import Response
 
 from mqstore.query import examples
-from mqstore.query.models import StoreView
+from mqstore.query.models import ShardView, StoreView
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
@@ -45,5 +45,9 @@ class StoreRoute:
                 state.flushed_offset,
                 state.dispatched_offset,
                 state.index_complete,
+                [
+                    ShardView(each.shard, each.store_host, each.writer_url, each.query_url)
+                    for each in self._service.shards.members.entries.values()
+                ],
             )
         )

@@ -13,6 +13,7 @@ _COPY: Final[dict[str, Any]] = {
     "group": None,
     "dueAt": None,
     "topic": "orders",
+    "shard": 0,
     "queueId": 0,
     "queueOffset": 0,
     "physicalOffset": 0,

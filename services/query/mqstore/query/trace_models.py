@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
-from mqstore.query.group_models import OffsetsSourceView
-from mqstore.query.models import Milliseconds, UnreadableView
+from mqstore.query.group_models import OffsetsSourceView, OneShard
+from mqstore.query.models import Milliseconds, OfShards, UnreadableView
 
 
 class GroupStandView(msgspec.Struct, rename="camel", gc=False):
@@ -48,6 +48,7 @@ class CopyView(msgspec.Struct, rename="camel", gc=False):
     group: Annotated[str | None, Meta(description="The consumer group that sent it back.")]
     due_at: Annotated[Milliseconds | None, Meta(description="Of a delayed one.")]
     topic: str
+    shard: int
     queue_id: int
     queue_offset: int
     physical_offset: int
@@ -85,7 +86,8 @@ class MessageTraceView(msgspec.Struct, rename="camel", gc=False):
 
     trace: TraceView
     offsets: OffsetsSourceView
-    shard: int
+    shard: OneShard
+    shards: OfShards = UNSET
 
 
 class TracesView(msgspec.Struct, rename="camel", gc=False):
@@ -95,7 +97,8 @@ class TracesView(msgspec.Struct, rename="camel", gc=False):
     next: Annotated[str | None, Meta(description="The cursor to go on with.")]
     complete: bool
     offsets: OffsetsSourceView
-    shard: int
+    shard: OneShard
+    shards: OfShards = UNSET
 
 
 SCHEMAS: Final = (MessageTraceView, TracesView)

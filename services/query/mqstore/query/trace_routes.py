@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
+from urllib.parse import quote, urlencode
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 
-from mqstore.query import group_routes, views
+from mqstore.query import group_routes, merging, shard_cursor, views
 from mqstore.query import trace_examples as examples
 from mqstore.query.message_routes import RECORD_PROBLEMS, MessageId, UniqueKeyTopic
 from mqstore.query.routes import Route, json_answer
@@ -22,6 +24,7 @@ from mqstore.query.trace_models import (
 )
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
+from mqstore.service.shards import Own
 from mqstore.storage.lookup.message_trace import Copy, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
 
@@ -54,7 +57,9 @@ class TraceRoutes:
             "messages",
         ).add(api)
 
-    async def trace(self, message_id: MessageId, topic: UniqueKeyTopic = None) -> Response:
+    async def trace(
+        self, message_id: MessageId, request: Request, topic: UniqueKeyTopic = None
+    ) -> Response:
         """All records that have the message's unique key: delayed and half ones, the message, its
         retries and dead letters, however they are called. A group has `consumed` a copy when its
         committed offset is past it; `offsets` says how old what is known of that is."""
@@ -66,18 +71,38 @@ class TraceRoutes:
                 return traces.by_unique_key(topic, message_id)
             return traces.of(lookups.by_message_id(message_id))
 
-        return json_answer(await service.run(lambda: self._one(find)))
+        own = partial(service.run, lambda: self._one(find))
+        if service.shards.spreads(request.scope):
+            return json_answer(await self._over_shards(request, own, has_topic=topic is not None))
+        return json_answer(await own())
+
+    async def _over_shards(self, request: Request, own: Own, *, has_topic: bool) -> bytes:
+        """An offset message id is of one shard, which tells the key that all are asked for."""
+        everywhere = self._service.shards.everywhere
+        async with everywhere(request, own) as spread:
+            found = merging.trace(spread)
+        key, topic = found.trace.uniq_key, found.trace.topic
+        if key is None or has_topic:
+            return msgspec.json.encode(found)
+        target = f"/v1/messages/{quote(key, safe='')}/trace?{urlencode({'topic': topic})}"
+        find = partial(self._one, lambda traces: traces.by_unique_key(topic, key))
+        own = partial(self._service.run, find)
+        async with everywhere(request, own, target=target) as spread:
+            return msgspec.json.encode(merging.trace(spread))
 
     def _one(self, find: Callable[[MessageTraces], Trace]) -> bytes:
         service = self._service
         offsets = service.group_offsets()
         trace = find(service.traces(offsets.table))
         source = group_routes.source_view(service, offsets)
-        return msgspec.json.encode(MessageTraceView(_trace_view(trace), source, self._shard))
+        return msgspec.json.encode(
+            MessageTraceView(_trace_view(trace, self._shard), source, self._shard)
+        )
 
     async def traces(
         self,
         topic: TopicName,
+        request: Request,
         key: Annotated[
             str,
             Query(
@@ -91,20 +116,22 @@ class TraceRoutes:
             int, Query(ge=1, le=TRACES_MAX, description="Records that are begun with, at most.")
         ] = TRACES_DEFAULT,
         cursor: Annotated[
-            str | None, Query(max_length=200, description="`next` of the answer before.")
+            str | None,
+            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the answer before."),
         ] = None,
     ) -> Response:
-        """Newest first. A message whose copies lie on two pages is told on both."""
+        """Newest first. A message whose copies lie on two pages is told on both. Of several shards
+        `limit` is of each."""
         service = self._service
         _ = service.reader
 
-        def look() -> bytes:
+        def look(cursor: str | None) -> bytes:
             service.require_topic(topic)
             offsets = service.group_offsets()
             page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=cursor)
             return msgspec.json.encode(
                 TracesView(
-                    [_trace_view(each) for each in page.traces],
+                    [_trace_view(each, self._shard) for each in page.traces],
                     page.cursor,
                     page.complete,
                     group_routes.source_view(service, offsets),
@@ -112,10 +139,22 @@ class TraceRoutes:
                 )
             )
 
-        return json_answer(await service.run(look))
+        if not service.shards.spreads(request.scope):
+            return json_answer(await service.run(lambda: look(cursor)))
+        asked = f"traces of {topic} {key}"
+        begun = shard_cursor.decode(cursor, asked)
+        cursors = {shard: part.cursor for shard, part in begun.items()}
+        async with service.shards.everywhere(
+            request,
+            partial(service.run, lambda: look(cursors.get(self._shard))),
+            changed=lambda shard: {"cursor": cursors.get(shard)},
+            skip={shard for shard, part in begun.items() if part.is_over},
+        ) as spread:
+            cursor_of = partial(shard_cursor.encode, query=asked)
+            return json_answer(merging.traces(spread, begun, cursor_of))
 
 
-def _trace_view(found: Trace) -> TraceView:
+def _trace_view(found: Trace, shard: int) -> TraceView:
     shown = views.header(found.copies[0].record)
     return TraceView(
         found.topic,
@@ -124,13 +163,13 @@ def _trace_view(found: Trace) -> TraceView:
         shown.tags,
         shown.born_timestamp,
         views.host_text(found.copies[0].record.born_host),
-        [_copy_view(each) for each in found.copies],
+        [_copy_view(each, shard) for each in found.copies],
         [views.unreadable(each) for each in found.unreadable],
         found.complete,
     )
 
 
-def _copy_view(copy: Copy) -> CopyView:
+def _copy_view(copy: Copy, shard: int) -> CopyView:
     record, place = copy.record, copy.place
     entry = None if place is None else views.queue_entry(record, place.entry, place.unit)
     return CopyView(
@@ -140,6 +179,7 @@ def _copy_view(copy: Copy) -> CopyView:
         copy.group,
         copy.due_ms,
         record.topic,
+        shard,
         record.queue_id,
         record.queue_offset,
         record.physical_offset,

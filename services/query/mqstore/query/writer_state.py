@@ -62,7 +62,8 @@ class WriterWatch:
 
 
 class WriterHeader:
-    """ASGI middleware: puts the header into each answer that FastAPI's part gives."""
+    """ASGI middleware: puts the header into each answer that FastAPI's part gives, unless it is
+    another shard's, which has its own."""
 
     def __init__(self, app: ASGIApp, watch: WriterWatch) -> None:
         self._app = app
@@ -71,7 +72,9 @@ class WriterHeader:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), self._watch.header()]
+                headers = message.get("headers", [])
+                if all(name != HEADER for name, _ in headers):
+                    message["headers"] = [*headers, self._watch.header()]
             await send(message)
 
         await self._app(scope, receive, sending)

@@ -36,6 +36,7 @@ OFFSETS: Final[dict[str, Any]] = {
     "offsets": [
         {
             "topic": "orders",
+            "shard": 0,
             "queueId": 0,
             "committed": 42,
             "minOffset": 0,
@@ -62,5 +63,7 @@ RESET_DONE: Final[dict[str, Any]] = {
     "group": "billing",
     "topic": "orders",
     "dryRun": True,
-    "queues": [{"queueId": 0, "before": 42, "after": 0, "minOffset": 0, "maxOffset": 50}],
+    "queues": [
+        {"shard": 0, "queueId": 0, "before": 42, "after": 0, "minOffset": 0, "maxOffset": 50}
+    ],
 }

@@ -37,6 +37,23 @@ class _Request(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
+class ShardsTold(_Answer):
+    """Which shards were told, and which could not be."""
+
+    asked: list[int]
+    missing: Annotated[list[int], Field(description="Nothing was changed there: ask again.")]
+    why: Annotated[dict[str, str], Field(description="By number, of those that are missing.")]
+
+
+class OfShards(_Answer):
+    """What is the same on all shards."""
+
+    shards: Annotated[
+        ShardsTold | None,
+        Field(exclude_if=lambda told: told is None, description="Where there are several."),
+    ] = None
+
+
 class TopicSpec(_Request):
     """How a topic should be. What is not given stays as it is; a new topic has 4 queues, perm 6."""
 
@@ -53,7 +70,7 @@ class TopicSpec(_Request):
     model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}})
 
 
-class Topic(_Answer):
+class Topic(OfShards):
     """A topic as it is."""
 
     topic: str
@@ -70,7 +87,7 @@ class TopicList(_Answer):
     topics: list[Topic]
 
 
-class TopicDeletion(_Answer):
+class TopicDeletion(OfShards):
     """What goes with a topic."""
 
     topic: str
@@ -118,7 +135,7 @@ class GroupConfig(_Answer):
     attributes: dict[str, str]
 
 
-class Group(_Answer):
+class Group(OfShards):
     """A consumer group."""
 
     group: str
@@ -139,6 +156,7 @@ class GroupOffset(_Answer):
     """Where a group stands in one queue."""
 
     topic: str
+    shard: int
     queue_id: int
     committed: Annotated[
         int | None, Field(description="The next message to consume; null: none was committed.")
@@ -148,7 +166,7 @@ class GroupOffset(_Answer):
     lag: Annotated[int, Field(description="Messages still to be consumed.")]
 
 
-class GroupOffsets(_Answer):
+class GroupOffsets(OfShards):
     group: str
     offsets: list[GroupOffset]
 
@@ -215,7 +233,7 @@ class SubscriptionSpec(_Request):
     )
 
 
-class Subscription(_Answer):
+class Subscription(OfShards):
     """A subscription as it is."""
 
     group: str
@@ -239,6 +257,7 @@ class SubscriptionList(_Answer):
 class OffsetChange(_Answer):
     """What a reset does to one queue."""
 
+    shard: int
     queue_id: int
     before: int | None
     after: int
@@ -246,7 +265,7 @@ class OffsetChange(_Answer):
     max_offset: int
 
 
-class OffsetsReset(_Answer):
+class OffsetsReset(OfShards):
     group: str
     topic: str
     dry_run: bool

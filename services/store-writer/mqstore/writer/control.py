@@ -37,7 +37,7 @@ def add(
         methods=[method],
         summary=summary,
         status_code=status,
-        responses={**answered, **responses(*problems.GUARDED)},
+        responses={**answered, **responses(*problems.OF_SHARDS, *problems.GUARDED)},
         tags=[tag],
         dependencies=[api.requires(needed)],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -32,6 +33,7 @@ from mqstore.writer.admin_models import (
     OffsetReset,
     OffsetsReset,
 )
+from mqstore.writer.everywhere import gone_on_all, on_all
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/groups/{group}"
@@ -57,6 +59,7 @@ class GroupRoutes:
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
+        self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
@@ -90,13 +93,22 @@ class GroupRoutes:
     async def put_group(
         self,
         group: GroupName,
+        request: Request,
         response: Response,
         spec: Annotated[GroupSpec | None, Body()] = None,
     ) -> Group:
         """Idempotent: 201 when it was created, 200 when it was there already. A group may consume
-        without being created."""
+        without being created. Of several shards all are told; `shards` names those that could not
+        be."""
+
+        async def here() -> Group:
+            return await self._put(group, response, spec or GroupSpec())
+
+        return await on_all(self._service.shards, request, Group, here, lambda made: made[0])
+
+    async def _put(self, group: str, response: Response, spec: GroupSpec) -> Group:
         store = self._service.store
-        given = (spec or GroupSpec()).model_dump(exclude_none=True)
+        given = spec.model_dump(exclude_none=True)
         topic_names.check_own_group(group)
         try:
             is_new = not store.groups.get(group).is_configured
@@ -107,15 +119,30 @@ class GroupRoutes:
         put = partial(store.groups.put, group, lambda known: replace(known, **given))
         return group_view(await asyncio.to_thread(put))
 
-    async def delete_group(self, group: GroupName, with_offsets: WithOffsets = False) -> None:
-        """As RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its offsets stay."""
-        store = self._service.store
-        await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
+    async def delete_group(
+        self, group: GroupName, request: Request, with_offsets: WithOffsets = False
+    ) -> Response:
+        """As RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its offsets stay. Of several
+        shards all are told; 200 where one could not be, which `shards` names."""
 
-    async def group_offsets(self, group: GroupName, topic: OfTopic = None) -> GroupOffsets:
-        """By topic and queue. Without an offset all of a queue is still to be consumed."""
-        found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
-        return _offsets_view(group, found)
+        async def here() -> None:
+            store = self._service.store
+            await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
+
+        return await gone_on_all(self._service.shards, request, here)
+
+    async def group_offsets(
+        self, group: GroupName, request: Request, topic: OfTopic = None
+    ) -> GroupOffsets:
+        """By topic, shard and queue. Without an offset all of a queue is still to be consumed."""
+
+        async def here() -> GroupOffsets:
+            found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
+            return GroupOffsets(
+                group=group, offsets=[_offset_view(each, self._shard) for each in found]
+            )
+
+        return await on_all(self._service.shards, request, GroupOffsets, here, _offsets_together)
 
     async def commit_offsets(
         self, group: GroupName, commit: OffsetCommit, request: Request
@@ -123,7 +150,9 @@ class GroupRoutes:
         """Answered when it is in memory, and on disk within flushConsumerOffsetInterval, as in
         RocketMQ: a kill may have some messages consumed again. An offset lies between 0 and the
         queue's end; one before the committed one needs `allowBack`. RocketMQ's own groups
-        (`CID_RMQ_SYS_…`) need the role system."""
+        (`CID_RMQ_SYS_…`) need the role system. Where there are several shards `?shard=` says whose
+        queues these are."""
+        self._service.shards.require_shard(request.scope)
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
         commits = [
@@ -131,16 +160,27 @@ class GroupRoutes:
         ]
         store = self._service.store
         found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
-        return _offsets_view(group, found)
+        return GroupOffsets(
+            group=group, offsets=[_offset_view(each, self._shard) for each in found]
+        )
 
     async def reset_offsets(
         self, group: GroupName, reset: OffsetReset, request: Request
     ) -> OffsetsReset:
         """To the earliest message that is there, behind the latest, or to the first one stored at
         or after a time. Consumers that run go on from what they hold: stop them before. On disk
-        when it is answered."""
+        when it is answered. Of several shards on all, unless `queueIds` or `?shard=` name some."""
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
+        if reset.queue_ids is not None:
+            self._service.shards.require_shard(request.scope)
+
+        async def here() -> OffsetsReset:
+            return await self._reset(group, reset)
+
+        return await on_all(self._service.shards, request, OffsetsReset, here, _resets_together)
+
+    async def _reset(self, group: str, reset: OffsetReset) -> OffsetsReset:
         store = self._service.store
         plan = partial(store.offsets.plan_reset, group, reset.topic, reset.to)
         changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids)
@@ -150,7 +190,7 @@ class GroupRoutes:
             group=group,
             topic=reset.topic,
             dry_run=reset.dry_run,
-            queues=[_change_view(each) for each in changes],
+            queues=[_change_view(each, self._shard) for each in changes],
         )
 
 
@@ -166,13 +206,33 @@ def group_view(found: groups.Group) -> Group:
     )
 
 
-def _offsets_view(group: str, found: list[group_offsets.GroupOffset]) -> GroupOffsets:
-    offsets = [GroupOffset.model_validate(each) for each in found]
-    return GroupOffsets(group=group, offsets=offsets)
+def _offsets_together(found: Sequence[GroupOffsets]) -> GroupOffsets:
+    offsets = [offset for each in found for offset in each.offsets]
+    offsets.sort(key=lambda each: (each.topic, each.shard, each.queue_id))
+    return GroupOffsets(group=found[0].group, offsets=offsets)
 
 
-def _change_view(change: group_offsets.OffsetChange) -> OffsetChange:
+def _resets_together(done: Sequence[OffsetsReset]) -> OffsetsReset:
+    queues = [queue for each in done for queue in each.queues]
+    queues.sort(key=lambda each: (each.shard, each.queue_id))
+    return done[0].model_copy(update={"queues": queues})
+
+
+def _offset_view(found: group_offsets.GroupOffset, shard: int) -> GroupOffset:
+    return GroupOffset(
+        topic=found.topic,
+        shard=shard,
+        queue_id=found.queue_id,
+        committed=found.committed,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        lag=found.lag,
+    )
+
+
+def _change_view(change: group_offsets.OffsetChange, shard: int) -> OffsetChange:
     return OffsetChange(
+        shard=shard,
         queue_id=change.queue_id,
         before=change.before,
         after=change.after,

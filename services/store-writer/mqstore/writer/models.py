@@ -9,6 +9,7 @@ from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from mqstore.service.membership import ShardEntry
 from mqstore.storage.retention.archive import ArchiveMark
 from mqstore.storage.retention.pins import LEASE_MAX_S, Pin
 from mqstore.writer import examples
@@ -146,6 +147,9 @@ class Store(_Model):
     damaged_stretches: Annotated[
         int, Field(description="Met by dispatch since the opening; the log has them.")
     ]
+    shards: Annotated[
+        list[ShardEntry], Field(description="That there shall be; none where there is no list.")
+    ] = []
 
 
 class Operation(_Model):
@@ -194,9 +198,15 @@ class Writes(_Model):
     paused: bool
     reason: str | None
     since_ms: int | None
+    taken: Annotated[
+        bool,
+        Field(description="Whether a produce is taken: not paused, room on the disk, no harm."),
+    ]
 
     model_config = ConfigDict(
-        json_schema_extra={"example": {"paused": False, "reason": None, "sinceMs": None}}
+        json_schema_extra={
+            "example": {"paused": False, "reason": None, "sinceMs": None, "taken": True}
+        }
     )
 
 

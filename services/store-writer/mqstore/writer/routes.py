@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from mqstore.service import problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
 from mqstore.service.quick import Prepared
 from mqstore.storage._kernel import EncodedBatch, placements_json
@@ -23,7 +23,7 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.errors import FilePending, FlushTimeout, TopicUnknown
+from mqstore.storage.errors import FilePending, FlushTimeout, StorageError, TopicUnknown
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import NO_REPEATS, Put, end_of
 from mqstore.storage.recovery.report import RecoveryReport
@@ -34,6 +34,7 @@ from mqstore.writer.expiry_reports import ExpiryReports
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.models import (
+    INT32_MAX,
     UINT32_MAX,
     DelayLevel,
     DelayLevelList,
@@ -129,6 +130,7 @@ class Producer:
         self._queues = produce.QueueChooser()
         self._unique_keys = UniqueKeys(service.seams)
         self._topics: dict[str, TopicConfig] = {}
+        service.on_topics = self.forget_topics
 
     def forget_topics(self) -> None:
         """Topics changed: look them up again."""
@@ -144,7 +146,22 @@ class Producer:
         )
 
     async def _answer(self, request: HotRequest) -> Reply:
+        return await self._pointing(self._produced(request))
+
+    async def _pointing(self, answering: Coroutine[Any, Any, Reply]) -> Reply:
+        """Where there are several shards, a refusal names one that takes messages."""
+        if self._service.shards.members.alone:
+            return await answering
+        try:
+            return await answering
+        except (Problem, StorageError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            await self._service.elsewhere.point(problem)
+            raise problem from error
+
+    async def _produced(self, request: HotRequest) -> Reply:
         service = self._service
+        self._require_own(request)
         service.require_puts()
         name = request.params["topic"]
         topic = self._topics.get(name) or await self._look_up(name)
@@ -156,6 +173,7 @@ class Producer:
     def _prepare(self, request: HotRequest) -> Prepared:
         """A put that needs no look at topics; who is not kept waiting is answered."""
         service, name = self._service, request.params["topic"]
+        self._require_own(request)
         asked = self._asked(request)
 
         def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
@@ -167,7 +185,7 @@ class Producer:
             try:
                 put = self._put(topic, batch)
             except FilePending:  # of the queue that was chosen: chosen anew, it might never be made
-                return self._done(topic, batch)
+                return self._pointing(self._done(topic, batch))
             if batch.sync or service.commits is not None:
                 return self._settled(name, put, batch)
             return self._told(put, batch.keys)
@@ -189,6 +207,15 @@ class Producer:
             placed = msgspec.Raw(self._placed(put, batch.keys))
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
         return Reply(self._told(put, batch.keys), _CREATED)
+
+    def _require_own(self, request: HotRequest) -> None:
+        """Raises Problem (421) for another shard's message: the client is told where that is."""
+        if not request.scope["query_string"]:
+            return
+        shards = self._service.shards
+        other = shards.other(_number("shard", request.query().get("shard")), request.scope)
+        if other is not None:
+            raise shards.misdirected(other)
 
     def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
         store = self._service.store
@@ -222,12 +249,12 @@ class Producer:
         client = produce.client_host(*request.client_address)
         media_type = request.media_type
         if media_type == JSON_TYPE:
-            refuse_unknown(request.query(), ())
+            refuse_unknown(request.query(), ("shard",))
             return _Asked(client, told)
         if media_type == BATCH_TYPE:
             query = request.query()
-            refuse_unknown(query, ("queueId", "durability"))
-            queue_id = _queue_id(query.get("queueId"))
+            refuse_unknown(query, ("queueId", "durability", "shard"))
+            queue_id = _number("queueId", query.get("queueId"))
             return _Asked(client, told, True, queue_id, query.get("durability"))
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
@@ -320,7 +347,10 @@ class _Inspection:
 
     async def store(self) -> Store:
         store = self._service.store
-        return Store.model_validate(await asyncio.to_thread(store.status))
+        found = Store.model_validate(await asyncio.to_thread(store.status))
+        return found.model_copy(
+            update={"shards": list(self._service.shards.members.entries.values())}
+        )
 
     async def recovery(self) -> RecoveryReport:
         return self._service.store.recovery
@@ -350,7 +380,7 @@ def _add_look(
         endpoint,
         summary=summary,
         response_model=model,
-        responses=responses(*kinds, *problems.GUARDED),
+        responses=responses(*kinds, *problems.OF_SHARDS, *problems.GUARDED),
         tags=[tag],
         dependencies=[api.requires(Role.CONSUME)],
     )
@@ -361,11 +391,11 @@ def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
     return keys if any(keys) else None
 
 
-def _queue_id(text: str | None) -> int | None:
+def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Problem(problems.BAD_PARAMETER, "queueId is a number from 0")
+        raise Problem(problems.BAD_PARAMETER, f"{name} is a number from 0")
     return int(text)
 
 
@@ -393,6 +423,13 @@ OPERATION: dict[str, Any] = {
             "in": "query",
             "schema": {"type": "integer", "minimum": 0},
             "description": "Only with application/x-rocketmq-batch.",
+        },
+        {
+            "name": "shard",
+            "in": "query",
+            "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+            "description": "The shard that is meant: another one answers 421 with its address. "
+            "Without it the messages land on the shard that got them.",
         },
         {
             "name": "durability",
@@ -423,6 +460,8 @@ OPERATION: dict[str, Any] = {
             problems.INTERNAL,
             problems.TOPIC_UNKNOWN,
             problems.TOPIC_NOT_WRITABLE,
+            problems.SHARD_UNKNOWN,
+            problems.WRONG_SHARD,
             problems.UNIQUE_KEY_TAKEN,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,

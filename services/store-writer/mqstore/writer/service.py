@@ -11,24 +11,29 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from functools import cached_property
 from ipaddress import ip_address
 from typing import Any, Final
 
 from mqstore.service import logs, problems
 from mqstore.service.app import Api
+from mqstore.service.auth import OwnToken
 from mqstore.service.events import Events
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
+from mqstore.service.shards import Shards
 from mqstore.storage.errors import DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress
 from mqstore.storage.own import writer_note
 from mqstore.storage.own.writer_note import WriterNote
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
+from mqstore.writer.elsewhere import Elsewhere
 from mqstore.writer.files_due import FilesDue
+from mqstore.writer.newcomer import Newcomer
 from mqstore.writer.opening import Opening
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.watching import Watching
@@ -77,13 +82,24 @@ class WriterService:
         self._retrying: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
+        self.on_topics: Callable[[], None] = lambda: None
+        """Told when topics have changed other than by a request."""
         self.commits: DurabilityWaiter | None = None
         """With a TransientStorePool: what is put counts once the page cache has it."""
+        self.shards = Shards(settings, lambda entry: entry.writer_url)
         self.api = Api(
-            settings, self.health, title="mqstore store-writer", description=DESCRIPTION, tags=TAGS
+            settings,
+            self.health,
+            title="mqstore store-writer",
+            description=DESCRIPTION,
+            tags=TAGS,
+            shards=self.shards,
         )
         self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
         self.files_due = FilesDue()
+        self._own_token = OwnToken(settings.tokens)
+        self.elsewhere = Elsewhere(self.shards, self._own_token)
+        self._copying: asyncio.Task[None] | None = None
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -142,6 +158,7 @@ class WriterService:
 
     async def start(self) -> None:
         self._watcher = self._loop.create_task(self.watching.run())
+        self.shards.follow()
         try:
             store = await asyncio.to_thread(self._opening.open)
         except DiskRefuses as error:
@@ -173,6 +190,8 @@ class WriterService:
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
+        newcomer = Newcomer(self.shards, store, self._own_token)
+        self._copying = self._loop.create_task(newcomer.run(self.on_topics))
         self.watching.opened(store)
         self.metrics.watch(store)
         self._note(store)
@@ -212,6 +231,10 @@ class WriterService:
             self._watcher.cancel()
         if self._retrying is not None:
             await self._retrying
+        if self._copying is not None:
+            self._copying.cancel()
+            await asyncio.wait({self._copying})
+        await self.shards.stop()
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(self._close, store)

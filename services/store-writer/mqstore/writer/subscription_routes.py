@@ -7,6 +7,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from fastapi import Request, Response
+
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
@@ -15,6 +17,7 @@ from mqstore.storage.tables.consumer_filters import FilterData
 from mqstore.writer import admin_examples as examples
 from mqstore.writer import control
 from mqstore.writer.admin_models import Subscription, SubscriptionList, SubscriptionSpec
+from mqstore.writer.everywhere import gone_on_all, on_all
 from mqstore.writer.group_routes import GroupName
 from mqstore.writer.service import WriterService
 
@@ -51,16 +54,29 @@ class SubscriptionRoutes:
     async def subscription(self, group: GroupName, topic: TopicName) -> Subscription:
         return _view(self._service.store.subscriptions.get(group, topic))
 
-    async def put(self, group: GroupName, topic: TopicName, spec: SubscriptionSpec) -> Subscription:
+    async def put(
+        self, group: GroupName, topic: TopicName, spec: SubscriptionSpec, request: Request
+    ) -> Subscription:
         """The expression is RocketMQ's SQL92: AND, OR, NOT, comparisons, BETWEEN, IN, IS NULL, in
         format 5.x CONTAINS, STARTSWITH, ENDSWITH; what is missing is unknown. 400 `bad-filter`
-        points at the column. Registered again with the same expression it keeps its birth."""
-        put = self._service.store.subscriptions.put
-        return _view(await asyncio.to_thread(put, group, topic, spec.expression))
+        points at the column. Registered again with the same expression it keeps its birth. Of
+        several shards all are told."""
 
-    async def remove(self, group: GroupName, topic: TopicName) -> None:
-        """It is remembered for filterDataCleanTimeSpan."""
-        await asyncio.to_thread(self._service.store.subscriptions.remove, group, topic)
+        async def here() -> Subscription:
+            put = self._service.store.subscriptions.put
+            return _view(await asyncio.to_thread(put, group, topic, spec.expression))
+
+        shards = self._service.shards
+        return await on_all(shards, request, Subscription, here, lambda made: made[0])
+
+    async def remove(self, group: GroupName, topic: TopicName, request: Request) -> Response:
+        """It is remembered for filterDataCleanTimeSpan. Of several shards all are told; 200 where
+        one could not be, which `shards` names."""
+
+        async def here() -> None:
+            await asyncio.to_thread(self._service.store.subscriptions.remove, group, topic)
+
+        return await gone_on_all(self._service.shards, request, here)
 
 
 def _view(data: FilterData) -> Subscription:

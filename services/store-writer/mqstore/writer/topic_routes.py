@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Query, Request, Response
 
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
@@ -20,6 +20,7 @@ from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import admin_examples as examples
 from mqstore.writer import control
 from mqstore.writer.admin_models import Topic, TopicDeletion, TopicList, TopicSpec
+from mqstore.writer.everywhere import on_all
 from mqstore.writer.service import WriterService
 
 _PATH = "/v1/topics/{topic}"
@@ -53,13 +54,23 @@ class TopicRoutes:
     async def put_topic(
         self,
         topic: TopicName,
+        request: Request,
         response: Response,
         spec: Annotated[TopicSpec | None, Body()] = None,
     ) -> Topic:
-        """Idempotent: 201 when it was created, 200 when it was there already."""
+        """Idempotent: 201 when it was created, 200 when it was there already. Of several shards all
+        are told how it is here then; `shards` names those that could not be."""
+
+        async def here() -> Topic:
+            return await self._put(topic, response, spec or TopicSpec())
+
+        shards = self._service.shards
+        return await on_all(shards, request, Topic, here, lambda made: made[0], _spec_of)
+
+    async def _put(self, topic: str, response: Response, spec: TopicSpec) -> Topic:
         store = self._service.store
         topic_names.check_new_topic(topic, store.format)
-        change = _change(spec or TopicSpec())
+        change = _change(spec)
         try:
             store.topic(topic)
         except TopicUnknown:
@@ -77,9 +88,19 @@ class TopicRoutes:
     async def topic(self, topic: TopicName) -> Topic:
         return topic_view(self._service.store.topic(topic))
 
-    async def delete_topic(self, topic: TopicName, dry_run: DryRun = False) -> TopicDeletion:
+    async def delete_topic(
+        self, topic: TopicName, request: Request, dry_run: DryRun = False
+    ) -> TopicDeletion:
         """Its queues go, and what groups have consumed of it; its messages stay in the log until
-        they expire, and are found by id and key. Made anew it goes on with its queue offsets."""
+        they expire, and are found by id and key. Made anew it goes on with its queue offsets. Of
+        several shards it goes on all; `shards` names those that could not be told."""
+
+        async def here() -> TopicDeletion:
+            return await self._delete(topic, dry_run=dry_run)
+
+        return await on_all(self._service.shards, request, TopicDeletion, here, _summed)
+
+    async def _delete(self, topic: str, *, dry_run: bool) -> TopicDeletion:
         store = self._service.store
         act = store.plan_topic_deletion if dry_run else store.delete_topic
         gone = await asyncio.to_thread(act, topic)
@@ -103,6 +124,22 @@ def _change(spec: TopicSpec) -> TopicChange:
         spec.order,
         spec.filter_type,
         spec.attributes,
+    )
+
+
+def _spec_of(made: Topic) -> TopicSpec:
+    """What another shard is asked, so that a topic it lacks, or has otherwise, becomes this one."""
+    fields = made.model_dump(exclude={"topic", "queues", "attributes", "shards"})
+    return TopicSpec.model_validate(fields | {"attributes": made.attributes or None})
+
+
+def _summed(gone: Sequence[TopicDeletion]) -> TopicDeletion:
+    return TopicDeletion(
+        topic=gone[0].topic,
+        queues=sum(each.queues for each in gone),
+        messages=sum(each.messages for each in gone),
+        groups=sorted({group for each in gone for group in each.groups}),
+        dry_run=gone[0].dry_run,
     )
 
 

@@ -40,10 +40,14 @@ class WriteRoutes:
         return Flushed(durable_offset=store.log.flushed_offset)
 
     async def writes(self) -> Writes:
-        pause = self._service.store.write_pause.current
-        if pause is None:
-            return Writes(paused=False, reason=None, since_ms=None)
-        return Writes(paused=True, reason=pause.reason, since_ms=pause.since_ms)
+        store = self._service.store
+        pause = store.write_pause.current
+        return Writes(
+            paused=pause is not None,
+            reason=None if pause is None else pause.reason,
+            since_ms=None if pause is None else pause.since_ms,
+            taken=pause is None and store.read_only_reason is None and not store.log.end.refused,
+        )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:
         """While paused every produce is answered 503 `writes-paused` with the reason; delayed

@@ -12,10 +12,9 @@ from fastapi.responses import Response
 
 from mqstore.coordinator.leadership import Leadership, NotLeading
 from mqstore.service import problems
+from mqstore.service.forwarded import FORWARDED, Asking, Relayed, returned
 from mqstore.service.problems import Problem
 
-FORWARDED: Final = "x-mqstore-forwarded"
-"""Header of a request that was passed on once; it is never passed on again."""
 TRIES: Final = 3
 """To connect: nothing of the request was sent before."""
 RETRY_S: Final = 0.2
@@ -24,16 +23,6 @@ PROBE_INTERVAL_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 2.0
 _TIMEOUT: Final = httpx.Timeout(65.0, connect=2.0)
 """Longer than the longest poll, and than a takeover of ours."""
-_ASKED: Final = ("authorization", "content-type", "accept", "x-request-id")
-_ANSWERED: Final = ("content-type", "retry-after", "www-authenticate", "x-request-id")
-
-
-class Relayed(Exception):
-    """Raised instead of answering: the leader's answer."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__()
-        self.response = response
 
 
 class _LeaderChanged(Exception):
@@ -118,16 +107,9 @@ class Forwarder:
             asking.cancel()
 
     async def _asked(self, url: str, request: Request) -> Response:
-        headers = {name: request.headers[name] for name in _ASKED if name in request.headers}
-        answer = await self._http.request(
-            request.method,
-            url + request.url.path,
-            params=list(request.query_params.multi_items()),
-            content=await request.body(),
-            headers=headers | {FORWARDED: self._own_url},
-        )
-        kept = {name: answer.headers[name] for name in _ANSWERED if name in answer.headers}
-        return Response(answer.content, answer.status_code, headers=kept)
+        asking = Asking.of(request.scope, self._own_url, await request.body())
+        answer = await self._http.request(**asking.at(url))
+        return Response(answer.content, answer.status_code, headers=returned(answer.headers))
 
     async def _probe(self) -> None:
         while True:

@@ -14,7 +14,6 @@ from mqstore.coordinator import errors
 from mqstore.coordinator.answers import problem_of, result_of
 from mqstore.coordinator.begin_requests import BeginRequests
 from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.forwarding import Relayed
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import (
     BEGUN_EXAMPLE,
@@ -32,6 +31,7 @@ from mqstore.coordinator.views import state_of, view
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
+from mqstore.service.forwarded import Relayed
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
 

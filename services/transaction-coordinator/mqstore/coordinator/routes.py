@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query
 from fastapi import Path as PathParameter
 from fastapi.responses import Response
 
@@ -15,7 +15,6 @@ from mqstore.coordinator import errors
 from mqstore.coordinator.answers import problem_of, result_of
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.forwarding import Relayed
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import (
     ID_EXAMPLE,
@@ -68,7 +67,6 @@ class Routes:
         listed = (problems.BAD_CURSOR,)
         produce, admin = Role.PRODUCE, Role.ADMIN
         forwarder = self._service.forwarder
-        api.app.add_exception_handler(Relayed, _relayed)
         view_, list_, consume = TransactionView, TransactionList, Role.CONSUME
         api.add_schemas(view_, list_, Taken)
         for method, path, endpoint, summary, role, answer, kinds in (
@@ -206,8 +204,3 @@ def _take(shard: int, group: str, count: int, coordinator: Coordinator) -> list[
     keys = [each.key for each in coordinator.due([group])][:count]
     coordinator.sending(keys)
     return [view(shard, coordinator.find(key)) for key in coordinator.sent(keys, "poll")]
-
-
-async def _relayed(_: Request, answer: Any) -> Response:
-    response: Response = answer.response
-    return response

@@ -20,11 +20,11 @@ from mqstore.coordinator.metrics import TransactionMetrics
 from mqstore.coordinator.producers import Producers
 from mqstore.coordinator.reporting import reporter_of
 from mqstore.coordinator.shards import shards_of
-from mqstore.coordinator.upstream import UpstreamTls
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.settings import Settings
+from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.system.threads import production_seams
 

@@ -139,7 +139,7 @@ def shards_of(
     shards = []
     pairs = zip(writers, queries, strict=True)
     for ordinal, (writer_url, query_url) in enumerate(pairs, settings.shard):
-        client = Client(writer_url, query_url, token=token, tls=tls)
+        client = Client(writer_url, query_url, token=token, tls=tls, shard=ordinal)
         host, reserved_ms = settings.store_host, settings.store_config.file_reserved_time * HOUR_MS
         appends = Connection(writer_url, token=token, tls=tls)
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)

@@ -41,6 +41,11 @@ def is_for(found: Record, topic: str) -> bool:
     return topic in (found.topic, (found.properties or {}).get(PROPERTY_REAL_TOPIC))
 
 
+def query_text(query: KeyQuery, hidden: Sequence[str]) -> str:
+    """What a cursor of ``by_key`` is tied to."""
+    return f"{query!r} {hidden!r}" if hidden else repr(query)
+
+
 def by_key(
     lookups: Lookups,
     query: KeyQuery,
@@ -52,7 +57,7 @@ def by_key(
     """As ``Lookups.by_key``, also over the topics that messages are hidden in, newest first."""
     if not hidden:
         return _page(lookups, query, limit, cursor)
-    asked = f"{query!r} {hidden!r}"
+    asked = query_text(query, hidden)
     below = None if cursor is None else key_cursor.decode(cursor, asked)
     queries = [KeyQuery(each, query.key, query.from_ms, query.to_ms) for each in hidden]
     queries.insert(0, query)

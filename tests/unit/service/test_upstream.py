@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mqstore.coordinator.upstream import UpstreamTls
 from mqstore.service.refusal import Refused
+from mqstore.service.upstream import UpstreamTls
 
 
 @pytest.fixture(scope="module")

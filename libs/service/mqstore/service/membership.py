@@ -1,0 +1,119 @@
+"""Which shards there shall be: ``shardsFile``, read again when it changes.
+
+JSON: ``{"shards": [{"shard": 0, "storeHost": "10.0.0.0:10911", "writerUrl": "http://…:8081",
+"queryUrl": "http://…:8082"}, …]}``. The list is what is desired, never who happens to answer: a
+shard that is down is missing, not gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from mqstore.service import logs
+from mqstore.service.refusal import Refused
+from mqstore.service.tls import fingerprint_of
+from mqstore.storage.codec.hosts import Host, parse_host
+
+log = logs.get(__name__)
+
+SHARDS_MAX: Final = 1024
+FILE_SIZE_MAX: Final = 1 << 20
+
+Url = Annotated[str, Field(pattern="^https?://[^/?#@]+/?$")]
+
+
+class ShardEntry(BaseModel):
+    """One shard, and where its services are."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid"
+    )
+
+    shard: Annotated[int, Field(ge=0)]
+    store_host: str
+    writer_url: Url
+    query_url: Url
+
+    @field_validator("store_host")
+    @classmethod
+    def _is_a_host(cls, text: str) -> str:
+        parse_host(text)
+        return text
+
+    @property
+    def host(self) -> Host:
+        return parse_host(self.store_host)
+
+
+class _Listed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    shards: Annotated[list[ShardEntry], Field(min_length=1, max_length=SHARDS_MAX)]
+
+
+class Membership:
+    """The list as this process, shard ``own``, knows it. Used on the event loop only."""
+
+    def __init__(self, path: Path | None, own: int) -> None:
+        """Without a file this shard is the only one. Raises Refused for one that is no list."""
+        self.own: Final = own
+        self._path = path
+        self._seen = None if path is None else fingerprint_of(path)
+        self._adopt([] if path is None else read(path))
+
+    def _adopt(self, entries: Iterable[ShardEntry]) -> None:
+        self.entries = {each.shard: each for each in entries}
+        """By their numbers, ascending."""
+        self.others = [each for each in self.entries.values() if each.shard != self.own]
+        self.alone = not self.others
+        self.numbers = sorted({self.own, *self.entries})
+        self._by_host = {each.host: each for each in self.entries.values()}
+
+    def of_host(self, host: Host) -> ShardEntry | None:
+        """Whose STOREHOST that is; None for one that is not in the list."""
+        return self._by_host.get(host)
+
+    def look_again(self) -> bool:
+        """Whether the list has changed. What cannot be read leaves the one that was known."""
+        if self._path is None or (found := fingerprint_of(self._path)) == self._seen:
+            return False
+        self._seen = found
+        try:
+            entries = read(self._path)
+        except Refused as refused:
+            log.error("the changed list of shards cannot be used", error=str(refused))
+            return False
+        if {each.shard: each for each in entries} == self.entries:
+            return False
+        self._adopt(entries)
+        log.info("list of shards read again", shards=self.numbers)
+        return True
+
+
+def read(path: Path) -> list[ShardEntry]:
+    """What a file lists, by number. Raises Refused."""
+    try:
+        with path.open("rb") as source:
+            text = source.read(FILE_SIZE_MAX + 1)
+        if len(text) > FILE_SIZE_MAX:
+            raise Refused(f"shardsFile {path} is larger than {FILE_SIZE_MAX} bytes")
+        entries = _Listed.model_validate_json(text).shards
+    except OSError as error:
+        raise Refused(f"shardsFile {path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Refused(f"shardsFile {path} is no list of shards: {place}: {first['msg']}") from None
+    _refuse_doubles(path, "number", [each.shard for each in entries])
+    _refuse_doubles(path, "storeHost", [each.host for each in entries])
+    return sorted(entries, key=lambda each: each.shard)
+
+
+def _refuse_doubles(path: Path, what: str, values: list[int] | list[Host]) -> None:
+    if len(set(values)) < len(values):
+        raise Refused(f"shardsFile {path} has a {what} twice; each shard has its own")

@@ -1,0 +1,414 @@
+"""Several shards behind each of their addresses: what is another's is passed on to it, what is of
+all is asked of all at one time, and who did not answer is named.
+
+What came with the header ``x-mqstore-forwarded`` is answered by this shard alone, so nothing is
+passed on twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+import httpx
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from mqstore.service import problems
+from mqstore.service.forwarded import FORWARDED, Asking, Relayed, returned, was_forwarded
+from mqstore.service.http import BODY_METHODS, Reply, problem_of
+from mqstore.service.membership import Membership, ShardEntry
+from mqstore.service.problems import Problem
+from mqstore.service.settings import Settings
+from mqstore.service.upstream import UpstreamTls
+from mqstore.storage.errors import StorageError
+
+ASKED_MAX: Final = 1_024
+"""Requests to other shards at one time."""
+ANSWERS_SIZE_MAX: Final = 128 << 20
+"""Bytes of other shards' answers that are held at one time, over all requests."""
+CONNECT_TIMEOUT_S: Final = 2.0
+RELAY_TIMEOUT_S: Final = 65.0
+"""Without a byte of an answer that is passed on: longer than the longest poll."""
+LOOK_INTERVAL_S: Final = 1.0
+
+Own = Callable[[], Awaitable[bytes]]
+"""This shard's part of an answer, as it would answer by itself."""
+Changed = Callable[[int], Mapping[str, Any]]
+"""By shard, parameters that it is asked with instead of the client's; None: without."""
+
+
+class ShardsView(msgspec.Struct, rename="camel", gc=False):
+    """Who was asked, and who did not answer."""
+
+    asked: list[int]
+    missing: Annotated[list[int], Meta(description="What is on these is not in the answer.")]
+    why: Annotated[dict[str, str], Meta(description="By number, of those that are missing.")]
+
+
+@dataclass(slots=True)
+class Spread:
+    """What each shard made of one request."""
+
+    answers: dict[int, bytes] = field(default_factory=dict)
+    refusals: dict[int, Problem] = field(default_factory=dict)
+    """Of shards that have nothing of the kind (404)."""
+    missing: dict[int, str] = field(default_factory=dict)
+    """Why each of the others did not answer."""
+
+    def view(self) -> ShardsView:
+        asked = sorted({*self.answers, *self.refusals, *self.missing})
+        why = {str(number): self.missing[number] for number in sorted(self.missing)}
+        return ShardsView(asked, sorted(self.missing), why)
+
+    def require_answers(self) -> None:
+        """Raises Problem where no shard has what was asked for, or none answers."""
+        if self.answers:
+            return
+        if self.refusals:
+            found = self.refusals[min(self.refusals)]
+        else:
+            found = Problem(problems.SHARD_UNREACHABLE, "no shard answers")
+        if self.missing:
+            found.extra |= {"complete": False, "shards": self.view()}
+        raise found
+
+
+class _Unanswered(Exception):
+    """By another shard."""
+
+
+class Shards:
+    """This service's way to the same service of the other shards. Used on the event loop only."""
+
+    def __init__(self, settings: Settings, url_of: Callable[[ShardEntry], str]) -> None:
+        """Raises Refused for a list, or certificates, that cannot be used."""
+        self.members = Membership(settings.shards_file, settings.shard)
+        self.own = settings.shard
+        self._url_of = url_of
+        self._timeout_s = settings.shard_timeout_s
+        self._tls = None if settings.shards_file is None else UpstreamTls.of(settings)
+        self._following: asyncio.Task[None] | None = None
+        self._asked = 0
+        self._held = 0
+
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            verify=True if self._tls is None else self._tls.context,
+            timeout=httpx.Timeout(RELAY_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            trust_env=False,
+        )
+
+    def follow(self) -> None:
+        """Look again and again whether the list has changed."""
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+        if "_http" in vars(self):
+            await self._http.aclose()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            self.members.look_again()
+            if self._tls is not None:
+                self._tls.look_again()
+
+    # whom a request is for ------------------------------------------------------------------
+
+    def spreads(self, scope: Scope) -> bool:
+        """Whether a request that named no shard is for all of them."""
+        return not self.members.alone and not _names_a_shard(scope) and not was_forwarded(scope)
+
+    def require_shard(self, scope: Scope) -> None:
+        """Raises Problem (400) where there are several, for what only one can answer."""
+        if self.spreads(scope):
+            numbers = self.members.numbers
+            raise Problem(
+                problems.SHARD_NEEDED,
+                f"there are the shards {', '.join(map(str, numbers))}, and a queue is of one: "
+                "name it with ?shard=",
+                extra={"shards": numbers},
+            )
+
+    def other(self, shard: int | None, scope: Scope) -> ShardEntry | None:
+        """Whom a request that names a shard is to be passed on to; None: it is ours.
+
+        Raises Problem: 404 for no shard, 421 where it was passed on before.
+        """
+        if shard is None or shard == self.own:
+            return None
+        entry = self.members.entries.get(shard)
+        if entry is None:
+            raise Problem(
+                problems.SHARD_UNKNOWN,
+                f"there is no shard {shard}; there are {', '.join(map(str, self.members.numbers))}",
+                extra={"shards": self.members.numbers},
+            )
+        if was_forwarded(scope):
+            raise self.misdirected(entry)
+        return entry
+
+    def misdirected(self, entry: ShardEntry) -> Problem:
+        """What is answered instead of being passed on."""
+        place = self.place_of(entry.shard)
+        return Problem(
+            problems.WRONG_SHARD,
+            f"this is shard {self.own}; shard {entry.shard} is at {place['url']}",
+            extra=place,
+        )
+
+    def place_of(self, shard: int) -> dict[str, Any]:
+        """One of the others, as a client is told of it."""
+        return {"shard": shard, "url": self._url_of(self.members.entries[shard])}
+
+    # one other shard ------------------------------------------------------------------------
+
+    async def relay(self, entry: ShardEntry, request: Request) -> None:
+        """Have another shard answer: raises Relayed, with what it says as it comes. Or Problem."""
+        asking = Asking.of(request.scope, str(self.own), await _content(request))
+        with self._counted():
+            try:
+                built = self._http.build_request(**asking.at(self._url_of(entry)))
+                answer = await self._http.send(built, stream=True)
+            except httpx.HTTPError as error:
+                raise _unreachable(entry, error) from error
+        raise Relayed(_Stream(answer))
+
+    async def reply(self, entry: ShardEntry, scope: Scope) -> Reply:
+        """As ``relay``, for a GET of a hot route. Raises Problem."""
+        with self._counted(), self._holding() as hold:
+            try:
+                answer, body = await self._whole(entry, Asking.of(scope, str(self.own)), hold)
+            except (httpx.HTTPError, _Unanswered) as error:
+                raise _unreachable(entry, error) from error
+        headers = returned(answer.headers)
+        media_type = headers.pop("content-type", "application/json").encode()
+        given = tuple((name.encode(), value.encode()) for name, value in headers.items())
+        return Reply(body, answer.status_code, media_type, given)
+
+    # all of them ----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def everywhere(
+        self,
+        request: Request,
+        own: Own,
+        *,
+        changed: Changed = lambda _: {},
+        target: str | None = None,
+        skip: Container[int] = (),
+    ) -> AsyncIterator[Spread]:
+        """Ask all but ``skip`` at one time; their answers are held for as long as the context is.
+
+        ``target`` is asked of the others instead of the request's own path and query. Raises
+        Problem: what this shard refuses, but for 404.
+        """
+        asking = Asking.of(request.scope, str(self.own), await _content(request))
+        given = request.query_params.multi_items() if target is None else []
+        path = asking.target.partition("?")[0] if target is None else target
+        spread = Spread()
+        with self._holding() as hold:
+            tasks = [
+                asyncio.ensure_future(
+                    self._ask(each, _with(asking, path, given, changed(each.shard)), spread, hold)
+                )
+                for each in self.members.others
+                if each.shard not in skip
+            ]
+            try:
+                if self.own not in skip:
+                    await self._ask_own(own, spread)
+                if tasks:
+                    await asyncio.wait(tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            yield spread
+
+    async def here_first(
+        self, request: Request, own: Own, content: Callable[[], bytes | None]
+    ) -> Spread:
+        """For changes: when this shard refuses, none of the others is asked; what they answered is
+        small. ``content``, told once this shard is done, is sent to them instead of the request's.
+        Raises Problem."""
+        spread = Spread()
+        await self._ask_own(own, spread)
+        if self.own in spread.missing:
+            raise Problem(problems.STORE_NOT_READY, spread.missing[self.own])
+        given = content()
+        sent = await _content(request) if given is None else given
+        asking = Asking.of(request.scope, str(self.own), sent)
+        with self._holding() as hold:
+            others = self.members.others
+            await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
+        return spread
+
+    async def told_by_others(self, target: str, token: str | None) -> Mapping[int, bytes]:
+        """What a GET of this process's own, with its own token, is answered; of those that do."""
+        headers = {FORWARDED: str(self.own)}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        asking, spread = Asking("GET", target, headers), Spread()
+        with self._holding() as hold:
+            others = self.members.others
+            await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
+        return spread.answers
+
+    async def _ask_own(self, own: Own, spread: Spread) -> None:
+        """Raises Problem."""
+        try:
+            spread.answers[self.own] = await own()
+        except (Problem, StorageError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            if problem.kind.status == 404:
+                spread.refusals[self.own] = problem
+            elif problem.kind in _NOT_JUST_NOW:
+                spread.missing[self.own] = problem.detail
+            else:
+                raise problem from error
+
+    async def _ask(
+        self, entry: ShardEntry, asking: Asking, spread: Spread, hold: Callable[[int], None]
+    ) -> None:
+        try:
+            with self._counted():
+                async with asyncio.timeout(self._timeout_s):
+                    answer, body = await self._whole(entry, asking, hold)
+        except TimeoutError:
+            spread.missing[entry.shard] = f"no answer within {self._timeout_s:g} s"
+        except (httpx.HTTPError, _Unanswered) as error:
+            spread.missing[entry.shard] = str(error) or type(error).__name__
+        except Problem as problem:
+            spread.missing[entry.shard] = problem.detail
+        else:
+            _sort_in(spread, entry.shard, answer.status_code, body)
+
+    async def _whole(
+        self, entry: ShardEntry, asking: Asking, hold: Callable[[int], None]
+    ) -> tuple[httpx.Response, bytes]:
+        """Raises httpx.HTTPError, _Unanswered."""
+        parts = []
+        async with self._http.stream(**asking.at(self._url_of(entry))) as answer:
+            async for part in answer.aiter_raw():
+                hold(len(part))
+                parts.append(part)
+        return answer, b"".join(parts)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Raises Problem (503) when too many are asked already."""
+        if self._asked >= ASKED_MAX:
+            raise Problem(problems.OVERLOADED, "too much is asked of other shards; try again later")
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[Callable[[int], None]]:
+        """Counts bytes as they come, until the context ends. Raises _Unanswered for too many."""
+        mine = 0
+
+        def hold(size: int) -> None:
+            nonlocal mine
+            mine += size
+            self._held += size
+            if self._held > ANSWERS_SIZE_MAX:
+                raise _Unanswered("the shards' answers are too large together; ask for less")
+
+        try:
+            yield hold
+        finally:
+            self._held -= mine
+
+
+_NOT_JUST_NOW: Final = frozenset(
+    {problems.STORE_NOT_READY, problems.OVERLOADED, problems.STORE_FAILED}
+)
+"""What this shard may answer another time."""
+
+
+class _Stream(StreamingResponse):
+    """Another shard's answer, passed on as it comes; its connection ends with ours."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        headers = returned(answer.headers)
+        length = answer.headers.get("content-length")
+        super().__init__(
+            answer.aiter_raw(),
+            answer.status_code,
+            headers=headers if length is None else headers | {"content-length": length},
+        )
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.aclose()
+
+
+async def _content(request: Request) -> bytes:
+    return await request.body() if request.method in BODY_METHODS else b""
+
+
+def _names_a_shard(scope: Scope) -> bool:
+    query: bytes = scope["query_string"]
+    return query.startswith(b"shard=") or b"&shard=" in query
+
+
+def _with(
+    asking: Asking, path: str, given: list[tuple[str, str]], changed: Mapping[str, Any]
+) -> Asking:
+    kept = [(name, value) for name, value in given if name not in changed]
+    query = urlencode(kept + [(name, v) for name, v in changed.items() if v is not None])
+    target = f"{path}{'&' if '?' in path else '?'}{query}" if query else path
+    return Asking(asking.method, target, asking.headers, asking.content)
+
+
+def _sort_in(spread: Spread, shard: int, status: int, body: bytes) -> None:
+    """Where an answer of another shard belongs."""
+    if 200 <= status < 300:
+        spread.answers[shard] = body
+        return
+    problem = _problem(status, body)
+    if status == 404 and problem is not None:
+        spread.refusals[shard] = problem
+    else:
+        detail = "" if problem is None else f": {problem.detail}"
+        spread.missing[shard] = f"it answered {status}{detail}"
+
+
+def _problem(status: int, body: bytes) -> Problem | None:
+    """None for what is no problem of ours."""
+    try:
+        told = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+    kind = problems.REGISTRY.get(str(told.get("type", "")).removeprefix(problems.TYPE_PREFIX))
+    if kind is None or kind.status != status:
+        return None
+    return Problem(kind, str(told.get("detail", "")))
+
+
+def _unreachable(entry: ShardEntry, error: Exception) -> Problem:
+    why = str(error) or type(error).__name__
+    return Problem(
+        problems.SHARD_UNREACHABLE,
+        f"shard {entry.shard} does not answer: {why}",
+        extra={"shard": entry.shard},
+    )

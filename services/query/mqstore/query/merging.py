@@ -1,0 +1,345 @@
+"""Answers of several shards as one, in plain Python: nothing here asks or waits.
+
+Messages stay the bytes that their shard answered; only what they are sorted by is read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mqstore.query.group_models import (
+    GroupLagsView,
+    GroupLagView,
+    GroupSumView,
+    OffsetsSourceView,
+    TopicLagView,
+    TopicQueuesLagView,
+)
+from mqstore.query.models import (
+    Milliseconds,
+    QueuesView,
+    ScannedView,
+    UnreadableView,
+)
+from mqstore.query.shard_cursor import BEGIN, Part, Parts
+from mqstore.query.trace_models import MessageTraceView, TracesView, TraceView
+from mqstore.service.shards import ShardsView, Spread
+
+_T = TypeVar("_T")
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    """What is read of a message."""
+
+    physical_offset: int
+    size: int
+    store_timestamp: Milliseconds
+
+
+class _Page(msgspec.Struct, gc=False):
+    """One shard's MessagesView."""
+
+    messages: list[msgspec.Raw]
+    unreadable: list[UnreadableView]
+    next: str | None
+    complete: bool
+    scanned: ScannedView
+
+
+class _Merged(msgspec.Struct, gc=False):
+    """A MessagesView over several."""
+
+    messages: list[msgspec.Raw]
+    unreadable: list[UnreadableView]
+    next: str | None
+    complete: bool
+    scanned: ScannedView
+    shards: ShardsView
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """How pages of messages are put together."""
+
+    from_ms: int
+    to_ms: int
+    newest_first: bool
+    limit: int
+    max_bytes: int
+    """Of records, beyond the first."""
+    cursor_at: Callable[[int], str]
+    """A shard's own cursor: below a physical offset, or, where the oldest are first, from it on."""
+    cursor_of: Callable[[Parts], str]
+
+
+@dataclass(slots=True)
+class _Taking:
+    """One shard's page, as messages are taken from it in its own order."""
+
+    shard: int
+    page: _Page
+    heads: list[_Head]
+    begun: Part
+    taken: int = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.taken == len(self.heads)
+
+    @property
+    def goes_on(self) -> bool:
+        """Behind what it answered, which may be before what others have next."""
+        return self.is_used_up and self.page.next is not None
+
+    def part(self, paging: Paging) -> Part:
+        """Where this shard goes on."""
+        if self.is_used_up:
+            if self.page.next is None:
+                return Part(is_over=True, complete=self.page.complete)
+            return Part(self.page.next)
+        if self.taken == 0:
+            return self.begun
+        last = self.heads[self.taken - 1].physical_offset
+        return Part(paging.cursor_at(last if paging.newest_first else last + 1))
+
+    def unreadable(self, paging: Paging) -> Iterable[UnreadableView]:
+        """Those that will not be met again."""
+        if self.is_used_up:
+            return self.page.unreadable
+        if self.taken == 0:
+            return ()
+        last, sign = self.heads[self.taken - 1].physical_offset, -1 if paging.newest_first else 1
+        return [each for each in self.page.unreadable if sign * (each.physical_offset - last) < 0]
+
+
+def messages(spread: Spread, begun: Parts, paging: Paging) -> bytes:
+    """By store timestamp; of one shard in the order of its log. ``begun`` is where each began."""
+    if not any(part.is_over for part in begun.values()):
+        spread.require_answers()
+    pages = [_taking(shard, body, begun) for shard, body in sorted(spread.answers.items())]
+    taken = list(_in_order(pages, paging))
+    parts = begun | {each.shard: each.part(paging) for each in pages}
+    for shard in spread.refusals:  # it has no such topic
+        parts[shard] = Part(is_over=True)
+    open_ = [shard for shard in parts if not parts[shard].is_over and shard not in spread.missing]
+    whole = not spread.missing and all(part.complete for part in parts.values())
+    unreadable = []
+    for each in pages:
+        for found in each.unreadable(paging):
+            found.shard = each.shard
+            unreadable.append(found)
+    return msgspec.json.encode(
+        _Merged(
+            taken,
+            unreadable,
+            paging.cursor_of(parts) if open_ else None,
+            not open_ and whole,
+            _scanned(paging, {each.shard: each.page.scanned for each in pages}),
+            spread.view(),
+        )
+    )
+
+
+def _taking(shard: int, body: bytes, begun: Parts) -> _Taking:
+    page = msgspec.json.decode(body, type=_Page)
+    heads = [_head(each) for each in page.messages]
+    return _Taking(shard, page, heads, begun.get(shard, BEGIN))
+
+
+_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+def _in_order(pages: list[_Taking], paging: Paging) -> Iterable[msgspec.Raw]:
+    """Ends at the first page that is used up and goes on."""
+    sign = -1 if paging.newest_first else 1
+
+    def place(each: _Taking) -> tuple[int, int]:
+        return sign * each.heads[each.taken].store_timestamp, each.shard
+
+    queue = [(*place(each), each) for each in pages if not each.is_used_up]
+    heapq.heapify(queue)
+    count = size = 0
+    while queue and count < paging.limit and size < paging.max_bytes:
+        if any(each.goes_on for each in pages):
+            return
+        *_, each = heapq.heappop(queue)
+        yield each.page.messages[each.taken]
+        count, size = count + 1, size + each.heads[each.taken].size
+        each.taken += 1
+        if not each.is_used_up:
+            heapq.heappush(queue, (*place(each), each))
+
+
+def _scanned(paging: Paging, found: Mapping[int, ScannedView]) -> ScannedView:
+    return ScannedView(
+        paging.from_ms,
+        paging.to_ms,
+        sum(each.candidates for each in found.values()),
+        None,
+        None,
+        {str(shard): each for shard, each in found.items()},
+    )
+
+
+def newest(spread: Spread) -> int:
+    """The shard whose message, as MessageDetailView, is the newest."""
+    heads = {shard: _head(body) for shard, body in spread.answers.items()}
+    return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
+
+
+# queues and groups --------------------------------------------------------------------------
+
+
+def queues(spread: Spread) -> bytes:
+    spread.require_answers()
+    found = list(_decoded(spread, QueuesView))
+    listed = [queue for each in found for queue in each.queues]
+    listed.sort(key=lambda queue: (queue.shard, queue.queue_id))
+    return msgspec.json.encode(QueuesView(found[0].topic, listed, spread.view()))
+
+
+def lag(spread: Spread) -> bytes:
+    """One group's: sums, and every queue with its shard."""
+    spread.require_answers()
+    found = list(_decoded(spread, GroupLagView))
+    by_topic: dict[str, list[TopicQueuesLagView]] = defaultdict(list)
+    for each in found:
+        for topic in each.topics:
+            by_topic[topic.topic].append(topic)
+    topics = [
+        TopicQueuesLagView(
+            *_topic_sums(name, same),
+            [queue for each in same for queue in each.queues],
+        )
+        for name, same in sorted(by_topic.items())
+    ]
+    return msgspec.json.encode(
+        GroupLagView(
+            found[0].group,
+            sum(each.lag for each in found),
+            sum(each.dead_letters for each in found),
+            topics,
+            _oldest(each.offsets for each in found),
+            None,
+            spread.view(),
+        )
+    )
+
+
+def lags(spread: Spread, limit: int, cursor_of: Callable[[str], str]) -> bytes:
+    """All groups by name, up to the last name that every shard has answered for."""
+    spread.require_answers()
+    found = list(_decoded(spread, GroupLagsView))
+    by_name: dict[str, list[GroupSumView]] = defaultdict(list)
+    for each in found:
+        for group in each.groups:
+            by_name[group.group].append(group)
+    reached = [each.groups[-1].group for each in found if each.next is not None and each.groups]
+    names = sorted(name for name in by_name if not reached or name <= min(reached))
+    goes_on = bool(reached) or len(names) > limit
+    names = names[:limit]
+    return msgspec.json.encode(
+        GroupLagsView(
+            [_group_sum(name, by_name[name]) for name in names],
+            cursor_of(names[-1]) if goes_on and names else None,
+            _oldest(each.offsets for each in found),
+            None,
+            spread.view(),
+        )
+    )
+
+
+def _group_sum(name: str, same: list[GroupSumView]) -> GroupSumView:
+    by_topic: dict[str, list[TopicLagView]] = defaultdict(list)
+    for each in same:
+        for topic in each.topics:
+            by_topic[topic.topic].append(topic)
+    topics = [TopicLagView(*_topic_sums(topic, found)) for topic, found in sorted(by_topic.items())]
+    lag_, dead_letters = sum(each.lag for each in same), sum(each.dead_letters for each in same)
+    return GroupSumView(name, lag_, dead_letters, topics)
+
+
+def _topic_sums(
+    topic: str, same: list[TopicLagView] | list[TopicQueuesLagView]
+) -> tuple[str, int, int, int | None]:
+    """Name, messages, expired ones, and the age of the oldest: None where a shard cannot tell."""
+    ages = [each.lag_ms for each in same]
+    known = [age for age in ages if age is not None]
+    age = max(known) if len(known) == len(ages) else None
+    return topic, sum(each.lag for each in same), sum(each.expired for each in same), age
+
+
+def _oldest(sources: Iterable[OffsetsSourceView]) -> OffsetsSourceView:
+    """What is known the longest ago; a writer that is not alive before one that is."""
+    nothing = OffsetsSourceView("none", None, None, "down")
+    return max(
+        sources, key=lambda each: (each.writer != "alive", each.age_ms or 0), default=nothing
+    )
+
+
+# traces -------------------------------------------------------------------------------------
+
+
+def trace(spread: Spread) -> MessageTraceView:
+    """One message's: the copies on all shards."""
+    spread.require_answers()
+    found = list(_decoded(spread, MessageTraceView))
+    told = _joined([each.trace for each in found], whole=not spread.missing)
+    return MessageTraceView(told, _oldest(each.offsets for each in found), None, spread.view())
+
+
+def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
+    """A page of each shard together: a message's copies are one trace, the newest first."""
+    if not any(part.is_over for part in begun.values()):
+        spread.require_answers()
+    found = {
+        shard: msgspec.json.decode(body, type=TracesView) for shard, body in spread.answers.items()
+    }
+    by_key: dict[Any, list[TraceView]] = defaultdict(list)
+    for each in found.values():
+        for one in each.traces:
+            by_key[one.uniq_key or one.copies[0].offset_msg_id].append(one)
+    whole = not spread.missing
+    told = [_joined(same, whole=whole) for same in by_key.values()]
+    told.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
+    parts = begun | {shard: _part(each) for shard, each in found.items()}
+    parts |= {shard: Part(is_over=True) for shard in spread.refusals}
+    open_ = [shard for shard in parts if not parts[shard].is_over and shard not in spread.missing]
+    return msgspec.json.encode(
+        TracesView(
+            told,
+            cursor_of(parts) if open_ else None,
+            not open_ and whole and all(part.complete for part in parts.values()),
+            _oldest(each.offsets for each in found.values()),
+            None,
+            spread.view(),
+        )
+    )
+
+
+def _part(page: TracesView) -> Part:
+    if page.next is None:
+        return Part(is_over=True, complete=page.complete)
+    return Part(page.next)
+
+
+def _joined(same: list[TraceView], *, whole: bool) -> TraceView:
+    first = same[0]
+    copies = [copy for each in same for copy in each.copies]
+    copies.sort(key=lambda copy: (copy.store_timestamp, copy.shard, copy.physical_offset))
+    first.copies = copies
+    first.unreadable = [found for each in same for found in each.unreadable]
+    first.complete = whole and all(each.complete for each in same)
+    return first
+
+
+def _decoded(spread: Spread, kind: type[_T]) -> Iterable[_T]:
+    """By shard."""
+    for _, body in sorted(spread.answers.items()):
+        yield msgspec.json.decode(body, type=kind)

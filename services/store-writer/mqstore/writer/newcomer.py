@@ -1,0 +1,151 @@
+"""A shard that is new gets the topics, groups and subscriptions that the others have.
+
+Whatever changes them later tells every shard, so this is done once, as long as it has no topic of
+its own: one that was deleted while a shard was away would come back otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from mqstore.service import logs
+from mqstore.service.auth import OwnToken
+from mqstore.service.shards import Shards
+from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.codec import topic_names
+from mqstore.storage.errors import StorageError
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.tables.subscription_groups import GroupConfig
+
+log = logs.get(__name__)
+
+RETRY_S: Final = 1.0
+
+
+class _Topic(msgspec.Struct, rename="camel"):
+    topic: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+    filter_type: str
+    attributes: dict[str, str]
+
+    @property
+    def change(self) -> TopicChange:
+        return TopicChange(
+            self.read_queues,
+            self.write_queues,
+            self.perm,
+            self.order,
+            self.filter_type,
+            self.attributes or None,
+        )
+
+
+class _Topics(msgspec.Struct):
+    topics: list[_Topic]
+
+
+class _Group(msgspec.Struct):
+    group: str
+    configured: bool
+    config: dict[str, Any]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+class _Subscription(msgspec.Struct):
+    topic: str
+    expression: str
+
+
+class _Subscriptions(msgspec.Struct):
+    subscriptions: list[_Subscription]
+
+
+class Newcomer:
+    """``run`` is a task of the event loop, and ends by itself."""
+
+    def __init__(self, shards: Shards, store: MessageStore, token: OwnToken) -> None:
+        self._shards = shards
+        self._store = store
+        self._token = token
+
+    async def run(self, on_topics: Callable[[], None]) -> None:
+        """``on_topics`` is told when there are new ones."""
+        while not self._shards.members.alone and self._is_new():
+            try:
+                if await self._copied():
+                    on_topics()
+                    return
+            except (StorageError, OSError, msgspec.MsgspecError) as error:
+                log.warning("another shard's topics cannot be copied", error=str(error))
+            await asyncio.sleep(RETRY_S)
+
+    def _is_new(self) -> bool:
+        return not any(self._is_a_clients(each.name) for each in self._store.topics())
+
+    def _is_a_clients(self, topic: str) -> bool:
+        try:
+            topic_names.check_new_topic(topic, self._store.format)
+        except StorageError:
+            return False
+        return True
+
+    async def _copied(self) -> bool:
+        """Whether another shard has told what there is. Of several the first one's counts."""
+        told = await self._told("/v1/topics")
+        for shard, body in sorted(told.items()):
+            topics = msgspec.json.decode(body, type=_Topics).topics
+            for each in topics:
+                if self._is_a_clients(each.topic):
+                    await asyncio.to_thread(self._store.put_topic, each.topic, each.change)
+            groups = await self._groups(shard)
+            log.info("copied from another shard", shard=shard, topics=len(topics), groups=groups)
+            return True
+        return False
+
+    async def _groups(self, shard: int) -> int:
+        """How many there are."""
+        body = (await self._told("/v1/groups")).get(shard)
+        groups = [] if body is None else msgspec.json.decode(body, type=_Groups).groups
+        for each in groups:
+            if topic_names.is_system_group(each.group):
+                continue
+            if each.configured:
+                change = partial(_configured, config=each.config)
+                await asyncio.to_thread(self._store.groups.put, each.group, change)
+            await self._subscriptions(shard, each.group)
+        return len(groups)
+
+    async def _subscriptions(self, shard: int, group: str) -> None:
+        told = await self._told(f"/v1/groups/{quote(group, safe='')}/subscriptions")
+        if (body := told.get(shard)) is None:
+            return
+        for each in msgspec.json.decode(body, type=_Subscriptions).subscriptions:
+            put = self._store.subscriptions.put
+            await asyncio.to_thread(put, group, each.topic, each.expression)
+
+    async def _told(self, target: str) -> Mapping[int, bytes]:
+        return await self._shards.told_by_others(target, self._token())
+
+
+def _configured(group: GroupConfig, config: Mapping[str, Any]) -> GroupConfig:
+    """What is not known here is of a newer version, and left out."""
+    known = {each.name for each in fields(group)}
+    given = {_snake(name): value for name, value in config.items()}
+    return replace(group, **{name: given[name] for name in known & given.keys()})
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)

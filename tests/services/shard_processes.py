@@ -1,0 +1,117 @@
+"""Several shards, each a real store-writer and a real query, that know each other by one file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from mqstore.client import Client
+from tests.services.service_processes import START_TIMEOUT_S, Process, query, writer
+
+
+@dataclass
+class RunningShard:
+    """One of them."""
+
+    number: int
+    writer: Process
+    query: Process
+
+    def entry(self) -> dict[str, Any]:
+        return {
+            "shard": self.number,
+            "storeHost": store_host(self.number),
+            "writerUrl": self.writer.url,
+            "queryUrl": self.query.url,
+        }
+
+
+@dataclass
+class Cluster:
+    """They share ``listed``, the file."""
+
+    root: Path
+    settings: dict[str, Any]
+    shards: list[RunningShard] = field(default_factory=list)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def listed(self) -> Path:
+        return self.root / "shards.json"
+
+    def client(self, at: int = 0, **more: Any) -> Client:
+        found = self.shards[at]
+        return Client(found.writer.url, found.query.url, **more)
+
+    def start(self, number: int) -> RunningShard:
+        """One more, which is not in the list yet."""
+        given = {"shard": number, "shards_file": self.listed, "store_host": store_host(number)}
+        store = self.root / f"store-{number}"
+        writes = self._stack.enter_context(writer(store, **given, **self.settings))
+        reads = self._stack.enter_context(query(store, **given, **self.settings))
+        shard = RunningShard(number, writes, reads)
+        self.shards.append(shard)
+        return shard
+
+    def put_list(self, *more: dict[str, Any]) -> None:
+        """Write the list and wait until all have read it."""
+        entries = [*(each.entry() for each in self.shards), *more]
+        write_list(self.listed, entries)
+        wanted = sorted(each["shard"] for each in entries)
+        for each in self.shards:
+            for process in (each.writer, each.query):
+                _await_list(process, wanted, self.settings.get("token_system"))
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def store_host(number: int) -> str:
+    return f"10.9.0.{number}:10911"
+
+
+def write_list(path: Path, entries: list[dict[str, Any]]) -> None:
+    staged = path.with_suffix(".new")
+    staged.write_text(json.dumps({"shards": entries}))
+    staged.rename(path)
+
+
+def _await_list(process: Process, wanted: list[int], token: str | None) -> None:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    deadline = time.monotonic() + START_TIMEOUT_S
+    known: object = None
+    while known != wanted:
+        assert time.monotonic() < deadline, f"{process.url} knows the shards {known}"
+        answer = httpx.get(f"{process.url}/v1/store", headers=headers)
+        known = [each["shard"] for each in answer.json().get("shards", ())]
+
+
+@contextlib.contextmanager
+def cluster(root: Path, count: int = 2, **settings: Any) -> Iterator[Cluster]:
+    """So many shards that know each other."""
+    found = Cluster(root, settings)
+    write_list(
+        found.listed,
+        [
+            {
+                "shard": 0,
+                "storeHost": store_host(0),
+                "writerUrl": "http://127.0.0.1:1",
+                "queryUrl": "http://127.0.0.1:1",
+            }
+        ],
+    )
+    try:
+        for number in range(count):
+            found.start(number)
+        found.put_list()
+        yield found
+    finally:
+        found.close()

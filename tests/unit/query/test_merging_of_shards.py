@@ -1,0 +1,179 @@
+"""Pages of several shards as one: whatever the limits are, each message comes once and in order."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.query import merging, shard_cursor
+from mqstore.query.merging import Paging
+from mqstore.query.shard_cursor import Part
+from mqstore.service.problems import MESSAGE_UNKNOWN, Problem
+from mqstore.service.shards import Spread
+from mqstore.storage.errors import CursorError
+
+QUERY = "of these"
+SIZE = 100
+
+
+@dataclass(frozen=True)
+class Found:
+    """One record: a message, or one that cannot be read."""
+
+    shard: int
+    offset: int
+    time: int
+    damaged: bool = False
+
+
+@dataclass
+class Store:
+    """A shard's answers, in its own order; a cursor is where it goes on, in decimal."""
+
+    records: list[Found]
+    newest_first: bool
+
+    def page(self, limit: int, cursor: str | None) -> bytes:
+        place = None if cursor is None else int(cursor)
+        ordered = sorted(self.records, key=lambda each: each.offset, reverse=self.newest_first)
+        left = [each for each in ordered if place is None or self._is_left(each, place)]
+        page, rest = left[:limit], left[limit:]
+        following = None
+        if rest:
+            following = str(rest[0].offset + 1 if self.newest_first else rest[0].offset)
+        return msgspec.json.encode(
+            {
+                "messages": [_message(each) for each in page if not each.damaged],
+                "unreadable": [_unreadable(each) for each in page if each.damaged],
+                "next": following,
+                "complete": following is None,
+                "scanned": {"from": 0, "to": 9, "candidates": 1, "minOffset": 0, "maxOffset": 9},
+            }
+        )
+
+    def _is_left(self, each: Found, place: int) -> bool:
+        return each.offset < place if self.newest_first else each.offset >= place
+
+
+def _message(each: Found) -> dict[str, Any]:
+    place = {"physicalOffset": each.offset, "shard": each.shard}
+    return place | {"size": SIZE, "storeTimestamp": each.time, "body": "\u00e4"}
+
+
+def _unreadable(each: Found) -> dict[str, Any]:
+    return {"physicalOffset": each.offset, "type": "t", "detail": "d"}
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> dict[int, list[Found]]:
+    """Some shards, each with times that grow with its offsets."""
+    found: dict[int, list[Found]] = {}
+    for shard in range(draw(st.integers(1, 4))):
+        steps = draw(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=8))
+        time, records = 0, []
+        for place, (step, damaged) in enumerate(steps):
+            time += step
+            records.append(Found(shard, place * SIZE, time, damaged and place % 3 == 0))
+        found[shard] = records
+    return found
+
+
+@given(stores(), st.integers(1, 6), st.integers(1, 10), st.booleans(), st.data())
+def test_each_message_comes_once_and_in_order(
+    found: dict[int, list[Found]],
+    limit: int,
+    bytes_in_sizes: int,
+    newest: bool,
+    data: st.DataObject,
+) -> None:
+    paging = Paging(
+        *(0, 9, newest, limit, bytes_in_sizes * SIZE),
+        cursor_at=str,
+        cursor_of=partial(shard_cursor.encode, query=QUERY),
+    )
+    shards = {number: Store(records, newest) for number, records in found.items()}
+    cursor: str | None = None
+    seen: list[tuple[int, int, int]] = []
+    damaged: list[tuple[int, int]] = []
+    for _ in range(200):
+        begun = shard_cursor.decode(cursor, QUERY)
+        spread = Spread()
+        for number, store in shards.items():
+            part = begun.get(number, Part())
+            if not part.is_over:  # a shard may answer with less than it was asked for
+                own_limit = data.draw(st.integers(1, limit))
+                spread.answers[number] = store.page(own_limit, part.cursor)
+        page = msgspec.json.decode(merging.messages(spread, begun, paging))
+        assert len(page["messages"]) <= limit
+        seen += [(m["storeTimestamp"], m["shard"], m["physicalOffset"]) for m in page["messages"]]
+        damaged += [(each["shard"], each["physicalOffset"]) for each in page["unreadable"]]
+        cursor = page["next"]
+        assert page["complete"] == (cursor is None)
+        if cursor is None:
+            break
+    assert cursor is None
+    every = [each for records in found.values() for each in records]
+    whole = [(each.time, each.shard, each.offset) for each in every if not each.damaged]
+    assert sorted(seen) == sorted(whole)
+    times = [time for time, _, _ in seen]
+    assert times == sorted(times, reverse=newest)
+    assert sorted(damaged) == sorted((each.shard, each.offset) for each in every if each.damaged)
+
+
+def test_a_missing_shard_makes_it_incomplete_and_goes_on_where_it_was() -> None:
+    paging = Paging(
+        *(0, 9, True, 10, 1 << 20),
+        cursor_at=str,
+        cursor_of=partial(shard_cursor.encode, query=QUERY),
+    )
+    one = Store([Found(0, n * SIZE, n) for n in range(3)], newest_first=True)
+    begun = {1: Part("500")}
+    spread = Spread(answers={0: one.page(2, None)}, missing={1: "no answer"})
+    page = msgspec.json.decode(merging.messages(spread, begun, paging))
+    assert page["shards"] == {"asked": [0, 1], "missing": [1], "why": {"1": "no answer"}}
+    assert not page["complete"]
+    parts = shard_cursor.decode(page["next"], QUERY)
+    assert parts == {0: Part("1"), 1: Part("500")}
+    last = Spread(answers={0: one.page(2, "100")}, missing={1: "no answer"})
+    page = msgspec.json.decode(merging.messages(last, parts, paging))
+    assert (page["next"], page["complete"]) == (None, False)
+
+
+def test_nothing_at_all_is_what_the_shards_refuse() -> None:
+    spread = Spread(refusals={0: Problem(MESSAGE_UNKNOWN, "no such message")}, missing={1: "gone"})
+    with pytest.raises(Problem) as refused:
+        merging.queues(spread)
+    assert refused.value.kind is MESSAGE_UNKNOWN
+    assert refused.value.extra["complete"] is False
+    assert refused.value.extra["shards"].missing == [1]
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 2**31),
+        st.builds(Part, st.none() | st.text(max_size=30), st.booleans(), st.booleans()),
+        max_size=20,
+    ),
+    st.text(max_size=20),
+)
+def test_a_cursor_comes_back_as_it_was(parts: dict[int, Part], query: str) -> None:
+    assert shard_cursor.decode(shard_cursor.encode(parts, query), query) == parts
+
+
+@given(st.text(max_size=40) | st.binary(max_size=40).map(lambda b: base64.b64encode(b).decode()))
+def test_any_other_text_is_no_cursor(text: str) -> None:
+    with pytest.raises(CursorError):
+        shard_cursor.decode(text, QUERY)
+
+
+def test_a_cursor_is_of_its_query_alone() -> None:
+    text = shard_cursor.encode({0: Part("a"), 1: Part(is_over=True)}, QUERY)
+    with pytest.raises(CursorError, match="another query"):
+        shard_cursor.decode(text, "others")
