@@ -50,22 +50,28 @@ def _waits_for(release: Release) -> str:
 
 
 @pytest.mark.skipif(not is_kube_tool(), reason="needs a node that may be drained")
-def test_two_shards_answer_by_their_addresses_and_a_drain_takes_one_at_a_time() -> None:
+def test_two_shards_answer_at_one_address_and_a_drain_takes_one_at_a_time() -> None:
     with namespace() as name:
         release = Release(name, "pair", small_values(shards=2))
         release.install()
         asked = release.client_pod("shards", "shards", NAME=release.full_name)
-        first, second = asked.ends()[-1]["tried"]
-        assert (first["shard"], first["decided"]) == (0, 0)
-        assert (second["shard"], second["decided"]) == (1, 1)
-        assert first["id"] != second["id"]
+        asked.says("ready")
         try:
             assert "Cannot evict pod" in _drained(release)
             left = release.get("pods", "-l", f"{INSTANCE}=pair,{COMPONENT}=shard")["items"]
             assert [each["spec"]["nodeName"] for each in left if _is_ready(each)] == [NODE]
+            made, tried, whole, partial = asked.ends()
         finally:
             run("kubectl", "uncordon", NODE)
         release.rolled_out()
+    assert made["made"] == [0, 1]
+    for number, found in enumerate(tried["tried"]):
+        assert (found["shard"], found["decided"], found["byId"]) == (number, number, number)
+        assert found["pulled"]
+    assert tried["tried"][0]["id"] != tried["tried"][1]["id"]
+    assert whole["whole"] == {"bodies": ["0", "1"], "complete": True, "missing": []}
+    [gone] = partial["partial"]["missing"]
+    assert partial["partial"] == {"bodies": [str(1 - gone)], "complete": False, "missing": [gone]}
 
 
 NODE = "kube-test"

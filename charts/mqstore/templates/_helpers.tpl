@@ -160,8 +160,9 @@ topologySpreadConstraints:
 {{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
 {{- end -}}
 
-{{/* Which shard a pod is, by its ordinal. */}}
+{{/* Which shard a pod is, by its ordinal, and where it finds the others. */}}
 {{- define "mqstore.shardEnv" -}}
+- {name: MQSTORE_SHARDS_FILE, value: /etc/mqstore/shards/shards.json}
 - name: MQSTORE_SHARD
   valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
 - {name: MQSTORE_STORE_HOST, value: "{{ .Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .Values.storeHost.port }}"}
@@ -175,4 +176,12 @@ topologySpreadConstraints:
 {{- with concat .Values.networkPolicy.clients .Values.networkPolicy.metrics }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Egress to whoever knows addresses. */}}
+{{- define "mqstore.dns" -}}
+- to:
+    - namespaceSelector: {}
+      podSelector: {matchLabels: {k8s-app: kube-dns}}
+  ports: [{port: 53, protocol: UDP}, {port: 53}]
 {{- end -}}

@@ -1,26 +1,71 @@
-"""Runs in a pod: produces to, finds on and transacts with each shard by its own address."""
+"""Runs in a pod: two shards behind one address, all of them and then while one is away.
+
+Lines of JSON: ``tried`` is what each shard made of it, ``whole`` what is found over both, and
+``partial`` once an answer says that a shard is missing, what it says then.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 
-from mqstore.client import Client, NewMessage
+from mqstore.client import Client, ClientError, Messages, NewMessage
 
 NAME, TOKEN = os.environ["NAME"], os.environ["TOKEN"]
+COORDINATOR = os.environ["COORDINATOR_URL"]
+PATIENCE_S = 120
 
 
-def tried(shard: int) -> dict[str, object]:
-    """What one shard made of it."""
-    urls = (f"http://{NAME}-shard-{shard}:8081", f"http://{NAME}-shard-{shard}:8082")
-    coordinator = os.environ["COORDINATOR_URL"]
-    with Client(*urls, coordinator_url=coordinator, token=TOKEN, timeout_s=30.0) as client:
-        client.create_topic("t")
-        sent = client.produce("t", [NewMessage(body="1")], durability="sync").messages[0]
-        begun = client.begin("g", "t", [NewMessage(body="2", keys=("k",))], shard=shard)
-        client.commit_transaction(begun.transaction_id)
-        [found] = client.messages_by_key("t", "k").messages
-        return {"shard": sent.shard, "id": sent.offset_msg_id[:8], "decided": found.shard}
+def tried(client: Client, shard: int) -> dict[str, object]:
+    """What one shard made of it; each is reached by whichever answers."""
+    message = NewMessage(body=str(shard), keys=("both",))
+    sent = client.produce("t", [message], durability="sync", shard=shard).messages[0]
+    begun = client.begin("g", "t", [NewMessage(body="2", keys=(f"k{shard}",))], shard=shard)
+    client.commit_transaction(begun.transaction_id)
+    [found] = client.messages_by_key("t", f"k{shard}").messages
+    pulled = client.pull("t", sent.queue_id, shard=shard).messages
+    by_id = client.message(sent.offset_msg_id)
+    return {
+        "shard": sent.shard,
+        "id": sent.offset_msg_id[:8],
+        "decided": found.shard,
+        "pulled": {each.shard for each in pulled} == {shard},
+        "byId": by_id.shard,
+    }
 
 
-print(json.dumps({"tried": [tried(shard) for shard in (0, 1)]}))
+def told(found: Messages) -> dict[str, object]:
+    """What an answer over all shards says."""
+    return {
+        "bodies": sorted(each.body or "" for each in found.messages),
+        "complete": found.complete,
+        "missing": None if found.shards is None else found.shards.missing,
+    }
+
+
+def partial(client: Client) -> Messages:
+    """The first answer that names a shard as missing."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            found = client.messages_by_key("t", "both")
+        except ClientError:  # the one that is asked goes away just now
+            continue
+        if found.shards is not None and found.shards.missing:
+            return found
+        time.sleep(0.2)
+    raise SystemExit("no shard was ever missing")
+
+
+def main() -> None:
+    urls = (os.environ["WRITER_URL"], os.environ["QUERY_URL"])
+    with Client(*urls, coordinator_url=COORDINATOR, token=TOKEN, timeout_s=30.0) as client:
+        made = client.create_topic("t", queues=1)
+        print(json.dumps({"made": None if made.shards is None else made.shards.asked}))
+        print(json.dumps({"tried": [tried(client, shard) for shard in (0, 1)]}))
+        print(json.dumps({"whole": told(client.messages_by_key("t", "both")), "ready": 1}))
+        print(json.dumps({"partial": told(partial(client))}))
+
+
+main()

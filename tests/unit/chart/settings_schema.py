@@ -24,7 +24,7 @@ SET_BY_THE_CHART: Final = frozenset([
     "terminationMessagePath", "listenFd", "parentPid", "storeConfig", "writerPort", "storeHost",
     "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "queryUrl", "upstreamCa",
     "leaderLock", "leaseName", "leaseNamespace", "shardStatefulSet", "advertiseUrl",
-    "callbackHosts", "callbackCa", "queryPort", "logFormat",
+    "callbackHosts", "callbackCa", "queryPort", "logFormat", "shardsFile",
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""

@@ -299,6 +299,40 @@ def test_each_shard_has_an_address_and_the_coordinator_knows_all() -> None:
 
 
 @needs_helm
+def test_every_shard_finds_the_others_in_a_list_that_is_not_hashed() -> None:
+    found = render(shards=2)
+    listed = json.loads(found["ConfigMap"]["shop-mqstore-shards"]["data"]["shards.json"])
+    assert listed["shards"][1] == {
+        "shard": 1,
+        "storeHost": "198.18.0.1:10911",
+        "writerUrl": "http://shop-mqstore-shard-1:8081",
+        "queryUrl": "http://shop-mqstore-shard-1:8082",
+    }
+    pod = found["StatefulSet"]["shop-mqstore-shard"]["spec"]["template"]["spec"]
+    for container in pod["containers"]:
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+        path = Path(env["MQSTORE_SHARDS_FILE"])
+        volume = next(v for v in pod["volumes"] if v["name"] == mounts[str(path.parent)])
+        assert volume["configMap"]["name"] == "shop-mqstore-shards"
+        assert env["MQSTORE_STORE_HOST"] == "198.18.0.$(MQSTORE_SHARD):10911"
+
+
+@needs_helm
+def test_one_address_leads_to_all_shards_and_shards_reach_nobody_else() -> None:
+    found = render(shards=2)
+    selector = found["Service"]["shop-mqstore"]["spec"]["selector"]
+    assert "statefulset.kubernetes.io/pod-name" not in selector
+    policy = found["NetworkPolicy"]["shop-mqstore-shard"]["spec"]
+    shards = {"podSelector": {"matchLabels": selector}}
+    assert shards in policy["ingress"][0]["from"]
+    reached = [(rule["to"], [port["port"] for port in rule["ports"]]) for rule in policy["egress"]]
+    assert reached[0] == ([shards], [8081, 8082])
+    [(_, dns)] = reached[1:]
+    assert set(dns) == {53}
+
+
+@needs_helm
 def test_a_name_with_mqstore_in_it_is_used_as_it_is() -> None:
     done = _run("template", "our-mqstore", values={})
     assert re.search(r"^  name: our-mqstore-shard$", done.stdout, re.M)

@@ -111,12 +111,14 @@ class Release:
 
     @contextmanager
     def client(self, shard: Shard) -> Iterator[Client]:
-        """A client of one shard's two services, for as long as the context lasts."""
+        """A client of one shard's two services, for as long as the context lasts: of several it
+        asks that one alone."""
         if shard.pod is None:
             raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
+        own = shard.number if self.replicas > 1 else None
         with (
             self._forwarded(shard.name, WRITER_PORT, QUERY_PORT) as ((writer, query), tls),
-            Client(writer, query, token=self._admin_token, tls=tls) as client,
+            Client(writer, query, token=self._admin_token, tls=tls, shard=own) as client,
         ):
             yield client
 
