@@ -14,6 +14,18 @@ from urllib.parse import quote
 from crc32c import crc32c
 from pydantic import BaseModel
 
+from mqstore.client.group_models import (
+    Group,
+    GroupLag,
+    GroupLags,
+    GroupOffsets,
+    Groups,
+    MessageTrace,
+    OffsetsReset,
+    Subscription,
+    Subscriptions,
+    Traces,
+)
 from mqstore.client.models import (
     Appended,
     Archive,
@@ -23,20 +35,13 @@ from mqstore.client.models import (
     ExpiryReport,
     Fence,
     Flushed,
-    Group,
-    GroupLag,
-    GroupLags,
-    GroupOffsets,
-    Groups,
     Health,
     Hidden,
     LogFiles,
     MessageDetail,
     Messages,
-    MessageTrace,
     NewMessage,
     Nothing,
-    OffsetsReset,
     Pin,
     Pins,
     Produced,
@@ -48,12 +53,9 @@ from mqstore.client.models import (
     Scrub,
     Segments,
     Store,
-    Subscription,
-    Subscriptions,
     Topic,
     TopicDeletion,
     Topics,
-    Traces,
     Writes,
 )
 
