@@ -60,7 +60,7 @@ class Planned:
     told: bool = False
     """Its decision was acknowledged."""
     asked: int = 0
-    """Checks that reached it."""
+    """Checks that reached it since the last power cut that may have taken their count."""
     torn: bool = False
     """A power cut may have taken any part of it, and who repeats is told what memory holds."""
 
@@ -79,6 +79,7 @@ class Plan:
         for each in self.transactions:
             each.begun = each.told = False
             each.torn = True
+            each.asked = 0
 
 
 class _WorldClock:
