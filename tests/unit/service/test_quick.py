@@ -180,6 +180,44 @@ def test_a_request_behind_one_that_waits_is_answered_after_it() -> None:
     run(scenario)
 
 
+def test_requests_of_one_turn_of_the_loop_are_answered_in_their_order() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            await connection.ask(post(PATH, b"0"))
+            (protocol,) = server.protocols
+            for path, body in ((PATH, b"1"), (PATH, b"2"), (PARSED, b"3"), (PATH, b"4")):
+                protocol.data_received(post(path, body))
+            assert [(await connection.answer()).body for _ in range(4)] == [b"1", b"2", b"3", b"4"]
+
+    run(scenario)
+
+
+def test_what_was_done_is_answered_before_the_service_ends() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            await connection.ask(post(PATH, b"0"))
+            (protocol,) = server.protocols
+            protocol.data_received(post(PATH, b"1"))
+            protocol.shutdown()
+            assert (await connection.answer()).body == b"1"
+
+    run(scenario)
+
+
+def test_who_is_gone_before_the_answer_is_written_disturbs_nobody() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as gone, server.connection() as connection:
+            for each in (gone, connection):
+                await each.ask(post(PATH, b"0"))
+            first, second = server.protocols
+            first.data_received(post(PATH, b"1"))
+            second.data_received(post(PATH, b"2"))
+            first.drop()
+            assert (await connection.answer()).body == b"2"
+
+    run(scenario)
+
+
 def test_a_body_above_the_limit_is_refused() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         assert (await server.ask(post(PATH, b"x" * (BODY_MAX + 1)))).status == 413

@@ -42,6 +42,7 @@ class DirectCycle(RequestResponseCycle):
         flow: FlowControl,
         default_headers: list[tuple[bytes, bytes]],
         message_event: asyncio.Event,
+        write: Callable[[bytes], None],
         on_response: Callable[[], None],
     ) -> None:
         scope[ANSWER] = self.answer
@@ -51,6 +52,7 @@ class DirectCycle(RequestResponseCycle):
         self.default_headers = default_headers
         self.message_event = message_event
         self.on_response = on_response
+        self._answer_with = write
         self._whole: bytes | None = body
         self._start: HTTPResponseStartEvent | None = None
         message_event.clear()
@@ -84,8 +86,8 @@ class DirectCycle(RequestResponseCycle):
         if self.disconnected:
             return
         head = self._head(status, headers)
-        if len(body) <= JOINED_SIZE_MAX:
-            self.transport.write(head + body)
+        if len(body) <= JOINED_SIZE_MAX and self.keep_alive:
+            self._answer_with(head + body)
         else:
             self.transport.writelines((head, body))
         self.response_complete = True

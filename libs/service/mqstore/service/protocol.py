@@ -54,6 +54,8 @@ class BoundedProtocol(HttpToolsProtocol):
     limits: ClassVar[Limits]
     open: ClassVar[Connections]
     needs_certificate: ClassVar[bool]
+    answered: ClassVar[list[BoundedProtocol]]
+    """Whose answer is written at the end of this turn of the loop."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -73,6 +75,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._quick: dict[plain.Head, Quick | None] = {}
         """By head, where there is a quickest way."""
         self._message_event = asyncio.Event()
+        self._due = b""
+        """An answer that is written soon."""
         self._used_at = 0.0
         """When the direct way last answered; it leaves the keep-alive timer alone."""
         self._received = 0
@@ -114,12 +118,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
+        self._write_due()
         self._leave_to_parser()
         super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        self._write_due()
         if self._collected is not None:
             self._collect(self._collected, data)
         elif not self._begin_direct(data):
@@ -272,6 +278,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.flow,
             self.server_state.default_headers,
             self._message_event,
+            self._write_soon,
             self._answered_directly,
         )
         context = contextvars.copy_context()
@@ -295,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         answer = quick.answer(body, self.server_state.default_headers)
         if isinstance(answer, bytes):
-            self.transport.write(answer)
+            self._write_soon(answer)
             self._answered_directly()
             return True
         return answer or False
@@ -308,6 +315,28 @@ class BoundedProtocol(HttpToolsProtocol):
             "query_string": head.query,
             "headers": headers,
         }
+
+    def _write_soon(self, answer: bytes) -> None:
+        """At the end of this turn of the loop, with those of other connections: a write wakes who
+        waits for it, who would then take turns with us for each answer."""
+        if self.pipeline:  # what is behind it would be written before it
+            self.transport.write(answer)
+            return
+        self._due = answer
+        if not self.answered:
+            self.loop.call_soon(self._write_answers)
+        self.answered.append(self)
+
+    def _write_answers(self) -> None:
+        answered = self.answered.copy()
+        self.answered.clear()
+        for each in answered:
+            each._write_due()
+
+    def _write_due(self) -> None:
+        due, self._due = self._due, b""
+        if due and not self.transport.is_closing():
+            self.transport.write(due)
 
     def _answered_directly(self) -> None:
         if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
@@ -394,4 +423,5 @@ def bounded_protocol(
     Configured.limits = limits
     Configured.needs_certificate = needs_certificate
     Configured.open = Connections(limits.connections)
+    Configured.answered = []
     return Configured
