@@ -13,7 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mqstore.client import NewMessage
+from mqstore.jobs.errors import JobError
 from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.rebuild.lease import Lease
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.shard import rebuild_shard
 from tests.services.service_processes import Run, running
@@ -164,6 +166,17 @@ def test_looking_alone_begins_nothing_and_tells_each_difference(
     assert rebuild(by_address, token_file=token, mode=Mode.DRY_RUN)["items"] == 2 * COUNT
     refused = rebuild(by_address, token_file=token, mode=Mode.VERIFY)
     assert "--verify compares files; name the store's directory" in refused["error"]
+
+
+def test_a_job_that_its_writer_gave_up_is_told_so(services: tuple[Run, Path]) -> None:
+    run, _ = services
+    with run.client(token=TOKENS["token_system"]) as client:
+        lease = Lease(client, client.begin_index_rebuild("by-hand"), beat_s=0.01)
+        lease.require()
+        client.end_index_rebuild(lease.rebuild.id)
+        lease.join()
+        with pytest.raises(JobError, match="the writer gave the rebuild up"):
+            lease.require()
 
 
 def test_what_only_a_store_at_rest_can_get_and_a_wrong_token_are_refused(

@@ -42,6 +42,10 @@ class Lease:
 
     def end(self) -> None:
         self._ended.set()
+        self.join()
+
+    def join(self) -> None:
+        """Wait until it is renewed no more."""
         self._thread.join()
 
     def _beat(self) -> None:
