@@ -23,6 +23,7 @@ IMAGES ?= services spark
 IMAGE_PREFIX ?=
 IMAGE_BUILD ?=
 KUBE ?= ../shared/kube
+PROMETHEUS := v0.316.0
 VERSION := $(shell sed -n 's/^version: //p' charts/mqstore/Chart.yaml)
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
@@ -40,7 +41,7 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images nightly setup index-rebuild expiry-report bench simulate soak \
+.PHONY: run test test-ci e2e e2e-full images promtool nightly setup index-rebuild expiry-report bench simulate soak \
 	fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -75,6 +76,12 @@ e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart a
 			$(MAKE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
+
+promtool: ## build/promtool from its Go module (10 minutes, once), with which `make test` tries the alerts
+	@mkdir -p build/promtool-module && cd build/promtool-module && \
+		printf 'module promtool\ngo 1.25.0\n' >go.mod && export GOFLAGS="-mod=mod -tags=remove_all_sd" CGO_ENABLED=0 && \
+		go get github.com/prometheus/prometheus/cmd/promtool@$(PROMETHEUS) && \
+		go build -ldflags "-s -w" -o ../promtool github.com/prometheus/prometheus/cmd/promtool
 
 nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \

@@ -1,0 +1,97 @@
+"""The alerts as Prometheus understands them: promtool, from the PATH or `make promtool`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.chart.test_chart import ROOT, needs_helm, render
+
+BUILT = ROOT / "build" / "promtool"
+PROMTOOL = shutil.which("promtool") or (str(BUILT) if BUILT.exists() else None)
+pytestmark = [
+    needs_helm,
+    pytest.mark.skipif(PROMTOOL is None, reason="needs promtool; `make promtool` builds it"),
+]
+MINE = 'app_kubernetes_io_instance="shop"'
+HEALTHY = {
+    f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
+    f'mqstore_coordinator_leader{{{MINE},pod="b"}}': "1x30",
+    f'mqstore_coordinator_leader{{{MINE},pod="c"}}': "0x30",
+    f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
+    'mqstore_store_read_only{app_kubernetes_io_instance="another",pod="z"}': "1x30",
+}
+# What a metric is, and the alert that follows.
+BAD = {
+    "ShardMissing": ("mqstore_store_open", 'pod="a"', "0x30"),
+    "StoreReadOnly": ("mqstore_store_read_only", 'pod="a"', "1x30"),
+    "OpeningRefused": ("mqstore_openings_refused_total", 'pod="a"', "0+1x30"),
+    "DiskRefusesPuts": ("mqstore_puts_refused_disk", 'pod="a"', "1x30"),
+    "DiskFilling": ("rocketmq_brokeruntime_commitlog_disk_ratio", 'pod="a"', "0.86x30"),
+    "FlushBehind": ("rocketmq_storage_flush_behind_bytes", 'pod="a"', "300000000x30"),
+    "DispatchBehind": ("rocketmq_storage_dispatch_behind_bytes", 'pod="a"', "70000000x30"),
+    "LogDamaged": ("mqstore_scrub_findings", 'pod="a"', "1x30"),
+    "DelayedBehind": ("mqstore_delay_behind_seconds", 'pod="a",level="3"', "61x30"),
+    "Overloaded": ("mqstore_limit_refused_total", 'pod="a",limit="requests"', "0+9x30"),
+    "ConsumerBehind": (
+        "rocketmq_consumer_lag_latency",
+        'consumer_group="g",topic="t",is_system="false"',
+        "700000x30",
+    ),
+    "ConsumerLostMessages": (
+        "mqstore_consumer_expired_messages",
+        'consumer_group="g",topic="t"',
+        "3x30",
+    ),
+    "ExpiryAtRisk": ("mqstore_expiry_at_risk", 'pod="a"', "1x30"),
+    "TransactionsStuck": ("mqstore_transactions_oldest_seconds", 'shard="0"', "700x30"),
+    "TransactionsSetAside": ("mqstore_transactions_set_aside", 'shard="0"', "1x30"),
+    "CoordinatorMissing": ("mqstore_coordinator_leader", 'pod="b"', "0x30"),
+}
+FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
+
+
+def _rules() -> Any:
+    found = render(monitoring={"rules": {"enabled": True}})
+    return found["PrometheusRule"]["shop-mqstore"]["spec"]
+
+
+def _promtool(directory: Path, *words: str) -> None:
+    (directory / "rules.json").write_text(json.dumps(_rules()))
+    ran = subprocess.run(
+        [str(PROMTOOL), *words], capture_output=True, text=True, check=False, cwd=directory
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _firing(values: dict[str, str], *alerts: str) -> dict[str, Any]:
+    """A test of promtool's: after 20 minutes of these series these alerts are firing."""
+    samples = [{"labels": f'{{alertname="Mqstore{each}"}}', "value": 1} for each in alerts]
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": each} for name, each in values.items()],
+        "promql_expr_test": [{"expr": FIRING, "eval_time": "20m", "exp_samples": samples}],
+    }
+
+
+def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
+    _promtool(tmp_path, "check", "rules", "--lint=all", "--lint-fatal", "rules.json")
+
+
+def test_each_alert_fires_by_what_it_is_for_and_by_nothing_else(tmp_path: Path) -> None:
+    tests = [_firing(HEALTHY)]
+    for alert, (metric, labels, values) in BAD.items():
+        tests.append(_firing(HEALTHY | {f"{metric}{{{MINE},{labels}}}": values}, alert))
+    asked = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.json").write_text(json.dumps(asked))
+    _promtool(tmp_path, "test", "rules", "tests.json")
+
+
+def test_every_alert_is_tried_here() -> None:
+    [group] = _rules()["groups"]
+    assert {rule["alert"] for rule in group["rules"]} == {f"Mqstore{name}" for name in BAD}
