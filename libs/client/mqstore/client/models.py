@@ -307,6 +307,8 @@ class Store(Model):
     flush_behind: int
     dispatch_behind: int
     index_behind: int
+    index_trouble: str | None = None
+    """Why keys may be missed until the index is rebuilt."""
     damaged_stretches: int
     shards: tuple[ShardEntry, ...] = ()
 

@@ -35,6 +35,8 @@ class Health:
         and takes what it takes."""
         self.not_ready_reason: Callable[[], str | None] = lambda: None
         """Why a started service should get no requests just now, or None."""
+        self.remark: Callable[[], str | None] = lambda: None
+        """What a ready service has to say all the same, or None."""
         self._clock = clock
         self._moved: tuple[object, float] = (None, clock())
 
@@ -77,6 +79,8 @@ class Health:
         report = self._report()
         if reason is not None:
             report |= {"status": "not-ready", "detail": reason}
+        elif (remark := self.remark()) is not None:
+            report["detail"] = remark
         return reason is None, report
 
     def _stands_still(self) -> bool:

@@ -35,6 +35,7 @@ from mqstore.storage.once.tail import read_tail
 from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.opening import Opened
 from mqstore.storage.options import Progress, StoreOptions
+from mqstore.storage.own import index_loss
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery import Applier, RecoveryPlan, RecoveryReport, clean_plan, plan
 from mqstore.storage.seams import Seams
@@ -268,6 +269,7 @@ class Assembly:
             # A file that ends in that very millisecond may be the next one, which was not synced.
             index_ms=checkpoint.index_ms - 1,
             log_end=found.max_offset,
+            lost=opened.index_lost,
         )
         self._strays += [str(left_out.path) for left_out in loaded.strays]
         if found.read_only is None:
@@ -277,6 +279,8 @@ class Assembly:
                 kept = self._quarantine.move_file(left_out.path, left_out.why)
                 self._quarantined.append(kept.name)
                 opened.state.bump_index_generation()
+            if opened.index_lost and not self._options.replaces_index:
+                index_loss.remove(self._seams.files, opened.paths)
         return index, [left_out.path.name for left_out in loaded.dropped]
 
     def _lower_index_time(self, index: IndexService, checkpoint: Checkpoint) -> None:

@@ -123,6 +123,9 @@ class StoreConfig(BaseModel):
     keep_for_groups: str = ""
     keep_disk_ceiling_ratio: Annotated[int, Field(ge=10, le=100)] = 88
 
+    # index
+    index_catch_up_size: Annotated[int, Field(ge=0, description="bytes")] = 4 << 30
+
     # delay
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000

@@ -397,6 +397,19 @@ class MessageStore:
         """What ended this store: nothing is acknowledged any more."""
         return self._failure
 
+    @property
+    def index_trouble(self) -> str | None:
+        """Why keys may be missed until the index is rebuilt, or None."""
+        dispatcher = self.dispatcher
+        if lost := dispatcher.index_lost:
+            return f"{len(lost)} files of the index are gone or damaged, as {lost[0]}; rebuild it"
+        if dispatcher.index_waits:
+            return (
+                f"the index lacks {dispatcher.index_behind} bytes of the log, more than"
+                f" indexCatchUpSize {self.config.index_catch_up_size}; rebuild it"
+            )
+        return None
+
     def status(self) -> StoreStatus:
         """Raises OSError when the volume cannot be asked for its room."""
         usage = self._seams.files.usage(self.paths.commit_log)
@@ -419,6 +432,7 @@ class MessageStore:
             index_files=len(self.index.files),
             index_complete=self.dispatcher.index_complete,
             index_offset=self.dispatcher.index_position,
+            index_trouble=self.index_trouble,
             damaged_stretches=self.dispatcher.counts.defects,
             disk_total=usage.total,
             disk_used=usage.used,

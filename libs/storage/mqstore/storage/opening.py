@@ -21,7 +21,7 @@ from mqstore.storage.derived.index_publication import finish_at_opening
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
 from mqstore.storage.options import StoreOptions
-from mqstore.storage.own import format_file, manifest, store_lock
+from mqstore.storage.own import format_file, index_loss, manifest, store_lock
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
@@ -62,6 +62,8 @@ class Opened:
     clean: Manifest | None
     """The clean close of ours that the files still match."""
     deleted: DeletedTopics
+    index_lost: bool
+    """Whether files of the index are gone that the last writer had, or missed."""
     existed: bool
     odd: list[str]
     """Files of ours that could not be read, and what was done."""
@@ -142,6 +144,8 @@ def _identify(
     if trusted and left is not None and found is not None:
         view = with_what_is_known(view, found, left, deleted)
     clean = clean_close(view, found) if trusted else None
+    left_files = left_behind(view, found) if trusted else None
+    index_lost = index_loss.at_opening(files, paths, left_files)
     state = _begin(paths, content, seams, trusted=trusted, options=options)
     if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
         blocks.drop(0)
@@ -156,6 +160,7 @@ def _identify(
         blocks,
         clean,
         deleted,
+        index_lost,
         existed,
         aside.odd,
         aside.names,
@@ -232,10 +237,14 @@ def with_what_is_known(
 
 
 def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
-    clean = manifest.load(view.files, view.paths.manifest)
-    if clean is None or found is None or not _is_of(clean, found):
-        return None
-    return clean if manifest.still_matches(clean, view) else None
+    clean = left_behind(view, found)
+    return clean if clean is not None and manifest.still_matches(clean, view) else None
+
+
+def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
+    """What the last writer said of its files when it closed them, true or not by now."""
+    left = manifest.load(view.files, view.paths.manifest)
+    return left if left is not None and found is not None and _is_of(left, found) else None
 
 
 def _is_of(left: Manifest, found: FormatFile) -> bool:

@@ -140,6 +140,11 @@ class StorePaths:
         return self.ours / "index-rebuild.json"
 
     @cached_property
+    def index_lost(self) -> Path:
+        """There while files of the index are gone that nobody has made again."""
+        return self.ours / "index-lost.json"
+
+    @cached_property
     def writer_note(self) -> Path:
         """Where the service that writes can be reached on this machine."""
         return self.ours / "writer.json"

@@ -27,6 +27,8 @@ class StoreStatus:
     index_files: int
     index_complete: bool
     index_offset: int
+    index_trouble: str | None
+    """Why keys may be missed until the index is rebuilt."""
     damaged_stretches: int
     """Met by dispatch since this opening; see the log and the recovery report."""
     disk_total: int

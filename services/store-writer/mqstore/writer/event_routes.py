@@ -64,7 +64,8 @@ class EventRoutes:
             Header(max_length=100, description="Go on behind this one; browsers send it."),
         ] = None,
     ) -> StreamingResponse:
-        """The latest 1000 are kept. `opening`, `opened`, `index`, `deleted`, `disk`, `read-only`,
+        """The latest 1000 are kept. `opening`, `opened`, `index`, `index-trouble`,
+        `index-rebuild`, `index-rebuilt`, `index-rebuild-ended`, `deleted`, `disk`, `read-only`,
         `writes`, `damaged`, `topic`, `expiry`; and `gap` first, where some behind the Last-Event-ID
         are not known any more. A comment comes every 15 seconds when nothing happens."""
         return StreamingResponse(

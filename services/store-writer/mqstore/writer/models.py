@@ -143,6 +143,9 @@ class Store(_Model):
     index_offset: Annotated[int, Field(description="Everything below is indexed.")]
     flush_behind: Annotated[int, Field(description="Bytes that are not known to be on disk.")]
     dispatch_behind: Annotated[int, Field(description="Bytes that are not in their queues.")]
+    index_trouble: Annotated[
+        str | None, Field(description="Why keys may be missed until the index is rebuilt.")
+    ] = None
     index_behind: Annotated[int, Field(description="Bytes that are not in the index.")]
     damaged_stretches: Annotated[
         int, Field(description="Met by dispatch since the opening; the log has them.")

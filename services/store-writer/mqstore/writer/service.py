@@ -70,6 +70,7 @@ class WriterService:
         self.health.progress = self._progress
         self.health.moves = lambda: self._recovery
         self.health.not_ready_reason = self._not_ready_reason
+        self.health.remark = self._remark
         self._loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         self.seams = production_seams()
@@ -264,6 +265,9 @@ class WriterService:
         if progress is None:
             return {}
         return {"stage": progress.stage, "done": progress.done, "total": progress.total}
+
+    def _remark(self) -> str | None:
+        return None if self._store is None else self._store.index_trouble
 
     def _not_ready_reason(self) -> str | None:
         return self._store.read_only_reason if self._store is not None else "the store is not open"

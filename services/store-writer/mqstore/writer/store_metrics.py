@@ -24,6 +24,7 @@ from mqstore.storage.message_store import MessageStore, StoreStatus
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import GOING
 from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.writer.rebuild_metrics import of_index
 
 PUT_BUCKETS_S: Final = (
     *(0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
@@ -128,6 +129,7 @@ class StoreMetrics(Collector):
             yield from _of_files(store)
             yield from _of_retention(store.retention)
             yield from _of_scrub(store.scrub.progress)
+            yield from of_index(store)
             yield from self._of_delays(store)
             yield from self._as_rocketmq(store, status)
 

@@ -14,6 +14,7 @@ from typing import Final
 from mqstore.service import logs
 from mqstore.service.events import Events
 from mqstore.storage.message_store import MessageStore, Progress
+from mqstore.storage.rebuild.values import RebuildEnded, RebuildView
 
 LOOK_S: Final = 1.0
 """From one look at the store to the next."""
@@ -50,6 +51,9 @@ class _Look:
     read_only: str | None
     paused: str | None
     damaged: int
+    index_trouble: str | None
+    rebuild: RebuildView | None
+    rebuilt: RebuildEnded | None
 
 
 class Watching:
@@ -160,6 +164,9 @@ def _look(store: MessageStore) -> _Look:
         store.read_only_reason,
         None if pause is None else pause.reason,
         store.dispatcher.counts.defects,
+        store.index_trouble,
+        store.rebuilds.running,
+        store.rebuilds.last,
     )
 
 
@@ -181,6 +188,19 @@ def _differences(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, obj
         yield "writes", {"paused": now.paused is not None, "reason": now.paused}
     if now.damaged != before.damaged:
         yield "damaged", {"stretches": now.damaged}
+    if now.index_trouble != before.index_trouble:
+        yield "index-trouble", {"reason": now.index_trouble}
+    yield from _rebuilds(before, now)
+
+
+def _rebuilds(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, object]]]:
+    begun, ended = now.rebuild, now.rebuilt
+    if begun is not None and (before.rebuild is None or before.rebuild.id != begun.id):
+        yield "index-rebuild", {"id": begun.id, "owner": begun.owner, "bytes": begun.length}
+    if ended is not None and ended != before.rebuilt:
+        kind = "index-rebuilt" if ended.outcome == "published" else "index-rebuild-ended"
+        names = {"id", "owner", "outcome", "seconds", "items", "files", "bytes"}
+        yield kind, ended.model_dump(include=names)
 
 
 def _now_ms() -> int:

@@ -248,3 +248,73 @@ def test_a_rebuild_closes_with_its_store(root: Path) -> None:
     with open_store(root, LIVE) as store:
         assert store.recovery.plan.scanned_bytes == 0
         assert store.lookups.by_key("T", f"U{COUNT - 1:031d}").records
+
+
+def await_trouble(store: MessageStore, is_there: bool) -> None:
+    while (store.index_trouble is not None) is not is_there:
+        store.rebuilds.step(0.0)
+
+
+@pytest.mark.parametrize("what", ["folder", "oldest", "header", "newest"])
+def test_files_that_are_lost_under_a_writer_make_key_queries_incomplete(
+    root: Path, shard: Shard, what: str
+) -> None:
+    files = sorted((root / "index").iterdir())
+    if what == "header":
+        with files[0].open("r+b") as damaged:
+            damaged.write(b"\xff" * 40)
+    else:
+        for path in {"folder": files, "oldest": files[:1], "newest": files[-1:]}[what]:
+            path.unlink()
+    await_trouble(shard.store, True)
+    with StoreReader.open(root, production_seams()) as reader:
+        assert not reader.lookups.by_key("T", f"U{0:031d}").complete
+        job = shard.begin()
+        job.fill()
+        put_some(shard.store, 10, start=COUNT)
+        job.publish()
+        for number in range(COUNT + 10):
+            answer = reader.lookups.by_key("T", f"U{number:031d}")
+            assert (len(answer.records), answer.complete) == (1, True), number
+    assert shard.store.index_trouble is None
+    assert not shard.store.paths.index_lost.exists()
+
+
+def test_a_loss_is_remembered_over_a_kill_and_made_good_by_the_opening(root: Path) -> None:
+    shard = Shard(root)
+    sorted((root / "index").iterdir())[0].unlink()
+    await_trouble(shard.store, True)
+    abandon(shard.store)
+    with open_store(root, LIVE) as store:
+        store.wait_for_index()
+        assert store.index_trouble is None
+        for number in range(COUNT):
+            answer = store.lookups.by_key("T", f"U{number:031d}")
+            assert (len(answer.records), answer.complete) == (1, True), number
+
+
+def test_files_that_are_lost_at_rest_are_noticed_by_the_opening(root: Path) -> None:
+    Shard(root).store.close()
+    sorted((root / "index").iterdir())[0].unlink()
+    with open_store(root, LIVE) as store:
+        store.wait_for_index()
+        assert len(store.lookups.by_key("T", f"U{0:031d}").records) == 1
+
+
+def test_an_index_that_lacks_too_much_waits_for_a_rebuild_and_then_goes_on(root: Path) -> None:
+    Shard(root).store.close()
+    for path in (root / "index").iterdir():
+        path.unlink()
+    with open_store(root, LIVE.model_copy(update={"index_catch_up_size": 1000})) as store:
+        store.wait_for_index()
+        assert "more than indexCatchUpSize 1000; rebuild it" in str(store.index_trouble)
+        assert not store.lookups.by_key("T", f"U{0:031d}").complete
+        job = RebuildJob(store, store.rebuilds.begin("a test", lease_s=60))
+        job.fill()
+        put_some(store, 100, start=COUNT)
+        job.publish()
+        store.wait_for_index()
+        assert store.index_trouble is None
+        for number in range(COUNT + 100):
+            answer = store.lookups.by_key("T", f"U{number:031d}")
+            assert (len(answer.records), answer.complete) == (1, True), number

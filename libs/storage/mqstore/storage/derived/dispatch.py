@@ -135,6 +135,10 @@ class Dispatcher:
         self._boundary: int | None = None
         """The last message in the index: maybe not all of its keys are in it."""
         self._index_position = self._begin_index(index_position)
+        self.index_lost: tuple[str, ...] = ()
+        """Files of the index that somebody removed or damaged."""
+        self.index_waits = self._lacks_too_much(config.index_catch_up_size)
+        """Whether what the index lacks is left to a rebuild."""
         self._index_joined = False
         self._roll_due: tuple[int, int] | None = None
         """Where the index begins a new file, and how many names that leaves free."""
@@ -177,7 +181,7 @@ class Dispatcher:
     @property
     def index_complete(self) -> bool:
         """Whether the index covers all that is dispatched; False without an index."""
-        return self._index_joined
+        return self._index_joined and not self.index_lost
 
     @property
     def index_position(self) -> int:
@@ -330,8 +334,16 @@ class Dispatcher:
             if self._roll_due is not None:
                 self._index_position = max(self._index_position, end)
                 self._roll_due, self._boundary = None, None
-            self._index_stands = False
+            self._index_stands = self.index_waits = False
+            self.index_lost = self._required_index.lost_when_swapped()
             self._join_index()
+            self._watermarks.set_index_complete(self.index_complete)
+
+    def lose_index(self, files: tuple[str, ...]) -> None:
+        """These are gone: until they are made again the index does not count as complete."""
+        with self._running():
+            self.index_lost = files
+            self._watermarks.set_index_complete(self.index_complete)
 
     @property
     def _required_index(self) -> IndexService:
@@ -386,7 +398,8 @@ class Dispatcher:
 
     def _advance_index(self) -> bool:
         """A slice of the index's own run over records that the queues have already."""
-        if self._index is None or self._index_joined or self._index_stands:
+        stands = self.index_waits or self._index_stands
+        if self._index is None or self._index_joined or stands:
             return False
         self._index_position = max(self._index_position, self._log.min_offset)
         left = SLICE_RECORDS
@@ -485,11 +498,15 @@ class Dispatcher:
             return position
         return self._log.min_offset if self._boundary is None else self._boundary
 
+    def _lacks_too_much(self, catch_up_size: int) -> bool:
+        lacking = self._log.max_offset - max(self._index_position, self._log.min_offset)
+        return self._index is not None and lacking > catch_up_size
+
     def _join_index(self) -> bool:
         """Let the index go with the queues once it has caught up; whether it does."""
-        if self._index is not None and not self._index_joined:
+        if self._index is not None and not self._index_joined and not self.index_waits:
             self._index_joined = self._index_position >= self.position
-            self._watermarks.set_index_complete(self._index_joined)
+            self._watermarks.set_index_complete(self.index_complete)
         return self._index_joined
 
     def _index_limit(self, stretch: Stretch) -> int:

@@ -106,6 +106,7 @@ def remove_replaced(
             files.unlink(paths.index / name)
     files.sync_directory(paths.index)
     _note_sizes(files, paths, journal)
+    remove_file(files, paths.index_lost)
     remove_file(files, paths.index_journal)
     discard(files, paths)
 

@@ -121,12 +121,14 @@ class IndexService:
 
     # opening ------------------------------------------------------------------------------
 
-    def load(self, *, safe: bool, index_ms: int = 0, log_end: int | None = None) -> IndexLoad:
+    def load(
+        self, *, safe: bool, index_ms: int = 0, log_end: int | None = None, lost: bool = False
+    ) -> IndexLoad:
         """Map the files that may be trusted, and say what was left out.
 
         After an abnormal end (not ``safe``) files that end after ``index_ms``, the checkpoint's
         indexMsgTimestamp, are dropped, as RocketMQ does; so are files with a damaged header, and
-        files with items at or beyond ``log_end``.
+        files with items at or beyond ``log_end``, and all of them where some were ``lost``.
         """
         found = IndexLoad()
         files = []
@@ -134,6 +136,8 @@ class IndexService:
             self._last_name = max(self._last_name, path.name)
             file = self._open(path)
             why = file.damage() or _distrust(file, safe, index_ms, log_end)
+            if lost:
+                why = why or "others of the index are gone, and it is made anew"
             if why is None:
                 files.append(file)
             else:
@@ -155,6 +159,19 @@ class IndexService:
         for file in set(before).difference(self.files):
             file.mapped.close()
         return self.files != before
+
+    def missing(self) -> tuple[str, ...]:
+        """Names of files that somebody else removed or damaged."""
+        with self._removal_lock:
+            return self.lost_when_swapped()
+
+    def lost_when_swapped(self) -> tuple[str, ...]:
+        """As ``missing``, for who swaps them."""
+        return tuple(file.path.name for file in self.files if self._is_gone(file))
+
+    def _is_gone(self, file: IndexFile) -> bool:
+        stat = self._seams.files.stat(file.path)
+        return stat is None or stat.size != file.mapped.size or file.damage() is not None
 
     @property
     def end_physical(self) -> int:
@@ -207,7 +224,12 @@ class IndexService:
         hold; an empty one that has them is taken. The dispatcher calls. OSError."""
         last = self.files[-1] if self.files else None
         before = self.files[-2].path.name if len(self.files) > 1 else ""
-        if last is None or last.index_count > 1 or _name_after(before, room) >= last.path.name:
+        if (
+            last is None
+            or last.index_count > 1
+            or self._is_gone(last)
+            or _name_after(before, room) >= last.path.name
+        ):
             self._roll(last, max(_name_after(self._last_name, room), self._next_name()))
         self.rolled = self.files[-1].path.name
 

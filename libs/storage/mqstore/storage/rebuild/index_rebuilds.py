@@ -28,6 +28,7 @@ from mqstore.storage.errors import (
     StagingFull,
 )
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.own import index_loss
 from mqstore.storage.rebuild import plan_check
 from mqstore.storage.rebuild.part_upload import PartUpload
 from mqstore.storage.rebuild.values import (
@@ -167,13 +168,36 @@ class IndexRebuilds:
                 log.error("an index rebuild cannot be ended, tried again: %s", error)
             finally:
                 self._work.release()
+        self._look_after_index()
         return now + POLL_S
+
+    def _look_after_index(self) -> None:
+        """Whoever removes files under a living writer is found out here."""
+        known, found = self._dispatcher.index_lost, self._index.missing()
+        gone = tuple(sorted({*known, *found}))  # what comes back is not what was there
+        if gone == known or not self._config.message_index_enable:
+            return
+        self._dispatcher.lose_index(gone)
+        log.error(
+            "%d files of the index are gone or damaged: %s; keys may be missed until it is rebuilt",
+            *(len(gone), ", ".join(gone[:10])),
+        )
+        self._note_loss()
+
+    def _note_loss(self) -> None:
+        gone = self._dispatcher.index_lost
+        try:
+            if gone:
+                index_loss.put(self._seams.files, self._paths, gone)
+        except OSError as error:
+            log.error("that index files are gone cannot be noted: %s", error)
 
     def close(self) -> None:
         """Before the store closes; waits for a publication that is under way. OSError."""
         with self._work:
             if self._running is not None and not self._index.is_publishing:
                 self._end("closed")
+        self._look_after_index()
 
     # the work -----------------------------------------------------------------------------
 
@@ -258,6 +282,7 @@ class IndexRebuilds:
                 self._end("failed")
             raise
         self._published = published
+        self._note_loss()
         self._end("published", published)
         return published
 

@@ -46,6 +46,11 @@ class RebuildView(Value):
     parts: Annotated[int, Field(description="That are whole.")] = 0
     parts_planned: int = 0
 
+    @property
+    def length(self) -> int:
+        """Bytes of the log."""
+        return self.to_offset - self.from_offset
+
 
 class RebuildEnded(Value):
     """The last rebuild that ended."""
