@@ -15,6 +15,7 @@ import pytest
 
 from mqstore.service.forwarded import FORWARDED
 from tests.services.service_processes import Process
+from tests.services.shard_processes import write_list
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
 
@@ -160,8 +161,20 @@ def two_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shard
         yield one, two
 
 
-def both(one: Shard, two: Shard) -> dict[str, str]:
-    return {name: f"{url},{two.urls[name]}" for name, url in one.urls.items()}
+def both(one: Shard, two: Shard) -> dict[str, Any]:
+    """Settings of a coordinator that looks after two."""
+    path = one.root / "shards.json"
+    entries = [
+        {
+            "shard": number,
+            "storeHost": f"127.0.0.{number + 1}:10911",
+            "writerUrl": each.urls["writer_url"],
+            "queryUrl": each.urls["query_url"],
+        }
+        for number, each in enumerate((one, two))
+    ]
+    write_list(path, entries)
+    return {"shards_file": path}
 
 
 def refused_cursors(process: Process, cursor: str) -> None:

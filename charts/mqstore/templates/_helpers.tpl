@@ -76,6 +76,7 @@ capabilities: {drop: [ALL]}
 {{/* Settings that every service has, whatever pod it is in. */}}
 {{- define "mqstore.env" -}}
 - {name: MQSTORE_CONFIG_FILE, value: /etc/mqstore/config/mqstore.conf}
+- {name: MQSTORE_SHARDS_FILE, value: /etc/mqstore/shards/shards.json}
 - {name: MQSTORE_TOKENS_DIR, value: /etc/mqstore/tokens}
 - {name: MQSTORE_HOST, value: 0.0.0.0}
 - {name: MQSTORE_LOG_FORMAT, value: json}
@@ -84,6 +85,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "mqstore.mounts" -}}
 - {name: config, mountPath: /etc/mqstore/config, readOnly: true}
+- {name: shards, mountPath: /etc/mqstore/shards, readOnly: true}
 - {name: tokens, mountPath: /etc/mqstore/tokens, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- end -}}
@@ -91,6 +93,8 @@ capabilities: {drop: [ALL]}
 {{- define "mqstore.volumes" -}}
 - name: config
   configMap: {name: {{ include "mqstore.fullname" . }}-config}
+- name: shards
+  configMap: {name: {{ include "mqstore.fullname" . }}-shards}
 - name: tokens
   secret: {secretName: {{ include "mqstore.secret" . }}, defaultMode: 0440}
 - name: tmp
@@ -145,24 +149,13 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The address of every shard's PORT, with commas between. Called with (dict "root" $ "port" NUMBER). */}}
-{{- define "mqstore.shardUrls" -}}
-{{- $name := include "mqstore.fullname" .root -}}
-{{- $urls := list -}}
-{{- range $shard := until (int .root.Values.shards) -}}
-{{- $urls = append $urls (printf "http://%s-shard-%d:%d" $name $shard (int $.port)) -}}
-{{- end -}}
-{{ join "," $urls }}
-{{- end -}}
-
 {{/* NAME = VALUE; helm reads every number as a float. */}}
 {{- define "mqstore.setting" -}}
 {{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
 {{- end -}}
 
-{{/* Which shard a pod is, by its ordinal, and where it finds the others. */}}
+{{/* Which shard a pod is, by its ordinal. */}}
 {{- define "mqstore.shardEnv" -}}
-- {name: MQSTORE_SHARDS_FILE, value: /etc/mqstore/shards/shards.json}
 - name: MQSTORE_SHARD
   valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
 - {name: MQSTORE_STORE_HOST, value: "{{ .Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .Values.storeHost.port }}"}

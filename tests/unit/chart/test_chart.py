@@ -289,13 +289,14 @@ def test_everything_has_the_standard_labels() -> None:
 def test_each_shard_has_an_address_and_the_coordinator_knows_all() -> None:
     found = render(shards=2)
     assert {"shop-mqstore-shard-0", "shop-mqstore-shard-1"} <= set(found["Service"])
-    container = found["Deployment"]["shop-mqstore-coordinator"]["spec"]["template"]["spec"][
-        "containers"
-    ][0]
-    env = {each["name"]: each.get("value") for each in container["env"]}
-    urls = "http://shop-mqstore-shard-0:{0},http://shop-mqstore-shard-1:{0}"
-    assert env["MQSTORE_WRITER_URL"] == urls.format(8081)
-    assert env["MQSTORE_QUERY_URL"] == urls.format(8082)
+    one, two = (
+        render(shards=number)["Deployment"]["shop-mqstore-coordinator"]["spec"]["template"]
+        for number in (1, 2)
+    )
+    assert one["spec"] == two["spec"]
+    assert one["metadata"]["annotations"] != two["metadata"]["annotations"]  # restarted to read it
+    env = {each["name"] for each in two["spec"]["containers"][0]["env"]}
+    assert "MQSTORE_SHARDS_FILE" in env
 
 
 @needs_helm

@@ -121,8 +121,7 @@ class Settings(BaseSettings):
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     writer_url: str = "http://127.0.0.1:8081"
-    """Where the coordinator finds store-writer; with several shards one after the other, from
-    `shard` on, with commas between."""
+    """Where the coordinator finds store-writer, without a `shards_file`."""
     query_url: str = "http://127.0.0.1:8082"
     upstream_ca: Path | None = None
     """A PEM file: who signed the certificates of services that the coordinator calls."""

@@ -80,7 +80,7 @@ class HttpLog:
         if store.shard != self._shard:
             raise LogUnavailable(
                 f"the store of shard {store.shard} is where shard {self._shard} should be; "
-                "set writerUrl and queryUrl in the order of the shards"
+                "mend writerUrl and queryUrl, or shardsFile"
             )
         self._opening = store.epoch
         self._epoch = _call(self._raised)

@@ -21,8 +21,8 @@ from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.topics import Topics
 from mqstore.coordinator.transactions import Transaction, Transactions
 from mqstore.coordinator.worker import Worker
+from mqstore.service import membership
 from mqstore.service.auth import OwnToken
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.system.threads import production_seams
@@ -124,23 +124,18 @@ def shards_of(
     tls: ssl.SSLContext | None,
     failed: Callable[[BaseException], None],
 ) -> Shards:
-    """As the settings name them; ``failed`` as of a Worker. Raises Refused."""
-    writers, queries = _urls(settings.writer_url), _urls(settings.query_url)
-    if len(writers) != len(queries):
-        raise Refused(
-            f"writerUrl names {len(writers)} shards and queryUrl {len(queries)}; name each in both"
-        )
+    """As ``shardsFile`` lists them at the start, else the one that the settings name; ``failed`` as
+    of a Worker. Raises Refused."""
     token = OwnToken(settings.tokens)
     rules = Rules(
         settings.transaction_time_out,
         settings.transaction_check_interval,
         settings.transaction_check_max,
     )
+    reserved_ms = settings.store_config.file_reserved_time * HOUR_MS
     shards = []
-    pairs = zip(writers, queries, strict=True)
-    for ordinal, (writer_url, query_url) in enumerate(pairs, settings.shard):
+    for ordinal, host, writer_url, query_url in _places(settings):
         client = Client(writer_url, query_url, token=token, tls=tls, shard=ordinal)
-        host, reserved_ms = settings.store_host, settings.store_config.file_reserved_time * HOUR_MS
         appends = Connection(writer_url, token=token, tls=tls)
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
@@ -149,5 +144,12 @@ def shards_of(
     return Shards(shards)
 
 
-def _urls(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+def _places(settings: Settings) -> list[tuple[int, str, str, str]]:
+    """Number, STOREHOST, store-writer and query of each shard. Raises Refused."""
+    if settings.shards_file is None:
+        urls = settings.writer_url, settings.query_url
+        return [(settings.shard, settings.store_host, *urls)]
+    return [
+        (each.shard, each.store_host, each.writer_url, each.query_url)
+        for each in membership.read(settings.shards_file)
+    ]
