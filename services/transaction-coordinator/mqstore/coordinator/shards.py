@@ -133,9 +133,11 @@ def shards_of(
         settings.transaction_check_max,
     )
     reserved_ms = settings.store_config.file_reserved_time * HOUR_MS
-    shards = []
-    for ordinal, host, writer_url, query_url in _places(settings):
-        client = Client(writer_url, query_url, token=token, tls=tls, shard=ordinal)
+    shards, places = [], _places(settings)
+    for ordinal, host, writer_url, query_url in places:
+        # A single one is not named: releases that know of no other refuse the parameter.
+        named = ordinal if len(places) > 1 else None
+        client = Client(writer_url, query_url, token=token, tls=tls, shard=named)
         appends = Connection(writer_url, token=token, tls=tls)
         log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
         coordinator = Coordinator(log, production_seams().clock, keys, rules)
