@@ -14,31 +14,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final, Protocol
 
 from mqstore.storage._kernel import Defect, DispatchEnd, Stop, check_record, dispatch_run
 from mqstore.storage.codec import record as records
-from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
-from mqstore.storage.codec.topic_names import is_lmq
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import ConsumeQueue, Put
-from mqstore.storage.derived.consume_queues import ConsumeQueues, queue_key
-from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.derived.dispatch_counts import DispatchCounts
 from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record, resume_after
 from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.derived.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.errors import RecordError
-from mqstore.storage.layout import (
-    PROPERTY_DELAY,
-    QUEUED_TYPES,
-    SCHEDULE_TOPIC,
-    TRANSACTION_MASK,
-)
-from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.seams import Clock
 
 SLICE_RECORDS: Final = 20_000
@@ -65,18 +55,6 @@ class LogView(Protocol):
     def max_offset(self) -> int: ...
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
         """The whole segment that holds an offset, the position in it, and its readable end."""
-
-
-class Bitmaps(Protocol):
-    """Which subscriptions want a message."""
-
-    def has(self, topic: str) -> bool:
-        """Whether there is one of a topic."""
-
-    def bitmap(
-        self, topic: str, properties: Mapping[str, str], born_before_ms: int | None = None
-    ) -> bytes:
-        """Of all of them, or of those that were born before a time; empty without any."""
 
 
 class Watermarks(Protocol):
@@ -119,12 +97,7 @@ class Dispatcher:
         self._index = index
         self._watermarks = watermarks
         self._segment_size = config.mapped_file_size_commit_log
-        self._delays = DelayLevels(config.message_delay_level)
-        self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
-        self._deleted_below = deleted_below
-        self._bitmaps = bitmaps
-        if bitmaps is not None:
-            queues.extend(bitmaps.has)
+        self._entries = QueueEntries(queues, config, self.counts, deleted_below, bitmaps)
         self._listeners: list[Listener] = []
         self._lock = Lock()
         self._closed = False
@@ -481,7 +454,8 @@ class Dispatcher:
             if found is None:
                 return self._skip(stretch, with_queues), 0
         if with_queues:
-            self._put_in_queues(found)
+            self.end.last_store_timestamp_ms = found.store_timestamp_ms
+            self._entries.put(found, self._touched)
         if index is not None:
             index.put(found)
             if self._boundary == offset:
@@ -515,80 +489,6 @@ class Dispatcher:
         if boundary is None or not stretch.offset <= boundary < stretch.base + stretch.end:
             return stretch.end
         return boundary - stretch.base
-
-    # queues -------------------------------------------------------------------------------
-
-    def _put_in_queues(self, found: Record) -> None:
-        self.end.last_store_timestamp_ms = found.store_timestamp_ms
-        if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
-            return
-        self._put(found.topic, found.raw_topic, found.queue_id, found.queue_offset, found)
-        for topic, queue_id, queue_offset in self._multi_dispatched(found):
-            self._put(topic, topic.encode(), queue_id, queue_offset, found, is_further=True)
-
-    def _put(
-        self,
-        topic: str,
-        raw_topic: bytes,
-        queue_id: int,
-        queue_offset: int,
-        found: Record,
-        *,
-        is_further: bool = False,
-    ) -> None:
-        if found.physical_offset < self._deleted_below(topic):
-            return
-        queue = self._queues.get_or_create(topic, queue_id)
-        if queue is None:
-            self.counts.refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
-            return
-        before = queue.max_index
-        code = _tags_beside(queue, queue_offset, found)
-        if code is None:
-            code = self._tags_code(found)
-        has_unit = queue.ext is not None and not is_further and not found.is_tombstone
-        unit = self._unit(found, code, queue) if has_unit else None
-        put = queue.put(queue_offset, found.physical_offset, found.size, code, unit)
-        if put is Put.REFUSED:
-            self.counts.refuse(found, f"queue offset {queue_offset} cannot follow {before}")
-            return
-        queue.aim(queue_offset + 1)
-        if put is Put.PRESENT:
-            self.counts.present += 1
-        elif put is Put.DIFFERENT:
-            self.counts.different += 1
-        else:
-            if put is Put.APPENDED and before:
-                self.counts.holes_filled += queue_offset - before
-            self._touched.add(queue_key(raw_topic, queue_id))
-
-    def _unit(self, found: Record, tags_code: int, queue: ConsumeQueue) -> ExtUnit:
-        """What the unit of a record's entry says, or, where there is an entry, must say."""
-        stored_ms, bitmap = found.store_timestamp_ms, b""
-        if self._bitmaps is not None:
-            is_there = found.queue_offset < queue.max_index
-            born_before_ms = stored_ms if is_there else None
-            properties = found.properties or {}
-            bitmap = self._bitmaps.bitmap(found.topic, properties, born_before_ms)
-        return ExtUnit(tags_code, stored_ms, bitmap)
-
-    def _tags_code(self, found: Record) -> int:
-        if found.topic == SCHEDULE_TOPIC:
-            delay = (found.properties or {}).get(PROPERTY_DELAY)
-            due = self._delays.queue_code(delay, found.store_timestamp_ms)
-            if due is not None:
-                return due
-        return found.tags_code
-
-    def _multi_dispatched(self, found: Record) -> list[tuple[str, int, int]]:
-        """The further queues of a record and its offset in each."""
-        return [
-            (name, self._multi_queue_id(name, found.queue_id), offset)
-            for name, offset in further_queues(found)
-        ]
-
-    def _multi_queue_id(self, name: str, queue_id: int) -> int:
-        return 0 if self._light_queue_id_fixed and is_lmq(name) else queue_id
 
     # publishing ---------------------------------------------------------------------------
 
@@ -626,12 +526,3 @@ class Dispatcher:
         if count:
             self.counts.lose(stretch.offset, reached, resume.why)
         return reached
-
-
-def _tags_beside(queue: ConsumeQueue, queue_offset: int, found: Record) -> int | None:
-    """The tagsCode that stands beside a tombstone: what was lost had it, for all that is known."""
-    if not found.is_tombstone:
-        return None
-    entry = queue.entry(queue_offset)
-    is_its = entry is not None and entry[:2] == (found.physical_offset, found.size)
-    return entry.tags_code if entry is not None and is_its else None
