@@ -40,11 +40,12 @@ PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
 ASK = """
 import urllib.request
 token = open("/etc/mqstore/tokens/admin").read().split()[0]
-asked = urllib.request.Request(
-    "http://127.0.0.1:8081/v1/reports/expiry", headers={"authorization": f"Bearer {token}"}
-)
+headers = {{"authorization": "Bearer " + token}}
+asked = urllib.request.Request("{url}", headers=headers)
 print(urllib.request.urlopen(asked).read().decode())
 """
+LOSE_INDEX = "import shutil; shutil.rmtree('/var/lib/mqstore/store/index')"
+BY_KEY = "/v1/topics/mqstore-test/messages?key=nothing"
 
 
 def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place() -> None:
@@ -63,9 +64,9 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         # A message, a committed one, and what a transaction leaves: its half and its op record.
         assert summary["shards"][0]["messages"] == 4, said
         assert len(executors) == 2
-        told = release.in_container("store-writer", "python", "-c", ASK)
-        assert summary["shards"][0]["out"] in told
-        until(lambda: not _executors(release), "the executors are gone")
+        told = _asked(release, 8081, "/v1/reports/expiry")
+        assert summary["shards"][0]["out"] in json.dumps(told)
+        until(lambda: not _executors(release, "expiry-report"), "the executors are gone")
         if is_kube_tool():
             made = {path.suffix for path in _results(name)}
             assert {".html", ".json", ".parquet"} <= made
@@ -74,8 +75,44 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         assert json.loads(ran.stdout.splitlines()[-1])["exitCode"] == 0
 
 
-def _executors(release: Release) -> set[str]:
-    labels = "spark-role=executor,app.kubernetes.io/component=expiry-report"
+def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
+    spark = {"repository": f"{IMAGE_PREFIX}mqstore/spark"}
+    with namespace() as name:
+        release = Release(name, "job", small_values(jobs=JOBS, sparkImage=spark))
+        release.install()
+        assert "was committed" in release.test()
+        release.in_container("store-writer", "python", "-c", LOSE_INDEX)
+        until(lambda: not _asked(release, 8082, BY_KEY)["complete"], "query says so")
+        command = [*PLUGIN, "rebuild", "-n", name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plugin:
+            executors: set[str] = set()
+
+            def ended() -> bool:
+                executors.update(_executors(release, "index-rebuild"))
+                return plugin.poll() is not None
+
+            until(ended, "the rebuild ends", patience_s=300)
+            assert plugin.stdout is not None
+            said = plugin.stdout.read()
+        assert plugin.returncode == 0, said
+        assert len(executors) == 2
+        [shard] = json.loads(said.splitlines()[-1])["shards"]
+        assert shard["published"]
+        assert _asked(release, 8082, BY_KEY)["complete"]
+        last = _asked(release, 8081, "/v1/index-rebuilds")["last"]
+        assert last["outcome"] == "published"
+        job = said.split()[0].removeprefix("job.batch/")
+        assert last["owner"] == f"index-rebuild job {job}"
+
+
+def _asked(release: Release, port: int, path: str) -> Any:
+    container = "query" if port == 8082 else "store-writer"
+    ask = ASK.format(url=f"http://127.0.0.1:{port}{path}")
+    return json.loads(release.in_container(container, "python", "-c", ask))
+
+
+def _executors(release: Release, job: str) -> set[str]:
+    labels = f"spark-role=executor,app.kubernetes.io/component={job}"
     return {each["metadata"]["name"] for each in release.get("pods", "-l", labels)["items"]}
 
 
@@ -84,7 +121,7 @@ def _executors_until_it_ended(release: Release, job: str) -> set[str]:
     seen: set[str] = set()
 
     def ended() -> Any:
-        seen.update(_executors(release))
+        seen.update(_executors(release, "expiry-report"))
         return release.get("job", job)["status"].get("completionTime") or _failed(release, job)
 
     until(ended, f"the job {job} ends", patience_s=300)
