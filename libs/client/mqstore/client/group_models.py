@@ -1,4 +1,7 @@
-"""What the services answer about consumer groups: offsets, lags, subscriptions, messages' ways."""
+"""What the services answer about consumer groups: offsets, lags, subscriptions, messages' ways.
+
+``shard`` is None where a release answers that did not tell it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class GroupOffset(Model):
     """Where a group stands in one queue; ``committed`` is the next message to consume."""
 
     topic: str
-    shard: int
+    shard: int | None = None
     queue_id: int
     committed: int | None
     min_offset: int
@@ -52,7 +55,7 @@ class QueueLag(Model):
     """Where a group stands in one queue; ``lag_ms`` is None when nobody can tell."""
 
     queue_id: int
-    shard: int
+    shard: int | None = None
     committed: int | None
     min_offset: int
     max_offset: int
@@ -115,7 +118,7 @@ class MessageCopy(Model):
     group: str | None
     due_at: int | None
     topic: str
-    shard: int
+    shard: int | None = None
     queue_id: int
     queue_offset: int
     physical_offset: int
@@ -180,7 +183,7 @@ class Subscriptions(Model):
 
 
 class OffsetChange(Model):
-    shard: int
+    shard: int | None = None
     queue_id: int
     before: int | None
     after: int

@@ -320,12 +320,12 @@ class Flushed(Model):
 
 
 class Writes(Model):
-    """Whether messages are taken; if not, why, and since when."""
+    """Whether messages are taken (None: a release that did not tell); if not, why, since when."""
 
     paused: bool
     reason: str | None
     since_ms: int | None
-    taken: bool
+    taken: bool | None = None
 
 
 class Recovery(BaseModel):

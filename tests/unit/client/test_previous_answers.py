@@ -1,0 +1,20 @@
+"""Answers of the release before, which a client meets during an upgrade and a rollback."""
+
+from __future__ import annotations
+
+import json
+
+from mqstore.client.group_models import GroupOffsets
+from mqstore.client.models import Writes
+
+
+def test_offsets_without_shards_are_understood() -> None:
+    queue = {"topic": "t", "queueId": 0, "committed": 1, "minOffset": 0, "maxOffset": 2, "lag": 1}
+    answer = json.dumps({"group": "g", "offsets": [queue]})
+    [found] = GroupOffsets.model_validate_json(answer).offsets
+    assert (found.committed, found.shard) == (1, None)
+
+
+def test_a_pause_that_does_not_tell_whether_messages_are_taken_is_understood() -> None:
+    found = Writes.model_validate_json('{"paused": true, "reason": "r", "sinceMs": 1}')
+    assert (found.paused, found.taken) == (True, None)
