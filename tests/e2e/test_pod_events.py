@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.writer.report_models import EXAMPLE
 from tests.e2e.cluster import Release, run, until
 from tests.services.transaction_shard import Shard, shard_at
 
@@ -61,12 +62,14 @@ def test_another_leader_goes_on_with_the_events_and_repeats_none(
         shard.coordinator(**tells) as old,
         shard.coordinator(**tells),
     ):
+        shard.client.put_expiry_report(EXAMPLE)
         _pause_and_resume(shard, "one")
-        told = [("RecoveryFinished", 1), ("WritesPaused", 1), ("WritesResumed", 1)]
+        once = [("RecoveryFinished", 1), ("UnconsumedAtRisk", 1)]
+        told = [*once, ("WritesPaused", 1), ("WritesResumed", 1)]
         until(lambda: _reasons(pod) == told, "what happened is told")
         old.process.kill()
         _pause_and_resume(shard, "two")
-        told = [("RecoveryFinished", 1), ("WritesPaused", 2), ("WritesResumed", 2)]
+        told = [*once, ("WritesPaused", 2), ("WritesResumed", 2)]
         until(lambda: _reasons(pod) == told, "the other one goes on")
     [paused] = [each for each in _events(pod) if each["reason"] == "WritesPaused"]
     assert paused["message"].endswith(": two")
