@@ -24,6 +24,9 @@ IMAGE_PREFIX ?=
 IMAGE_BUILD ?=
 KUBE ?= ../shared/kube
 PROMETHEUS := v0.316.0
+# What upgrades begin at: the last release, and before the first one the first chart there was.
+PREVIOUS ?= $(shell git describe --tags --abbrev=0 2>/dev/null || \
+	git log --diff-filter=A --format=%h -- charts/mqstore/Chart.yaml 2>/dev/null | tail -1)
 VERSION := $(shell sed -n 's/^version: //p' charts/mqstore/Chart.yaml)
 
 PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
@@ -41,7 +44,7 @@ TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images promtool nightly setup index-rebuild expiry-report bench simulate soak \
+.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench simulate soak \
 	fuzz lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -64,16 +67,22 @@ images: ## the images of the services and of Spark, by docker, podman or buildah
 		else echo "make images needs docker, podman or buildah, or IMAGE_BUILD=TOOL" >&2; exit 2; fi || exit; \
 	done
 
+previous: ## chart and image of the release before (PREVIOUS=REF), from which `make e2e-full` upgrades
+	@rm -rf build/previous && mkdir -p build/previous
+	@git archive $(PREVIOUS) | tar -x -C build/previous
+	@$(KUBE)/build-image build/previous/docker/services.Dockerfile build/previous mqstore/services:previous
+
 e2e: E2E := cluster and not nightly
 e2e: E2E_IMAGES := services
 e2e-full: E2E := cluster
 e2e-full: E2E_IMAGES := services spark
-e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart and what it installs; e2e-full: the long ones, too
+e2e-full: E2E_BEFORE := previous
+e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart and what it installs; e2e-full: the long ones, too, with PREVIOUS=REF
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
 	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
 	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
 		if [ -x "$$tools/kubectl" ] && [ -x $(KUBE)/build-image ]; then \
-			$(MAKE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
+			$(MAKE) $(E2E_BEFORE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
 

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "mqstore"
+PREVIOUS_CHART: Final = ROOT / "build" / "previous" / "charts" / "mqstore"
+"""Of the release before; its image has the tag ``previous``."""
 KUBE: Final = Path(os.environ.get("MQSTORE_E2E_KUBE") or ROOT.parent / "shared" / "kube")
 IMAGE_PREFIX: Final = os.environ.get("MQSTORE_E2E_IMAGE_PREFIX", "")
 PATIENCE_S: Final = 120
@@ -67,6 +69,7 @@ class Release:
     namespace: str
     name: str
     values: dict[str, Any]
+    chart: Path = CHART
 
     @property
     def full_name(self) -> str:
@@ -84,7 +87,7 @@ class Release:
 
     def install(self, *, wait: bool = True) -> None:
         """Also an upgrade. Returns when everything is ready, unless told not to wait."""
-        words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(CHART)]
+        words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(self.chart)]
         words += ["--wait", "--timeout=150s"] if wait else []
         run(*words, "-f", "-", given=json.dumps(self.values))
 
