@@ -209,6 +209,17 @@ def test_there_is_no_report_without_a_place_for_it_and_no_rebuild_where_it_is_no
 
 
 @needs_helm
+def test_an_index_rebuild_may_have_executors_of_its_own() -> None:
+    found = render(**EVERYTHING | {"jobs": EVERYTHING["jobs"] | {"indexRebuild": {"executors": 5}}})
+    told = {
+        job: found["ConfigMap"][f"shop-mqstore-{job}"]["data"]["spark-defaults.conf"]
+        for job in ("expiry-report", "index-rebuild")
+    }
+    assert "spark.executor.instances 5\n" in told["index-rebuild"]
+    assert "spark.executor.instances 2\n" in told["expiry-report"]
+
+
+@needs_helm
 def test_an_index_rebuild_waits_to_be_started_and_tells_the_writer_its_jobs_name() -> None:
     found = render(**EVERYTHING)
     assert found["CronJob"]["shop-mqstore-index-rebuild"]["spec"]["suspend"] is True
