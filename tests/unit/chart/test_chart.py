@@ -210,7 +210,8 @@ def test_there_is_no_report_without_a_place_for_it_and_no_rebuild_where_it_is_no
 
 @needs_helm
 def test_an_index_rebuild_may_have_executors_of_its_own() -> None:
-    found = render(**EVERYTHING | {"jobs": EVERYTHING["jobs"] | {"indexRebuild": {"executors": 5}}})
+    jobs = {"output": {"existingClaim": "results"}, "indexRebuild": {"executors": 5}}
+    found = render(jobs=jobs)
     told = {
         job: found["ConfigMap"][f"shop-mqstore-{job}"]["data"]["spark-defaults.conf"]
         for job in ("expiry-report", "index-rebuild")
