@@ -20,7 +20,7 @@ TOPIC: Final = "large"
 QUEUES: Final = 4
 BODY: Final = bytes(range(256)) * 128
 BATCH: Final = 32
-CONFIG: Final = StoreConfig(mapped_file_size_commit_log=1 << 30)
+CONFIG: Final = StoreConfig(mapped_file_size_commit_log=1 << 30, index_catch_up_size=8 << 30)
 _HOST: Final = Host.parse("127.0.0.1", 10911)
 
 

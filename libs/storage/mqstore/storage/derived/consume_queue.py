@@ -258,6 +258,12 @@ class ConsumeQueue:
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
 
+    def flush_end(self) -> None:
+        """Sync the file that the queue ends in, whoever changed it. Raises StoreFailed."""
+        if self.files.last is not None:
+            self._changed.add(self.files.last)
+            self.flush()
+
     # shortening ---------------------------------------------------------------------------
 
     def correct_min(self, min_physical: int) -> None:

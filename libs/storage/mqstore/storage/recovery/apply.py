@@ -238,8 +238,12 @@ class Applier:
             queue.truncate_after(min(offset, end))
             if queue.ext is not None:
                 queue.ext.trim()
-            if beyond:  # else they come back after the next power cut, and name other records
+            # Else they come back after the next power cut, and name other records. What a recovery
+            # that was killed dropped may be gone from memory only.
+            if beyond:
                 queue.flush()
+            elif self.durable:
+                queue.flush_end()
         return kept
 
     def _store_queues_again(self, plan: RecoveryPlan, queues: ConsumeQueues) -> None:
