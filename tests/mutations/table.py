@@ -164,10 +164,10 @@ _RECOVERY: Final = (
     _of(
         "Queue entries beyond the log's end dropped, not synced",
         "recovery.apply",
-        "            if beyond:  # else they come back after the next power cut,"
-        " and name other records\n"
-        ""
-        "                queue.flush()\n",
+        "            if beyond:\n"
+        "                queue.flush()\n"
+        "            elif self.durable:\n"
+        "                queue.flush_end()\n",
         "",
     ),
     _of(
