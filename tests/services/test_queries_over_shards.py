@@ -183,8 +183,10 @@ def test_a_long_poll_of_another_shard_is_answered_at_an_arrival(shards: Cluster)
     with shards.client(1, token=ADMIN, shard=1) as other:
         other.create_topic("poll", queues=1)
         with shards.client(0, token=CONSUME) as client:
-            threading.Timer(0.2, other.produce, ("poll", [NewMessage(body="came")])).start()
+            arrival = threading.Timer(0.2, other.produce, ("poll", [NewMessage(body="came")]))
+            arrival.start()
             found = client.pull("poll", 0, 0, wait_s=20.0, shard=1)
+            arrival.join()
     assert [(message.body, message.shard) for message in found.messages] == [("came", 1)]
 
 
