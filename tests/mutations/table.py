@@ -134,6 +134,7 @@ _RECOVERY: Final = (
         "recovery.apply",
         "mapped.view[start:stop] = _ZEROS[: stop - start]\n            mapped.sync()\n",
         "mapped.view[start:stop] = _ZEROS[: stop - start]\n",
+        f"{_SIMULATED}::test_what_was_cut_is_no_part_of_a_record_that_is_put_in_its_place",
     ),
     _of(
         "Recovered bytes of the log not written again",

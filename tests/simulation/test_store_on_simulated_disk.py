@@ -12,16 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import Placement
 from mqstore.storage.errors import DiskRefuses, StorageError
-from mqstore.storage.layout import SysFlag
-from mqstore.storage.message_store import Durability
+from mqstore.storage.layout import StoreFormat, SysFlag
+from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.own.state_page import Health
-from tests.simulation import SimulatedMachine
-from tests.simulation.driver import NewMessage
-from tests.simulation.inode import PAGE, Loss
-from tests.simulation.world import WAITLESS_SEEDS, World, open_store
+from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.driver import NewMessage, message_of
+from tests.simulation.inode import PAGE, SECTOR, Loss
+from tests.simulation.world import ROOT, WAITLESS_SEEDS, World, open_store, seams_on
 
 SEEDS = st.integers(0, 2**32)
+BODY_SIZE = 258
+"""Of a second record whose body ends with the first sector."""
 SYNCS = ("sync", "sync_directory")
 TRACE = """
 import logging, zlib
@@ -224,6 +227,47 @@ def test_entries_beyond_a_cut_do_not_come_back() -> None:
             world.step()
 
     each_life(life)
+
+
+def test_what_was_cut_is_no_part_of_a_record_that_is_put_in_its_place() -> None:
+    """Else head and body would be those of the one, and properties, which no checksum covers,
+    those of the other."""
+    left, cut = _with_half_a_record()
+    store = open_store(seams_on(left, 1), StoreFormat.V4_9)
+    assert store.recovery.plan.cut_bytes == SECTOR - cut.physical_offset
+    new = NewMessage(12, BODY_SIZE, 0, None)
+    placed = _put_one(store, new)
+    assert (placed.physical_offset, placed.size) == (cut.physical_offset, cut.size)
+    found = 0
+    for seed in range(20):
+        torn = open_store(seams_on(left.power_cut(seed), seed), StoreFormat.V4_9)
+        if torn.log.max_offset > placed.physical_offset:
+            record = torn.log.record_at(placed.physical_offset)
+            assert record.is_tombstone or (record.body, record.uniq_key) == (new.body, "u12")
+            found += not record.is_tombstone
+    assert found
+
+
+def _with_half_a_record() -> tuple[SimulatedDisk, Placement]:
+    """Behind one that is known to be on disk: of the other, head and body, which fill a sector."""
+    disk = SimulatedMachine(1).disk
+    disk.make_directories(ROOT)
+    store = open_store(seams_on(disk, 1), StoreFormat.V4_9)
+    _put_one(store, NewMessage(10, 50, 0, None))
+    store.close()
+    store = open_store(seams_on(disk, 1), StoreFormat.V4_9)
+    left = disk.power_cut(1, Loss.DROP)
+    cut = _put_one(store, NewMessage(11, BODY_SIZE, 0, None))
+    path = store.log.files.files[0].path
+    mapped = left.map(path, writable=True)
+    mapped.view[:SECTOR] = disk.read(path)[:SECTOR]
+    mapped.sync()
+    mapped.unmap()
+    return left, cut
+
+
+def _put_one(store: MessageStore, new: NewMessage) -> Placement:
+    return store.put(message_of(store, ("T", 0), new, 0), Durability.ASYNC)
 
 
 def test_what_a_process_before_the_last_noted_of_the_queues_is_not_believed() -> None:
