@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mqstore.query import merging, shard_cursor
 from mqstore.query.merging import Paging
 from mqstore.query.shard_cursor import Part
-from mqstore.service.problems import MESSAGE_UNKNOWN, Problem
+from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import Spread
 from mqstore.storage.errors import CursorError
 
@@ -144,6 +144,32 @@ def test_a_missing_shard_makes_it_incomplete_and_goes_on_where_it_was() -> None:
     last = Spread(answers={0: one.page(2, "100")}, missing={1: "no answer"})
     page = msgspec.json.decode(merging.messages(last, parts, paging))
     assert (page["next"], page["complete"]) == (None, False)
+
+
+def test_paging_ends_where_a_shard_is_one_no_more() -> None:
+    paging = Paging(
+        *(0, 9, True, 10, 1 << 20),
+        cursor_at=str,
+        cursor_of=partial(shard_cursor.encode, query=QUERY),
+    )
+    one = Store([Found(0, 0, 1)], newest_first=True)
+    begun = {0: Part("1"), 1: Part("500")}
+    page = msgspec.json.decode(
+        merging.messages(Spread(answers={0: one.page(2, "1")}), begun, paging)
+    )
+    assert (page["next"], page["complete"]) == (None, False)
+    assert page["shards"]["missing"] == [1]
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b'{"topic":"t","queues":[{"queueId":0}]}'])
+def test_an_answer_that_is_not_known_here_is_missing(answer: bytes) -> None:
+    whole = b'{"topic":"t","queues":[]}'
+    told = msgspec.json.decode(merging.queues(Spread(answers={0: whole, 1: answer})))
+    assert told["shards"]["missing"] == [1]
+    assert "cannot be read" in told["shards"]["why"]["1"]
+    with pytest.raises(Problem) as refused:
+        merging.queues(Spread(answers={1: answer}))
+    assert refused.value.kind is SHARD_UNREACHABLE
 
 
 def test_nothing_at_all_is_what_the_shards_refuse() -> None:

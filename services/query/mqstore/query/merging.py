@@ -9,6 +9,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -120,15 +121,11 @@ class _Taking:
 
 def messages(spread: Spread, begun: Parts, paging: Paging) -> bytes:
     """By store timestamp; of one shard in the order of its log. ``begun`` is where each began."""
-    if not any(part.is_over for part in begun.values()):
-        spread.require_answers()
-    pages = [_taking(shard, body, begun) for shard, body in sorted(spread.answers.items())]
+    read = _decoded(spread, _read_page, begun)
+    pages = [_Taking(shard, *page, begun.get(shard, BEGIN)) for shard, page in read.items()]
     taken = list(_in_order(pages, paging))
-    parts = begun | {each.shard: each.part(paging) for each in pages}
-    for shard in spread.refusals:  # it has no such topic
-        parts[shard] = Part(is_over=True)
-    open_ = [shard for shard in parts if not parts[shard].is_over and shard not in spread.missing]
-    whole = not spread.missing and all(part.complete for part in parts.values())
+    parts = _parts(spread, begun, {each.shard: each.part(paging) for each in pages})
+    goes_on = _goes_on(spread, parts)
     unreadable = []
     for each in pages:
         for found in each.unreadable(paging):
@@ -138,18 +135,17 @@ def messages(spread: Spread, begun: Parts, paging: Paging) -> bytes:
         _Merged(
             taken,
             unreadable,
-            paging.cursor_of(parts) if open_ else None,
-            not open_ and whole,
+            paging.cursor_of(parts) if goes_on else None,
+            not goes_on and _is_whole(spread, parts),
             _scanned(paging, {each.shard: each.page.scanned for each in pages}),
             spread.view(),
         )
     )
 
 
-def _taking(shard: int, body: bytes, begun: Parts) -> _Taking:
+def _read_page(body: bytes) -> tuple[_Page, list[_Head]]:
     page = msgspec.json.decode(body, type=_Page)
-    heads = [_head(each) for each in page.messages]
-    return _Taking(shard, page, heads, begun.get(shard, BEGIN))
+    return page, [_head(each) for each in page.messages]
 
 
 _head: Final = msgspec.json.Decoder(_Head).decode
@@ -189,7 +185,7 @@ def _scanned(paging: Paging, found: Mapping[int, ScannedView]) -> ScannedView:
 
 def newest(spread: Spread) -> int:
     """The shard whose message, as MessageDetailView, is the newest."""
-    heads = {shard: _head(body) for shard, body in spread.answers.items()}
+    heads = _decoded(spread, _head)
     return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
 
 
@@ -197,8 +193,7 @@ def newest(spread: Spread) -> int:
 
 
 def queues(spread: Spread) -> bytes:
-    spread.require_answers()
-    found = list(_decoded(spread, QueuesView))
+    found = _views(spread, QueuesView)
     listed = [queue for each in found for queue in each.queues]
     listed.sort(key=lambda queue: (queue.shard, queue.queue_id))
     return msgspec.json.encode(QueuesView(found[0].topic, listed, spread.view()))
@@ -206,8 +201,7 @@ def queues(spread: Spread) -> bytes:
 
 def lag(spread: Spread) -> bytes:
     """One group's: sums, and every queue with its shard."""
-    spread.require_answers()
-    found = list(_decoded(spread, GroupLagView))
+    found = _views(spread, GroupLagView)
     by_topic: dict[str, list[TopicQueuesLagView]] = defaultdict(list)
     for each in found:
         for topic in each.topics:
@@ -234,8 +228,7 @@ def lag(spread: Spread) -> bytes:
 
 def lags(spread: Spread, limit: int, cursor_of: Callable[[str], str]) -> bytes:
     """All groups by name, up to the last name that every shard has answered for."""
-    spread.require_answers()
-    found = list(_decoded(spread, GroupLagsView))
+    found = _views(spread, GroupLagsView)
     by_name: dict[str, list[GroupSumView]] = defaultdict(list)
     for each in found:
         for group in each.groups:
@@ -288,19 +281,14 @@ def _oldest(sources: Iterable[OffsetsSourceView]) -> OffsetsSourceView:
 
 def trace(spread: Spread) -> MessageTraceView:
     """One message's: the copies on all shards."""
-    spread.require_answers()
-    found = list(_decoded(spread, MessageTraceView))
+    found = _views(spread, MessageTraceView)
     told = _joined([each.trace for each in found], whole=not spread.missing)
     return MessageTraceView(told, _oldest(each.offsets for each in found), None, spread.view())
 
 
 def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
     """A page of each shard together: a message's copies are one trace, the newest first."""
-    if not any(part.is_over for part in begun.values()):
-        spread.require_answers()
-    found = {
-        shard: msgspec.json.decode(body, type=TracesView) for shard, body in spread.answers.items()
-    }
+    found = _decoded(spread, msgspec.json.Decoder(TracesView).decode, begun)
     by_key: dict[Any, list[TraceView]] = defaultdict(list)
     for each in found.values():
         for one in each.traces:
@@ -308,14 +296,13 @@ def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> b
     whole = not spread.missing
     told = [_joined(same, whole=whole) for same in by_key.values()]
     told.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
-    parts = begun | {shard: _part(each) for shard, each in found.items()}
-    parts |= {shard: Part(is_over=True) for shard in spread.refusals}
-    open_ = [shard for shard in parts if not parts[shard].is_over and shard not in spread.missing]
+    parts = _parts(spread, begun, {shard: _part(each) for shard, each in found.items()})
+    goes_on = _goes_on(spread, parts)
     return msgspec.json.encode(
         TracesView(
             told,
-            cursor_of(parts) if open_ else None,
-            not open_ and whole and all(part.complete for part in parts.values()),
+            cursor_of(parts) if goes_on else None,
+            not goes_on and _is_whole(spread, parts),
             _oldest(each.offsets for each in found.values()),
             None,
             spread.view(),
@@ -339,7 +326,43 @@ def _joined(same: list[TraceView], *, whole: bool) -> TraceView:
     return first
 
 
-def _decoded(spread: Spread, kind: type[_T]) -> Iterable[_T]:
-    """By shard."""
-    for _, body in sorted(spread.answers.items()):
-        yield msgspec.json.decode(body, type=kind)
+# what every kind has ------------------------------------------------------------------------
+
+
+def _views(spread: Spread, kind: type[_T]) -> list[_T]:
+    return list(_decoded(spread, msgspec.json.Decoder(kind).decode).values())
+
+
+def _decoded(
+    spread: Spread, decode: Callable[[bytes], _T], begun: Mapping[int, Part] = MappingProxyType({})
+) -> dict[int, _T]:
+    """What the shards answered, by number; who answered what is not known here (it may be of
+    another version), or is a shard no more, is missing. Raises Problem where none has anything."""
+    found = {}
+    for shard, body in sorted(spread.answers.items()):
+        try:
+            found[shard] = decode(body)
+        except msgspec.MsgspecError as error:
+            del spread.answers[shard]
+            spread.missing[shard] = f"its answer cannot be read here: {error}"
+    asked = found.keys() | spread.refusals.keys() | spread.missing.keys()
+    for shard, part in begun.items():
+        if not part.is_over and shard not in asked:
+            spread.missing[shard] = "it is no shard any more"
+    if not any(part.is_over for part in begun.values()):
+        spread.require_answers()
+    return found
+
+
+def _parts(spread: Spread, begun: Parts, reached: Parts) -> Parts:
+    """How far each shard is now."""
+    nothing = dict.fromkeys(spread.refusals, Part(is_over=True))  # it has no such topic
+    return begun | reached | nothing
+
+
+def _goes_on(spread: Spread, parts: Parts) -> bool:
+    return any(not part.is_over for shard, part in parts.items() if shard not in spread.missing)
+
+
+def _is_whole(spread: Spread, parts: Parts) -> bool:
+    return not spread.missing and all(part.complete for part in parts.values())
