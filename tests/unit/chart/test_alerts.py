@@ -36,6 +36,7 @@ BAD = {
     "FlushBehind": ("rocketmq_storage_flush_behind_bytes", 'pod="a"', "300000000x30"),
     "DispatchBehind": ("rocketmq_storage_dispatch_behind_bytes", 'pod="a"', "70000000x30"),
     "LogDamaged": ("mqstore_scrub_findings", 'pod="a"', "1x30"),
+    "IndexNeedsRebuild": ("mqstore_index_trouble", 'pod="a"', "1x30"),
     "DelayedBehind": ("mqstore_delay_behind_seconds", 'pod="a",level="3"', "61x30"),
     "Overloaded": ("mqstore_limit_refused_total", 'pod="a",limit="requests"', "0+9x30"),
     "ConsumerBehind": (

@@ -26,6 +26,8 @@ TOLD: list[tuple[str, dict[str, Any], str, str]] = [
     ("disk", {"refuses": False, "abovePercent": None, "usedPercent": 8}, "DiskHasRoom", "8.0 %"),
     ("index", {"done": 5, "total": 9}, "IndexIncomplete", "4 bytes"),
     ("index", {"done": 9, "total": 9}, "IndexRebuilt", "complete"),
+    ("index-trouble", {"reason": "2 files are gone; rebuild it"}, "IndexNeedsRebuild", "2 files"),
+    ("index-trouble", {"reason": None}, "IndexRebuilt", "no rebuild"),
     ("writes", {"paused": True, "reason": "moving"}, "WritesPaused", "moving"),
     ("writes", {"paused": False, "reason": None}, "WritesResumed", "go on"),
     ("damaged", {"stretches": 2}, "LogDamaged", "2 stretches"),

@@ -80,7 +80,8 @@ class Watching:
 
     def opened(self, store: MessageStore) -> None:
         """The store is there; from now on it is looked at."""
-        self._before, self._watched = _look(store), store
+        look = _look(store)
+        self._before, self._watched = look, store
         self._end(OPENING)
         report = store.recovery
         self._events.publish(
@@ -93,6 +94,8 @@ class Watching:
             cutBytes=report.plan.cut_bytes,
             damaged=report.plan.damaged_count,
         )
+        if look.index_trouble is not None:
+            self._events.publish("index-trouble", reason=look.index_trouble)
 
     async def run(self) -> None:
         """Look again and again; ends by being cancelled."""
@@ -119,13 +122,16 @@ class Watching:
             self._events.publish(kind, **data)
 
     def _follow_index(self, store: MessageStore) -> None:
+        """What the writer makes by itself: what it leaves to a rebuild is `index-trouble`."""
         dispatcher, begin = store.dispatcher, store.log.min_offset
         done, total = dispatcher.index_position - begin, store.log.max_offset - begin
-        if not dispatcher.index_complete:
-            if self._advance(INDEX, "rebuild", done, total):
-                self._events.publish(INDEX, done=done, total=total)
-        elif self._end(INDEX):
-            self._events.publish(INDEX, done=total, total=total)
+        if dispatcher.index_complete:
+            done, is_news = total, self._end(INDEX)
+        else:
+            is_made = dispatcher.index_behind > 0 and not dispatcher.index_waits
+            is_news = is_made and self._advance(INDEX, "rebuild", done, total)
+        if is_news:
+            self._events.publish(INDEX, done=done, total=total)
 
     def _advance(self, name: str, stage: str, done: int, total: int) -> bool:
         """Whether a whole percent, or a stage, went by."""

@@ -106,6 +106,13 @@ def _index(data: Data) -> Saying:
     return "IndexIncomplete", Severity.WARNING, message
 
 
+def _index_trouble(data: Data) -> Saying:
+    reason = data["reason"]
+    if reason is None:
+        return "IndexRebuilt", Severity.NORMAL, "the index needs no rebuild any more"
+    return "IndexNeedsRebuild", Severity.WARNING, f"key queries answer complete: false: {reason}"
+
+
 def _disk(data: Data) -> Saying:
     used = f"the volume is {data.get('usedPercent', 0):.1f} % full"
     if data["refuses"]:
@@ -155,6 +162,7 @@ def _failed(data: Data) -> Saying:
 _SAYINGS: Final[Mapping[str, Callable[[Data], Saying | None]]] = {
     "opened": _opened,
     "index": _index,
+    "index-trouble": _index_trouble,
     "disk": _disk,
     "read-only": _read_only,
     "writes": _writes,
