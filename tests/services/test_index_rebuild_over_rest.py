@@ -113,6 +113,48 @@ def test_a_second_job_is_told_of_the_first_one(tmp_path: Path) -> None:
         assert client.begin_index_rebuild("the second").owner == "the second"
 
 
+def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
+        client.create_topic("t", queues=1)
+        client.produce("t", [NewMessage(keys=(f"k{number}",)) for number in range(50)])
+        with pytest.raises(ProblemError, match="pattern"):
+            client.begin_index_rebuild("of two\nlines")
+        rebuild = client.begin_index_rebuild("the job")
+        with pytest.raises(ProblemError, match="there is no plan yet"):
+            client.send_index_part(rebuild.id, 0, part_frames([]))
+        job = Job(client, tmp_path / "store", rebuild)
+        plan = job.scan.plan_json
+        for wrong in (
+            {"parts": 10**9},
+            {"parts": -1},
+            {"starts": []},
+            {"starts": [5]},
+            {"firsts": [0, 10**12]},
+            {"files": [plan["files"][0] | {"items": 10**11}]},
+            {"files": [plan["files"][0] | {"end": [-3, 5]}]},
+        ):
+            with pytest.raises(ProblemError) as refused:
+                client.plan_index_rebuild(rebuild.id, {**plan, **wrong})
+            assert refused.value.status == 422, wrong
+        client.plan_index_rebuild(rebuild.id, plan)
+        start, items = next(iter(job.scan.part(0)))
+        for frames in (
+            [b"no frame" * 99],
+            [bytes(1 << 20)],
+            list(part_frames([(start + 1, items)])),
+            list(part_frames([(start, items[:24]), (start, items)])),
+            list(part_frames([(start, items)]))[:-1],
+        ):
+            with pytest.raises(ProblemError) as refused:
+                client.send_index_part(rebuild.id, 0, frames)
+            assert refused.value.status == 422, frames
+        with pytest.raises(ProblemError, match="index-rebuild-refused"):
+            client.publish_index_rebuild(rebuild.id)
+        job.fill()
+        client.publish_index_rebuild(rebuild.id)
+        assert client.messages_by_key("t", "k7").messages[0].keys == ("k7",)
+
+
 def test_a_living_writer_is_found_by_the_path_of_its_store(tmp_path: Path) -> None:
     files, paths = PosixFileSystem(), StorePaths(tmp_path / "store")
     with writer(paths.root, **SETTINGS) as process:

@@ -154,7 +154,7 @@ class Shards:
         if entry is None:
             raise Problem(
                 problems.SHARD_UNKNOWN,
-                f"there is no shard {shard}; there are {', '.join(map(str, self.members.numbers))}",
+                f"there is no shard {shard}; name one of these: {', '.join(map(str, self.members.numbers))}",
                 extra={"shards": self.members.numbers},
             )
         if was_forwarded(scope):

@@ -15,6 +15,7 @@ from mqstore.storage.rebuild.index_rebuilds import LEASE_MAX_S
 from mqstore.storage.rebuild.values import RebuildEnded, RebuildView
 
 OWNER_MAX: Final = 200
+PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*$"
 TTL_DEFAULT_S: Final = 60
 PLAN_EXAMPLE: Final[dict[str, Any]] = {
     "parts": 2,
@@ -83,7 +84,7 @@ Lease = Annotated[
 class RebuildSpec(_Model):
     """Who rebuilds; the rest only to be sure: beside a writer all is as the store has it."""
 
-    owner: Annotated[str, Field(min_length=1, max_length=OWNER_MAX)]
+    owner: Annotated[str, Field(min_length=1, max_length=OWNER_MAX, pattern=PRINTABLE)]
     ttl_seconds: Lease = TTL_DEFAULT_S
     format: StoreFormat | None = None
     hash_slots: Annotated[int | None, Field(ge=1, strict=True)] = None
