@@ -7,7 +7,7 @@ import contextlib
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
@@ -109,24 +109,26 @@ class _Base(Generic[Http]):
         return {
             "method": call.method,
             "url": self._urls[call.target] + call.path,
-            "params": self._params(call.target, call.params),
+            "params": self._params(call),
             "json": call.json,
             "content": call.content,
             "headers": {**self._headers, **call.headers},
             "timeout": self._timeout_s + call.wait_s,
         }
 
-    def _params(self, target: Target, params: Mapping[str, Any]) -> dict[str, Any]:
-        if self._shard is None or target is Target.COORDINATOR:
-            return dict(params)
-        return {"shard": self._shard, **params}
+    def _params(self, asked: Call[Any] | Stream[Any]) -> dict[str, Any]:
+        """With the shard, where shards differ: health is that of the process."""
+        is_of_shards = asked.target is not Target.COORDINATOR and asked.path.startswith("/v1/")
+        if self._shard is None or not is_of_shards:
+            return dict(asked.params)
+        return {"shard": self._shard, **asked.params}
 
     def _stream_request(self, place: Place[Any]) -> dict[str, Any]:
         stream = place.stream
         return {
             "method": "GET",
             "url": self._urls[stream.target] + stream.path,
-            "params": self._params(stream.target, stream.params),
+            "params": self._params(stream),
             "headers": self._headers | place.headers(),
             "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + HEARTBEAT_S),
         }
