@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from mqstore.client import Client, NewMessage, ProblemError
-from tests.services.shard_processes import Cluster, cluster, store_host
+from mqstore.client import Client, NewMessage, ProblemError, Target
+from tests.services.service_processes import writer
+from tests.services.shard_processes import Cluster, cluster, store_host, write_list
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 
@@ -154,6 +160,11 @@ def test_the_store_says_which_shards_there_are(client: Client) -> None:
     ]
 
 
+def test_health_is_that_of_the_process_whatever_shard_a_client_names(shards: Cluster) -> None:
+    with at(shards, 1) as one:
+        assert {one.health(target).status for target in (Target.WRITER, Target.QUERY)} == {"ready"}
+
+
 def test_a_further_shard_takes_part_without_a_restart_and_has_the_topics(shards: Cluster) -> None:
     with shards.client(0) as client:
         client.create_topic("known", queues=5)
@@ -179,6 +190,39 @@ def test_a_further_shard_takes_part_without_a_restart_and_has_the_topics(shards:
         url = f"{shards.shards[0].writer.url}/v1/groups/known-group"
         gone = httpx.delete(url)
         assert (gone.status_code, gone.json()["shards"]["missing"]) == (200, [2])
+
+
+def test_a_new_shard_copies_all_or_asks_again(tmp_path: Path) -> None:
+    topic = {"topic": "t", "readQueues": 3, "writeQueues": 3, "perm": 6, "order": False}
+    subscription = {"topic": "t", "expression": "a > 1"}
+    answers: dict[str, Any] = {
+        "/v1/topics": {"topics": [topic | {"filterType": "SINGLE_TAG", "attributes": {}}]},
+        "/v1/groups": {"groups": [{"group": "g", "configured": True, "config": {}}]},
+        "/v1/groups/g/subscriptions": {"subscriptions": [subscription]},
+    }
+    asked: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            told = json.dumps(answers.get(self.path, {})).encode()
+            self.send_response(503 if asked.count(self.path) == 1 else 200)
+            self.send_header("content-length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{other.server_port}"
+        entry = {"shard": 0, "storeHost": store_host(0), "writerUrl": url, "queryUrl": url}
+        listed = tmp_path / "shards.json"
+        write_list(listed, [entry])
+        given = {"shard": 1, "shards_file": listed, "store_host": store_host(1)}
+        with writer(tmp_path / "store", **given) as new, Client(new.url, shard=1) as client:
+            _await_topic(client, "t")
+            assert client.group("g").configured
+            assert any(client.subscriptions("g").subscriptions for _ in range(5_000))
+        other.shutdown()
 
 
 def _await_topic(client: Client, topic: str) -> None:

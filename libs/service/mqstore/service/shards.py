@@ -256,8 +256,8 @@ class Shards:
             await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
         return spread
 
-    async def told_by_others(self, target: str, token: str | None) -> Mapping[int, bytes]:
-        """What a GET of this process's own, with its own token, is answered; of those that do."""
+    async def told_by_others(self, target: str, token: str | None) -> Spread:
+        """What a GET of this process's own, with its own token, is answered."""
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
@@ -265,7 +265,7 @@ class Shards:
         with self._holding() as hold:
             others = self.members.others
             await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
-        return spread.answers
+        return spread
 
     async def _ask_own(self, own: Own, spread: Spread) -> None:
         """Raises Problem."""

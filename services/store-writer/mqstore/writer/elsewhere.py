@@ -54,9 +54,9 @@ class Elsewhere:
 
     async def _ask(self) -> list[int]:
         """Those that take messages, by number, the next one behind this shard first."""
-        answers = await self._shards.told_by_others("/v1/store/writes", self._token())
+        told = await self._shards.told_by_others("/v1/store/writes", self._token())
         own = self._shards.own
-        taking = [shard for shard, body in answers.items() if _are_taken(body)]
+        taking = [shard for shard, body in told.answers.items() if _are_taken(body)]
         return sorted(taking, key=lambda shard: (shard < own, shard))
 
 

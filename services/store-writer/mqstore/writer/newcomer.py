@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -17,7 +17,7 @@ import msgspec
 
 from mqstore.service import logs
 from mqstore.service.auth import OwnToken
-from mqstore.service.shards import Shards
+from mqstore.service.shards import Shards, Spread
 from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import StorageError
@@ -73,6 +73,18 @@ class _Subscriptions(msgspec.Struct):
     subscriptions: list[_Subscription]
 
 
+_NO_SUBSCRIPTIONS: Final = b'{"subscriptions":[]}'
+
+
+@dataclass(slots=True)
+class _There:
+    """What another shard has."""
+
+    shard: int
+    topics: list[_Topic]
+    groups: list[tuple[_Group, list[_Subscription]]] = field(default_factory=list)
+
+
 class Newcomer:
     """``run`` is a task of the event loop, and ends by itself."""
 
@@ -85,7 +97,8 @@ class Newcomer:
         """``on_topics`` is told when there are new ones."""
         while not self._shards.members.alone and self._is_new():
             try:
-                if await self._copied():
+                if (there := await self._read()) is not None:
+                    await self._put(there)
                     on_topics()
                     return
             except (StorageError, OSError, msgspec.MsgspecError) as error:
@@ -102,41 +115,45 @@ class Newcomer:
             return False
         return True
 
-    async def _copied(self) -> bool:
-        """Whether another shard has told what there is. Of several the first one's counts."""
+    async def _read(self) -> _There | None:
+        """All of the first shard that tells its topics; None where one does not tell all."""
         told = await self._told("/v1/topics")
-        for shard, body in sorted(told.items()):
-            topics = msgspec.json.decode(body, type=_Topics).topics
-            for each in topics:
-                if self._is_a_clients(each.topic):
-                    await asyncio.to_thread(self._store.put_topic, each.topic, each.change)
-            groups = await self._groups(shard)
-            log.info("copied from another shard", shard=shard, topics=len(topics), groups=groups)
-            return True
-        return False
-
-    async def _groups(self, shard: int) -> int:
-        """How many there are."""
-        body = (await self._told("/v1/groups")).get(shard)
-        groups = [] if body is None else msgspec.json.decode(body, type=_Groups).groups
-        for each in groups:
-            if topic_names.is_system_group(each.group):
+        if not told.answers:
+            return None
+        shard = min(told.answers)
+        there = _There(shard, msgspec.json.decode(told.answers[shard], type=_Topics).topics)
+        told = await self._told("/v1/groups")
+        if shard in told.missing:
+            return None
+        for group in msgspec.json.decode(told.answers[shard], type=_Groups).groups:
+            if topic_names.is_system_group(group.group):
                 continue
-            if each.configured:
-                change = partial(_configured, config=each.config)
-                await asyncio.to_thread(self._store.groups.put, each.group, change)
-            await self._subscriptions(shard, each.group)
-        return len(groups)
+            told = await self._told(f"/v1/groups/{quote(group.group, safe='')}/subscriptions")
+            if shard in told.missing:
+                return None
+            found = told.answers.get(shard, _NO_SUBSCRIPTIONS)  # or it has been deleted meanwhile
+            subscriptions = msgspec.json.decode(found, type=_Subscriptions).subscriptions
+            there.groups.append((group, subscriptions))
+        return there
 
-    async def _subscriptions(self, shard: int, group: str) -> None:
-        told = await self._told(f"/v1/groups/{quote(group, safe='')}/subscriptions")
-        if (body := told.get(shard)) is None:
-            return
-        for each in msgspec.json.decode(body, type=_Subscriptions).subscriptions:
-            put = self._store.subscriptions.put
-            await asyncio.to_thread(put, group, each.topic, each.expression)
+    async def _put(self, there: _There) -> None:
+        """The topics after the groups: they say that it was done. Subscriptions need them."""
+        groups, store = there.groups, self._store
+        for group, _ in groups:
+            if group.configured:
+                change = partial(_configured, config=group.config)
+                await asyncio.to_thread(store.groups.put, group.group, change)
+        for topic in there.topics:
+            if self._is_a_clients(topic.topic):
+                await asyncio.to_thread(store.put_topic, topic.topic, topic.change)
+        for group, subscriptions in groups:
+            for each in subscriptions:
+                put = store.subscriptions.put
+                await asyncio.to_thread(put, group.group, each.topic, each.expression)
+        counts = {"topics": len(there.topics), "groups": len(groups)}
+        log.info("copied from another shard", shard=there.shard, **counts)
 
-    async def _told(self, target: str) -> Mapping[int, bytes]:
+    async def _told(self, target: str) -> Spread:
         return await self._shards.told_by_others(target, self._token())
 
 
