@@ -152,9 +152,10 @@ class Shards:
             return None
         entry = self.members.entries.get(shard)
         if entry is None:
+            known = ", ".join(map(str, self.members.numbers))
             raise Problem(
                 problems.SHARD_UNKNOWN,
-                f"there is no shard {shard}; name one of these: {', '.join(map(str, self.members.numbers))}",
+                f"there is no shard {shard}; name one of these: {known}",
                 extra={"shards": self.members.numbers},
             )
         if was_forwarded(scope):
