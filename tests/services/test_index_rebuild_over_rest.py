@@ -124,7 +124,7 @@ def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path
             client.send_index_part(rebuild.id, 0, part_frames([]))
         job = Job(client, tmp_path / "store", rebuild)
         plan = job.scan.plan_json
-        for wrong in (
+        wrongs: list[dict[str, Any]] = [
             {"parts": 10**9},
             {"parts": -1},
             {"starts": []},
@@ -132,7 +132,8 @@ def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path
             {"firsts": [0, 10**12]},
             {"files": [plan["files"][0] | {"items": 10**11}]},
             {"files": [plan["files"][0] | {"end": [-3, 5]}]},
-        ):
+        ]
+        for wrong in wrongs:
             with pytest.raises(ProblemError) as refused:
                 client.plan_index_rebuild(rebuild.id, {**plan, **wrong})
             assert refused.value.status == 422, wrong
