@@ -40,7 +40,8 @@ def _scale(release: Release, shards: int, *, force: bool) -> int:
     name = f"statefulset/{release.name}-shard"
     print(release.kubectl.run("scale", name, f"--replicas={shards}").strip())
     print(
-        f"let the chart know, or its next upgrade undoes it: helm upgrade … --set shards={shards}"
+        f"let the chart know: helm upgrade … --set shards={shards}; until then the shards' list is "
+        "the old one, and the next upgrade undoes this"
     )
     return EXIT_FINE
 
