@@ -1,8 +1,8 @@
 """What happens in the shards' stores, told as Events of Kubernetes on their pods.
 
-Shards call nobody, so the coordinator that leads follows their events and writes. It remembers
-nothing: an Event's name follows from what happened, so what an earlier leader wrote is there
-already, and what is older than Events are kept is passed over.
+Shards have no right to its API, so the coordinator that leads follows their events and writes. It
+remembers nothing: an Event's name follows from what happened, so what an earlier leader wrote is
+there already, and what is older than Events are kept is passed over.
 """
 
 from __future__ import annotations
