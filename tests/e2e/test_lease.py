@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -18,6 +19,7 @@ from kubernetes import client, config
 from mqstore.coordinator.election import Lease, LeaseConflict
 from mqstore.coordinator.http_log import FENCE
 from mqstore.coordinator.kube_lease import KubeLease
+from tests.services.cut_path import path_to
 from tests.services.service_processes import Process
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
@@ -44,8 +46,8 @@ def lease() -> Iterator[str]:
     client.CoordinationV1Api().delete_namespaced_lease(name, NAMESPACE)
 
 
-def candidate(shard: Shard, lease: str) -> AbstractContextManager[Process]:
-    return shard.coordinator(lease_name=lease, lease_namespace=NAMESPACE)
+def candidate(shard: Shard, lease: str, **settings: Any) -> AbstractContextManager[Process]:
+    return shard.coordinator(lease_name=lease, lease_namespace=NAMESPACE, **settings)
 
 
 def held(lease: str) -> Lease:
@@ -85,6 +87,21 @@ def test_a_leader_that_stood_still_wakes_up_and_cannot_decide(shard: Shard, leas
         assert end(new, transaction, "rollback").json()["state"] == "rolled-back"
         assert shard.client.fence(FENCE).epoch == held(lease).epoch
     assert shard.bodies() == []
+
+
+def test_a_leader_that_cannot_reach_the_store_gives_the_lease_up(shard: Shard, lease: str) -> None:
+    with path_to(shard.urls["writer_url"]) as path, contextlib.ExitStack() as stack:
+        cut_off: dict[str, Any] = {"writer_url": path.url, "lead_patience_s": 2}
+        old = stack.enter_context(candidate(shard, lease, **cut_off))
+        new = stack.enter_context(candidate(shard, lease))
+        transaction = begin(old, "a")
+        first = held(lease)
+        path.cut()
+        while end(old, transaction, "commit").status_code != 200:
+            assert new.process.poll() is None
+        assert held(lease).holder != first.holder
+        assert held(lease).epoch > first.epoch
+    assert shard.bodies() == ["a"]
 
 
 def test_a_leader_that_ends_gives_the_lease_back(shard: Shard, lease: str) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from mqstore.service.forwarded import FORWARDED
+from tests.services.cut_path import path_to
 from tests.services.service_processes import Process
 from tests.services.shard_processes import write_list
 from tests.services.transaction_shard import Shard, begin, end, shard_at
@@ -131,6 +132,26 @@ def test_a_leader_killed_under_load_loses_nothing_and_doubles_nothing(shard: Sha
         assert leader(two)["leading"]
         assert not httpx.get(f"{two.url}/v1/transactions", timeout=60).json()["transactions"]
         assert [body for body in shard.bodies() if body[0] == "p"] == sorted(load.committed)
+
+
+@pytest.mark.slow
+def test_a_leader_that_cannot_reach_the_store_lets_another_one_lead(shard: Shard) -> None:
+    with path_to(shard.urls["writer_url"]) as path, contextlib.ExitStack() as stack:
+        cut_off: dict[str, Any] = {"writer_url": path.url, "lead_patience_s": 2}
+        one = stack.enter_context(shard.coordinator(**cut_off))
+        two = stack.enter_context(shard.coordinator())
+        transaction = begin(one, "cut off")
+        path.cut()
+        assert end(one, transaction, "commit").status_code == 503
+        while (answer := end(one, transaction, "commit")).status_code != 200:
+            assert answer.status_code == 503
+        assert leader(two)["leading"]
+        assert leader(one) == {"url": two.url, "leading": False, "shards": []}
+        while (ready := httpx.get(f"{one.url}/healthz/ready", timeout=60)).status_code != 200:
+            assert ready.status_code == 503, "it is a door to the other one, once that is ready"
+        metrics = httpx.get(f"{one.url}/metrics", timeout=60).text
+        assert "mqstore_coordinator_lead_given_up_total 1.0" in metrics
+    assert "cut off" in shard.bodies()
 
 
 @pytest.mark.slow

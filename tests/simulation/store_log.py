@@ -37,6 +37,7 @@ class StoreLog:
         self._opened = opened
         self._epoch = 0
         self._opening = 0
+        self.answers = 0
 
     @property
     def store(self) -> MessageStore:

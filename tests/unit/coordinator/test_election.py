@@ -20,7 +20,7 @@ from mqstore.coordinator.election import (
     LeaseConflict,
     LeaseUnavailable,
 )
-from mqstore.coordinator.leadership import NotLeading
+from mqstore.coordinator.leadership import GIVEN_UP_S, NotLeading
 
 
 @dataclass
@@ -130,6 +130,33 @@ def test_what_was_given_back_is_taken_at_once() -> None:
     assert _leads(two)
 
 
+def test_what_was_given_up_is_left_to_others_and_taken_again_if_nobody_does() -> None:
+    world = World()
+    one, two = candidates(world, 2)
+    one.step()
+    one.give_up("no route")
+    one.step()
+    with pytest.raises(NotLeading, match="given up: no route"):
+        one.term()
+    world.now += RETRY_S
+    two.step()
+    assert leaders([one, two]) == [1]
+    two.give_up("no route either")
+    later(world, [two], GIVEN_UP_S + RETRY_S)
+    assert leaders([one, two]) == [1]
+
+
+def test_what_could_not_be_given_back_is_left_until_it_has_grown_old() -> None:
+    world = World()
+    one, two = candidates(world, 2)
+    one.step()
+    two.step()
+    world.meanwhile = [_lose]
+    one.give_up("no route")
+    later(world, [one, two], DURATION_S + RETRY_S)
+    assert leaders([one, two]) == [1]
+
+
 def test_one_that_led_twice_had_two_terms() -> None:
     world = World()
     (one,) = candidates(world, 1)
@@ -185,13 +212,17 @@ def test_no_two_ever_have_one_epoch_and_a_later_leader_fences_off_an_older(
         if depth < 3:
             world.meanwhile = [lambda: act(depth + 1)] * data.draw(st.integers(0, 3))
         busy.append(who)
-        what = data.draw(st.sampled_from(["step", "step", "lead", "time", "lose", "leave"]))
+        what = data.draw(
+            st.sampled_from(["step", "step", "lead", "time", "lose", "leave", "give up"])
+        )
         if what == "time":
             world.now += data.draw(st.sampled_from([0.5, RENEW_DEADLINE_S, DURATION_S]))
         elif what == "step":
             who.step()
         elif what == "leave":
             _try(who.give_back)
+        elif what == "give up":
+            who.give_up("it can do nothing")
         elif what == "lead":
             _try(lambda: take_over(who))
         else:

@@ -131,6 +131,8 @@ class Settings(BaseSettings):
     """One coordinator of a cluster leads: whoever holds this Lease of Kubernetes; no leaderLock."""
     lease_namespace: str | None = None
     """By default the pod's own."""
+    lead_patience_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """A leader that could do nothing for so long lets another one lead."""
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None

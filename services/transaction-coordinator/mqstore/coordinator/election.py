@@ -9,13 +9,14 @@ and a later one is higher.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from mqstore.coordinator.errors import CoordinatorError
-from mqstore.coordinator.leadership import NotLeading
+from mqstore.coordinator.leadership import GIVEN_UP_S, NotLeading
 
 DURATION_S: Final = 8
 """A record that did not change for so long is nobody's any more."""
@@ -76,6 +77,8 @@ class Candidate:
         self._seen_at = clock()
         """When the record was first seen as it is."""
         self._leads_until = -1.0
+        self._stands_at = -math.inf
+        """Before, the record is left to others."""
         self._term = 0
         self._trouble = "no leader is known yet"
 
@@ -97,10 +100,18 @@ class Candidate:
     def give_back(self) -> None:
         """Lead no more, so that another one need not wait for the record to grow old."""
         with self._lock:
-            leads, self._leads_until = self._leads(), -1.0
-            if leads and self._seen is not None:
-                self._write(replace(self._seen, holder="", url=""))
-                self._leads_until = -1.0
+            self._give_back()
+
+    def give_up(self, why: str) -> None:
+        """See ``Leadership``."""
+        with self._lock:
+            given_up, pause_s = f"the lead was given up: {why}", GIVEN_UP_S
+            try:
+                self._give_back()
+            except CoordinatorError:  # others wait for the record to grow old
+                pause_s += DURATION_S
+            self._trouble = given_up
+            self._stands_at = self._clock() + pause_s
 
     def term(self) -> int:
         """See ``Leadership``."""
@@ -127,6 +138,12 @@ class Candidate:
         seen = self._seen
         return seen.url or None if seen is not None and seen.holder else None
 
+    def _give_back(self) -> None:
+        leads, self._leads_until = self._leads(), -1.0
+        if leads and self._seen is not None:
+            self._write(replace(self._seen, holder="", url=""))
+            self._leads_until = -1.0
+
     def _leads(self) -> bool:
         return self._clock() < self._leads_until
 
@@ -143,6 +160,8 @@ class Candidate:
 
     def _may_write(self) -> bool:
         seen = self._seen
+        if self._clock() < self._stands_at:
+            return False
         if seen is None or seen.holder in ("", self._identity):
             return True
         return self._clock() >= self._seen_at + seen.duration_s

@@ -111,6 +111,14 @@ class Forwarder:
         answer = await self._http.request(**asking.at(url))
         return Response(answer.content, answer.status_code, headers=returned(answer.headers))
 
+    def _why_not(self) -> str:
+        """Nobody leads, as far as known."""
+        try:
+            self._leadership.term()
+        except NotLeading as error:
+            return str(error)
+        return "no leader is known"
+
     async def _probe(self) -> None:
         while True:
             self.trouble = await self._trouble()
@@ -119,7 +127,7 @@ class Forwarder:
     async def _trouble(self) -> str | None:
         url = self._leader()
         if url is None:
-            return "no leader is known"
+            return self._why_not()
         try:
             answer = await self._http.get(f"{url}/healthz/ready", timeout=PROBE_TIMEOUT_S)
         except httpx.HTTPError as error:

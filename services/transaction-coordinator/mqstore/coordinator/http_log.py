@@ -74,17 +74,22 @@ class HttpLog:
         self._epoch = -1
         self._opening = -1
         """The store's own epoch at the take-over."""
+        self._answers = 0
+
+    @property
+    def answers(self) -> int:
+        return self._answers
 
     def take_over(self) -> Standing:
-        store = _call(self._client.store)
+        store = self._call(self._client.store)
         if store.shard != self._shard:
             raise LogUnavailable(
                 f"the store of shard {store.shard} is where shard {self._shard} should be; "
                 "mend writerUrl and queryUrl, or shardsFile"
             )
         self._opening = store.epoch
-        self._epoch = _call(self._raised)
-        _call(self._client.flush)
+        self._epoch = self._call(self._raised)
+        self._call(self._client.flush)
         store = self._store()
         deadline = time.monotonic() + PATIENCE_S
         end = store.max_offset
@@ -121,21 +126,21 @@ class HttpLog:
             time.sleep(POLL_S)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
-        found = _known(lambda: self._client.pull(topic, queue_id, offset, max_messages=count))
+        found = self._known(lambda: self._client.pull(topic, queue_id, offset, max_messages=count))
         if found is None:
             return Page([], 0, 0, 0)
         records = [_stored(each) for each in found.messages]
         return Page(records, found.next, found.min_offset, found.max_offset)
 
     def by_key(self, topic: str, key: str) -> Keyed:
-        found = _known(lambda: self._client.messages_by_key(topic, key, limit=KEYED_MAX))
+        found = self._known(lambda: self._client.messages_by_key(topic, key, limit=KEYED_MAX))
         if found is None:
             return Keyed()
         complete = found.complete or found.next is not None
         return Keyed([_stored(each) for each in found.messages], complete)
 
     def sync(self) -> None:
-        _call(self._client.flush)
+        self._call(self._client.flush)
 
     def position(self) -> LogPosition:
         store = self._store()
@@ -144,7 +149,7 @@ class HttpLog:
     def offsets(self) -> QueueOffsets:
         saved = {}
         for topic in (HALF_TOPIC, OP_TOPIC):
-            found = _known(partial(self._client.offsets, TRANSACTION_GROUP, topic=topic))
+            found = self._known(partial(self._client.offsets, TRANSACTION_GROUP, topic=topic))
             for each in () if found is None else found.offsets:
                 if each.committed is not None:
                     saved[topic, each.queue_id] = each.committed
@@ -154,11 +159,11 @@ class HttpLog:
         for (topic, queue_id), offset in offsets.items():
             new = {queue_id: offset}
             commit = partial(self._client.commit, TRANSACTION_GROUP, topic, new)
-            _call(partial(commit, allow_back=True))
+            self._call(partial(commit, allow_back=True))
 
     def _store(self) -> Store:
         """As it is now. Raises Reopened."""
-        store = _call(self._client.store)
+        store = self._call(self._client.store)
         if store.epoch != self._opening:
             raise Reopened("the store was opened again; it is read again")
         return store
@@ -184,13 +189,24 @@ class HttpLog:
             present = 0
         return self._client.raise_fence(FENCE, self._next_epoch(present)).epoch
 
+    def _call(self, call: Callable[[], T]) -> T:
+        """Raises LogRefused, Fenced, LogUnavailable."""
+        try:
+            found = call()
+        except _FAILURES as error:
+            raise _error_of(error) from error
+        self._answers += 1
+        return found
 
-def _call(call: Callable[[], T]) -> T:
-    """Raises LogRefused, Fenced, LogUnavailable."""
-    try:
-        return call()
-    except _FAILURES as error:
-        raise _error_of(error) from error
+    def _known(self, call: Callable[[], T]) -> T | None:
+        """None for a topic or queue that is not there (yet)."""
+        try:
+            return self._call(call)
+        except LogRefused as error:
+            name = str(error.problem.get("type", "")).rpartition(":")[2]
+            if name in UNKNOWN:
+                return None
+            raise LogUnavailable(str(error)) from error
 
 
 def _error_of(error: Exception) -> CoordinatorError:
@@ -205,17 +221,6 @@ def _error_of(error: Exception) -> CoordinatorError:
     if error.status in REFUSED or error.status == 507:
         return LogRefused(error.detail, error.problem)
     return LogUnavailable(str(error))
-
-
-def _known(call: Callable[[], T]) -> T | None:
-    """None for a topic or queue that is not there (yet)."""
-    try:
-        return _call(call)
-    except LogRefused as error:
-        name = str(error.problem.get("type", "")).rpartition(":")[2]
-        if name in UNKNOWN:
-            return None
-        raise LogUnavailable(str(error)) from error
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -87,6 +87,7 @@ class LeaseElection:
         self._candidate = Candidate(KubeLease(name, namespace), identity, url, time.monotonic)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self.give_up = self._candidate.give_up
         self.term = self._candidate.term
         self.next_epoch = self._candidate.next_epoch
         self.leader_url = self._candidate.leader_url

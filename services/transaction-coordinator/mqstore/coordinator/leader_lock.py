@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mqstore.coordinator.leadership import NotLeading
+from mqstore.coordinator.leadership import GIVEN_UP_S, NotLeading
 
 URL_SIZE_MAX: Final = 1_000
 
@@ -23,6 +24,9 @@ class LeaderLock:
         self._url = url
         self._lock = threading.Lock()
         self._descriptor: int | None = None
+        self._given_up = ""
+        self._stands_at = 0.0
+        """Before, the lock is left to others."""
 
     def start(self) -> None:
         with suppress(NotLeading):
@@ -30,15 +34,20 @@ class LeaderLock:
 
     def stop(self) -> None:
         with self._lock:
-            if self._descriptor is not None:
-                os.ftruncate(self._descriptor, 0)
-                os.close(self._descriptor)
-                self._descriptor = None
+            self._let_go()
+
+    def give_up(self, why: str) -> None:
+        with self._lock:
+            self._let_go()
+            self._given_up = why
+            self._stands_at = time.monotonic() + GIVEN_UP_S
 
     def term(self) -> int:
         """Take the lock, if it is free."""
         with self._lock:
             if self._descriptor is None:
+                if time.monotonic() < self._stands_at:
+                    raise NotLeading(f"the lead was given up: {self._given_up}")
                 self._descriptor = self._taken()
             return 1
 
@@ -52,6 +61,12 @@ class LeaderLock:
                 return file.read(URL_SIZE_MAX).strip() or None
         except (OSError, UnicodeDecodeError):
             return None
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _taken(self) -> int:
         """Its descriptor. Raises NotLeading."""

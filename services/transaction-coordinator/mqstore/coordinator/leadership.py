@@ -3,9 +3,12 @@ store-writer, whose epochs come from here."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqstore.coordinator.errors import CoordinatorError
+
+GIVEN_UP_S: Final = 3.0
+"""For so long whoever gave the lead up leaves it to others, who look for it each second."""
 
 
 class NotLeading(CoordinatorError):
@@ -20,6 +23,9 @@ class Leadership(Protocol):
 
     def stop(self) -> None:
         """Let go of the lead, so that another one takes it at once."""
+
+    def give_up(self, why: str) -> None:
+        """Let go of the lead for as long as others need to take it; then stand for it again."""
 
     def term(self) -> int:
         """Number of the present time in the lead: another one is another number, and what was read

@@ -73,6 +73,10 @@ class Log(Protocol):
 class SoonLog(Protocol):
     """A log to which an event loop appends."""
 
+    @property
+    def answers(self) -> int:
+        """How many answers came: one that is read for long is another number all the while."""
+
     async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
         """As ``Log.append``; not beside another append of either kind."""
 

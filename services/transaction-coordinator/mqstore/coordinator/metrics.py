@@ -32,17 +32,24 @@ class TransactionMetrics(Collector):
         topics_max: int,
         shards: Shards,
         leads: Callable[[], bool],
+        given_up: Callable[[], int],
     ) -> None:
         self._names = names
         self._topics_max = topics_max
         self._shards = shards
         self._leads = leads
+        self._given_up = given_up
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         pending = {shard.ordinal: shard.pending for shard in self._shards}
         yield GaugeMetricFamily(
             "mqstore_coordinator_leader", "1 in the coordinator that leads", value=self._leads()
+        )
+        yield CounterMetricFamily(
+            "mqstore_coordinator_lead_given_up",
+            "How often this one gave the lead up, as it could do nothing",
+            value=self._given_up(),
         )
         yield from self._waiting(pending)
         yield from self._counted()

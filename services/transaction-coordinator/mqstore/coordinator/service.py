@@ -2,7 +2,8 @@
 
 Threads: the event loop parses, waits, and takes what needs nothing but an append (``lane``); for
 each shard one thread leads (``worker``) and does all else with the shard's store-writer and query;
-with a Lease another one stands for election.
+another one sees to it that they can (``lead_watch``); with a Lease yet another one stands for
+election.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mqstore.coordinator.asking import Asker
 from mqstore.coordinator.callbacks import Caller
 from mqstore.coordinator.elections import leadership_of, own_url
 from mqstore.coordinator.forwarding import Forwarder
+from mqstore.coordinator.lead_watch import LeadWatch
 from mqstore.coordinator.metrics import TransactionMetrics
 from mqstore.coordinator.producers import Producers
 from mqstore.coordinator.reporting import reporter_of
@@ -58,6 +60,8 @@ class CoordinatorService:
         self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
         self.shards = shards_of(settings, self.leadership, self.keys, tls, self._fail)
         self._reporter = reporter_of(settings, self.shards, tls)
+        workers = [shard.worker for shard in self.shards]
+        self.lead_watch = LeadWatch(self.leadership, workers, settings.lead_patience_s, self._fail)
         self.producers = Producers(time.monotonic)
         self.asker = Asker(self.shards, self.producers, Caller(settings))
         self.health.not_ready_reason = self._not_ready
@@ -72,7 +76,7 @@ class CoordinatorService:
         metrics = self.api.metrics
         TransactionMetrics(
             *(metrics.registry, metrics.rocketmq, settings.metrics_topics_max),
-            *(self.shards, lambda: self.forwarder.leads),
+            *(self.shards, lambda: self.forwarder.leads, lambda: self.lead_watch.given_up),
         )
 
     @cached_property
@@ -85,6 +89,7 @@ class CoordinatorService:
             self._following = asyncio.get_running_loop().create_task(self._upstream.follow())
         self.leadership.start()
         self.shards.start()
+        self.lead_watch.start()
         self.forwarder.start()
         if self._reporter is not None:
             self._reporter.start(lambda: self.forwarder.leads)
@@ -99,6 +104,7 @@ class CoordinatorService:
         if self._reporter is not None:
             await self._reporter.stop()
         await self.asker.stop()
+        await asyncio.to_thread(self.lead_watch.stop)
         await asyncio.to_thread(self.shards.stop)
         self.shards.disconnect()
         await asyncio.to_thread(self.leadership.stop)

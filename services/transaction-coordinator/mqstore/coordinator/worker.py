@@ -25,7 +25,7 @@ from mqstore.coordinator.jobs import (
     deliver,
 )
 from mqstore.coordinator.lane import Floor, Lane
-from mqstore.coordinator.leadership import Leadership
+from mqstore.coordinator.leadership import Leadership, NotLeading
 from mqstore.coordinator.log import SoonLog
 from mqstore.coordinator.transactions import Transaction
 from mqstore.service import logs
@@ -55,6 +55,7 @@ class Worker:
         """``appends`` is the coordinator's log; ``failed`` is called on the event loop when the
         thread or the lane ends by a defect."""
         self._coordinator = coordinator
+        self._appends = appends
         self._failed = failed
         self._leadership = leadership
         self._term: int | None = None
@@ -75,6 +76,16 @@ class Worker:
         self._wake_at = 0.0
         self.trouble: str | None = "the half messages are being read"
         """Why nothing can be begun or decided just now."""
+        self.failing_s = 0.0
+        """For how long no step has succeeded, up to the last one that failed: for a reason that
+        another coordinator need not have. A step that takes its time fails in nothing."""
+        self._failing_since: float | None = None
+        self._turns = 0
+
+    @property
+    def moves(self) -> tuple[int, int]:
+        """Another one again and again while the thread does anything at all, or waits."""
+        return self._turns, self._appends.answers
 
     def start(self) -> None:
         self._thread.start()
@@ -151,6 +162,7 @@ class Worker:
 
     def _lead(self) -> None:
         while not self._ending:
+            self._turns += 1
             with self._floor.held():
                 wait_s = self._step()
             jobs = self._next(wait_s)
@@ -165,20 +177,31 @@ class Worker:
         """Seconds until the next step."""
         now = time.monotonic()
         wake = now + RETRY_S
-        trouble = None
+        trouble = failure = None
         try:
             self._keep_term()
             wake = self._coordinator.step(now)
         except CoordinatorError as error:
-            trouble = str(error)
+            trouble, failure = str(error), error
         if trouble is not None and trouble != self.trouble:
             # At a start the other services may still be starting.
             tell = log.warning if self._has_led else log.info
             tell("transactions wait", why=trouble)
         self._has_led |= trouble is None
         self.trouble = trouble
+        self._note(failure)
         self._wake_at = min(now + STEP_MAX_S, wake)
         return max(0.0, self._wake_at - now)
+
+    def _note(self, failure: CoordinatorError | None) -> None:
+        if failure is None or isinstance(failure, (NotLeading, NotLoaded)):
+            self._failing_since = None
+            self.failing_s = 0.0
+            return
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        self.failing_s = now - self._failing_since
 
     def _keep_term(self) -> None:
         """What was read in another time in the lead is out of date. Raises NotLeading."""
