@@ -13,7 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from mqstore.cli.main import app
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.service.forwarded import FORWARDED
 from tests.services.service_processes import query
@@ -149,6 +152,25 @@ def test_a_trace_names_the_shard_of_each_copy(client: Client) -> None:
             break
         cursor = page.next
     assert len(set(seen)) == len(seen) == 20
+
+
+def test_commands_ask_the_shard_that_they_name(shards: Cluster) -> None:
+    one = shards.shards[0]
+    urls = {"MQSTORE_QUERY_URL": one.query.url, "MQSTORE_WRITER_URL": one.writer.url}
+
+    def told(*command: str) -> Result:
+        return CliRunner().invoke(app, command, env={**urls, "MQSTORE_TOKEN": ADMIN})
+
+    everywhere = told("message", "trace", "k", "--topic", "t").stdout.splitlines()
+    there = told("message", "trace", "k", "--topic", "t", "--shard", "1").stdout.splitlines()
+    assert (len(everywhere), len(there)) == (20, 10)
+    assert all('"shard":1,' in line for line in there)
+    assert json.loads(told("lag", "--shard", "1").stdout)["shard"] == 1
+    assert '"kind":"opened"' in told("events", "--shard", "1").stdout
+    for command in (["message", "follow", "t"], ["events"], ["lag", "g"]):
+        refused = told(*command, "--shard", "7")
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused.output
+        assert "there is no shard 7; name one of these: 0, 1" in refused.stderr
 
 
 def test_a_queue_is_of_one_shard_and_any_shard_answers_for_it(client: Client) -> None:

@@ -45,6 +45,7 @@ Ca = Annotated[
         envvar="MQSTORE_CA", help="Who signed the certificate of an https URL.", metavar="FILE"
     ),
 ]
+Shard = Annotated[int | None, typer.Option(min=0, help="Of several shards the one that is asked.")]
 AsJson = Annotated[
     bool | None,
     typer.Option("--json/--table", help="Default: columns on a terminal, else JSON."),
@@ -58,11 +59,13 @@ class Access:
     token: str | None
     token_file: Path | None
     ca: Path | None
+    shard: int | None
 
     def client(self, **urls: str) -> Client:
         """Raises ValueError for files that cannot be used."""
         query_url, writer_url = urls.get("query_url", QUERY_URL), urls.get("writer_url", WRITER_URL)
-        return Client(writer_url, query_url, token=self._found_token(), tls=self._tls())
+        token, tls = self._found_token(), self._tls()
+        return Client(writer_url, query_url, token=token, tls=tls, shard=self.shard)
 
     def _tls(self) -> ssl.SSLContext | None:
         try:

@@ -13,6 +13,7 @@ from mqstore.cli.asking import (
     Access,
     AsJson,
     Ca,
+    Shard,
     Token,
     TokenFile,
     WriterUrl,
@@ -30,6 +31,7 @@ def events(
     after: Annotated[
         str | None, typer.Option(help="Only what came behind this event.", metavar="ID")
     ] = None,
+    shard: Shard = None,
     writer_url: WriterUrl = WRITER_URL,
     token: Token = None,
     token_file: TokenFile = None,
@@ -49,7 +51,7 @@ def events(
                 print(_line(event) if in_lines else _row(event), flush=follow)
         return EXIT_FINE
 
-    raise typer.Exit(asked(Access(token, token_file, ca), ask, writer_url=writer_url))
+    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, writer_url=writer_url))
 
 
 def _line(event: StoreEvent) -> str:

@@ -14,6 +14,7 @@ from mqstore.cli.asking import (
     AsJson,
     Ca,
     QueryUrl,
+    Shard,
     Token,
     TokenFile,
     asked,
@@ -39,6 +40,7 @@ def follow(
     sql: Annotated[
         str | None, typer.Option(help="Only what this SQL92 expression is true of.")
     ] = None,
+    shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
     token_file: TokenFile = None,
@@ -57,7 +59,7 @@ def follow(
                 print(_line(event) if in_lines else _row(event), flush=True)
         return EXIT_FINE
 
-    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
+    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
 
 
 def _line(event: TopicEvent) -> str:

@@ -11,6 +11,7 @@ from mqstore.cli.asking import (
     AsJson,
     Ca,
     QueryUrl,
+    Shard,
     Token,
     TokenFile,
     asked,
@@ -24,6 +25,7 @@ from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
 def lag(
     group: Annotated[str | None, typer.Argument(help="One group, by queue. [default: all]")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
     token_file: TokenFile = None,
@@ -42,7 +44,7 @@ def lag(
             _tell(client.lag(group, topic=topic), in_lines=in_json(as_json))
         return 0
 
-    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
+    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
 
 
 def _tell_all(client: Client, topic: str | None, *, in_lines: bool) -> None:

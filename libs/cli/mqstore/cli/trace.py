@@ -12,6 +12,7 @@ from mqstore.cli.asking import (
     AsJson,
     Ca,
     QueryUrl,
+    Shard,
     Token,
     TokenFile,
     asked,
@@ -30,6 +31,7 @@ def trace(
         str, typer.Argument(help="Offset message id; with --topic a unique key or a key.")
     ],
     topic: Annotated[str | None, typer.Option(help="The topic that the key is of.")] = None,
+    shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
     token_file: TokenFile = None,
@@ -47,7 +49,7 @@ def trace(
             return _tell([client.trace(message).trace], in_lines=in_json(as_json))
         return _tell(_with_key(client, topic, message), in_lines=in_json(as_json))
 
-    raise typer.Exit(asked(Access(token, token_file, ca), ask, query_url=query_url))
+    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
 
 
 def _with_key(client: Client, topic: str, key: str) -> list[Trace]:
