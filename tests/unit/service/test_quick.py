@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from mqstore.service import auth, problems
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply
 from mqstore.service.problems import Problem
-from mqstore.service.quick import HEADS_KEPT, Prepared
+from mqstore.service.quick import HEADS_KEPT, Begun, Later, Prepared
 from mqstore.storage.errors import TopicUnknown
 from tests.unit.service.test_direct import BODY_MAX, OPERATION, Server, post, serving
 
@@ -33,7 +33,8 @@ def _raised(error: Exception) -> None:
 
 
 class Echo:
-    """A hot route that answers a body with itself, once ``turns`` allows it where it is "wait"."""
+    """A hot route that answers a body with itself, once ``turns`` allows it where it is "wait", and
+    by whoever finishes ``told`` where it is "later"."""
 
     def __init__(self) -> None:
         self.prepared: list[dict[str, str]] = []
@@ -43,11 +44,15 @@ class Echo:
         self.handled: list[bytes] = []
         self.turns = asyncio.Event()
         self.waiting = asyncio.Event()
+        self.told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.any_path = False
 
     @property
     def route(self) -> HotRoute:
         return HotRoute(
-            *("POST", "/quick/{name}", Role.PRODUCE, self.handle, OPERATION), prepare=self.prepare
+            *("POST", "/quick/{name}", Role.PRODUCE, self.handle, OPERATION),
+            prepare=self.prepare,
+            any_path=self.any_path,
         )
 
     async def handle(self, request: HotRequest) -> Reply:
@@ -60,10 +65,15 @@ class Echo:
             raise Problem(problems.BAD_PARAMETER, "odd")
         self.prepared.append(request.query())
 
-        def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
+        def begin(body: bytes, params: Mapping[str, str]) -> Begun:
             if body in UNDONE:
                 return UNDONE[body]()
             self.quick.append(body)
+            if body == b"later":
+                self.waiting.set()
+                return Later(self.told, lambda told: told.result())
+            if body == b"name":
+                return params["name"].encode()
             return self.rest(body) if body == b"wait" else body
 
         return Prepared(begin, 201)
@@ -74,9 +84,12 @@ class Echo:
         return Reply(body, 201)
 
 
-def run(scenario: Callable[[Server, Echo], Awaitable[None]], **settings: Any) -> None:
+def run(
+    scenario: Callable[[Server, Echo], Awaitable[None]], *, any_path: bool = False, **settings: Any
+) -> None:
     async def whole() -> None:
         echo = Echo()
+        echo.any_path = any_path
         async with serving(echo.route, **settings) as server:
             try:
                 await scenario(server, echo)
@@ -200,6 +213,113 @@ def test_what_was_done_is_answered_before_the_service_ends() -> None:
             protocol.data_received(post(PATH, b"1"))
             protocol.shutdown()
             assert (await connection.answer()).body == b"1"
+
+    run(scenario)
+
+
+def test_one_preparation_does_for_every_path_where_the_route_says_so() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            for name in (b"a", b"b", b"c"):
+                answer = await connection.ask(post(b"/quick/" + name, b"name"))
+                assert answer.body == name
+            await connection.ask(post(b"/quick/d?n=1", b"name"))
+            await connection.ask(post(b"/quick/e", b"name", b"x-other: field"))
+        assert echo.prepared == [{}, {"n": "1"}, {}]
+        assert echo.quick == [b"name"] * 5
+
+    run(scenario, any_path=True)
+
+
+def test_an_answer_that_comes_later_is_that_of_the_other_ways() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            await echo.waiting.wait()
+            assert server.api.limits.requests.taken == 1
+            assert server.api.limits.memory.taken == len(b"later")
+            assert (await server.ask(post(PARSED, b"other"))).status == 503
+            echo.told.set_result(b"other")
+            answer = await asked
+            assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
+            assert answer.but_ids == (await server.ask(post(PARSED, b"other"))).but_ids
+            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+        text = server.api.metrics.render().decode()
+        assert "mqstore_http_in_flight 0.0" in text
+        assert 'requests_total{method="POST",route="/quick/{name}",status="201"} 3.0' in text
+
+    run(scenario, max_requests=1, max_client_share=100)
+
+
+def test_a_refusal_that_comes_later_is_told_and_counted_as_any_other() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            await echo.waiting.wait()
+            echo.told.set_exception(Problem(problems.BAD_PARAMETER, "odd"))
+            answer = await asked
+            assert answer.status == problems.BAD_PARAMETER.status
+            assert b"odd" in answer.body
+            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+        assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
+        text = server.api.metrics.render().decode()
+        assert 'problems_total{problem="bad-parameter",route="/quick/{name}"} 1.0' in text
+
+    run(scenario)
+
+
+def test_a_defect_behind_a_later_answer_is_one_request_s_alone() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            await echo.waiting.wait()
+            echo.told.set_exception(ZeroDivisionError())
+            assert (await asked).status == 500
+            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+
+    run(scenario)
+
+
+def test_requests_behind_a_later_answer_are_answered_after_it() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            connection.writer.write(post(PATH, b"later"))
+            await echo.waiting.wait()
+            (protocol,) = server.protocols
+            protocol.data_received(post(PATH, b"2"))
+            protocol.data_received(post(PARSED, b"3"))
+            echo.told.set_result(b"1")
+            assert [(await connection.answer()).body for _ in range(3)] == [b"1", b"2", b"3"]
+
+    run(scenario)
+
+
+def test_a_later_answer_of_a_service_that_ends_is_the_connection_s_last() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as connection:
+            connection.writer.write(post(PATH, b"later"))
+            await echo.waiting.wait()
+            (protocol,) = server.protocols
+            protocol.shutdown()
+            echo.told.set_result(b"1")
+            answer = await connection.answer()
+            assert (answer.body, answer.header("connection")) == (b"1", "close")
+            assert await connection.reader.read() == b""
+
+    run(scenario)
+
+
+def test_who_is_gone_before_a_later_answer_disturbs_nobody() -> None:
+    async def scenario(server: Server, echo: Echo) -> None:
+        async with server.connection() as gone:
+            gone.writer.write(post(PATH, b"later"))
+            await echo.waiting.wait()
+            (protocol,) = server.protocols
+            protocol.drop()
+            assert await gone.reader.read() == b""
+        echo.told.set_result(b"1")
+        assert (await server.ask(post(PATH, b"next"))).body == b"next"
+        assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
 
     run(scenario)
 

@@ -82,6 +82,18 @@ class DirectCycle(RequestResponseCycle):
         self._write(status, headers, body)
         return True
 
+    def answer_whole(self, answer: bytes) -> None:
+        """With its head, which says nothing of the connection."""
+        if self.disconnected:
+            return
+        self.response_started = True
+        if self.keep_alive:
+            self._answer_with(answer)
+        else:
+            head, end, body = answer.partition(b"\r\n\r\n")
+            self.transport.writelines((head, b"\r\nconnection: close", end, body))
+        self._end()
+
     def _write(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
         if self.disconnected:
             return
@@ -90,6 +102,9 @@ class DirectCycle(RequestResponseCycle):
             self._answer_with(head + body)
         else:
             self.transport.writelines((head, body))
+        self._end()
+
+    def _end(self) -> None:
         self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:

@@ -175,6 +175,9 @@ class HotRoute:
     prepare: Callable[[HotRequest], Prepared] | None = None
     """What it does under this head (the request has no body yet), where that can be said before.
     Raises what ``handler`` would."""
+    any_path: bool = False
+    """Whether what is prepared holds for every path of this route: what is in a path differs from
+    request to request."""
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,17 +257,16 @@ class Front:
                     client=client_of(received),
                 )
 
-    def quick(self, scope: Scope) -> Quick | None:
+    def quick(self, scope: Scope, route: HotRoute, params: Mapping[str, str]) -> Quick | None:
         """The quickest way of requests with this head, on this connection; None: there is none."""
-        hot = self.hot_route(scope["method"], scope["path"])
-        if hot is None or hot[0].prepare is None or self._access_log:
+        if route.prepare is None or self._access_log:
             return None
-        (route, params), headers = hot, scope["headers"]
+        headers = scope["headers"]
         if any(name == b"x-request-id" for name, _ in headers):
             return None
         try:
             self._auth.check(headers, route.role)
-            prepared = hot[0].prepare(HotRequest(scope, _no_body, params, self.limits))
+            prepared = route.prepare(HotRequest(scope, _no_body, params, self.limits))
         except (Problem, StorageError):
             return None
         return Quick(

@@ -1,6 +1,7 @@
 """Heads of plain requests: a known form, read once for each that differs.
 
-Clients send the same head again and again, but for its content-length, so what was read is kept.
+Clients send the same head again and again, but for its content-length, so what was read is kept;
+where only the path differs, its header fields are.
 llhttp reads header fields here as it does for uvicorn: nothing is plain that uvicorn would refuse
 or read in another way.
 """
@@ -30,14 +31,21 @@ class Head:
     """What the head of a plain request says, but for its content-length. The same object for all
     requests that say the same, as long as it is kept."""
 
-    __slots__ = ("headers", "method", "path", "query")
+    __slots__ = ("fields", "headers", "method", "path", "query")
 
     def __init__(
-        self, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
+        self,
+        method: str,
+        path: str,
+        query: bytes,
+        fields: bytes,
+        headers: list[tuple[bytes, bytes]],
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
+        self.fields = fields
+        """As they came."""
         self.headers = headers
         """Names in lower case. Nobody changes it."""
 
@@ -83,9 +91,10 @@ def _read(text: bytes) -> Head | None:
     if match is None or headers is None:
         return None
     method, path, query = match.groups(b"")
-    return Head(method.decode(), path.decode(), query, headers)
+    return Head(method.decode(), path.decode(), query, fields, headers)
 
 
+@lru_cache(maxsize=KEPT)
 def _read_fields(text: bytes) -> list[tuple[bytes, bytes]] | None:
     """``text`` is every other header field, and the empty line."""
     found = _Found()

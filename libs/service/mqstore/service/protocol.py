@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mqstore.service import direct, plain, problems
-from mqstore.service.http import BEGUN, Front, Reply
+from mqstore.service.http import BEGUN, Front, HotRoute, Reply
 from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Limits, Scope
 from mqstore.service.problems import Problem
-from mqstore.service.quick import HEADS_KEPT, Quick
+from mqstore.service.quick import HEADS_KEPT, Answered, Quick, Waiting
 
 _ENCODING_OVERHEAD: Final = 8
 """Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
@@ -26,11 +27,16 @@ _COLLECT_MAX_S: Final = 1.0
 _UNLIMITED: Final = tuple(path.encode() for path in UNLIMITED_PATHS)
 
 
+_Hot = tuple[HotRoute, Mapping[str, str]]
+"""A request's route, with the path's parameters."""
+
+
 @dataclass(slots=True)
 class _Collected:
     """A plain request whose body is on its way."""
 
     request: plain.PlainRequest
+    hot: _Hot
     parts: list[bytes]
     missing: int
     held: int
@@ -72,8 +78,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """The parser has some of a request, and not its end."""
         self._collected: _Collected | None = None
         self._plain_scope: dict[str, Any] = {}
-        self._quick: dict[plain.Head, Quick | None] = {}
-        """By head, where there is a quickest way."""
+        self._quick: dict[Hashable, Quick | None] = {}
+        """By what has to be the same in a head, where there is a quickest way."""
         self._message_event = asyncio.Event()
         self._due = b""
         """An answer that is written soon."""
@@ -217,17 +223,18 @@ class BoundedProtocol(HttpToolsProtocol):
         request = plain.read(data)
         if request is None:
             return False
-        if self.front.hot_route(request.head.method, request.head.path) is None:
+        hot = self.front.hot_route(request.head.method, request.head.path)
+        if hot is None:
             return False
         missing = request.end - len(data)
         if not missing:
-            self._answer(request, data[request.body_at :])
+            self._answer(request, hot, data[request.body_at :])
             return True
         if missing < 0 or request.end - request.body_at > self.limits.max_request:
             return False
         self._unwatch_head()
         patience = self.loop.call_later(self.collect_s, self._leave_to_parser)
-        self._collected = _Collected(request, [], request.end, 0, patience)
+        self._collected = _Collected(request, hot, [], request.end, 0, patience)
         self._collect(self._collected, data)
         return True
 
@@ -248,7 +255,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif collected.missing == 0:
             self._forget_collected()
             collected.parts[0] = collected.parts[0][collected.request.body_at :]
-            self._answer(collected.request, b"".join(collected.parts))
+            self._answer(collected.request, collected.hot, b"".join(collected.parts))
 
     def _leave_to_parser(self) -> None:
         """A body that is too slow, or more than can be held: uvicorn's way has the answers."""
@@ -263,16 +270,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self.limits.memory.give_back(self._address, self._collected.held)
             self._collected = None
 
-    def _answer(self, request: plain.PlainRequest, body: bytes) -> None:
+    def _answer(self, request: plain.PlainRequest, hot: _Hot, body: bytes) -> None:
         self._unwatch_head()
-        rest = self._begin_quick(request.head, body)
-        if rest is True:
+        found = self._quick_answer(request.head, hot, body)
+        if isinstance(found, bytes):
+            self._write_soon(found)
+            self._answered_directly()
             return
-        scope = self._scope(request.head, request.headers)
-        if rest:
-            scope[BEGUN] = rest
-        self.cycle = direct.DirectCycle(
-            scope,
+        cycle = self.cycle = self._cycle(request, body)
+        if isinstance(found, Waiting):
+            found.told.add_done_callback(partial(self._answer_later, found, cycle, len(body)))
+        else:
+            self._go_directly(cycle, found, len(body))
+
+    def _cycle(self, request: plain.PlainRequest, body: bytes) -> direct.DirectCycle:
+        return direct.DirectCycle(
+            self._scope(request.head, request.headers),
             body,
             self.transport,
             self.flow,
@@ -281,31 +294,47 @@ class BoundedProtocol(HttpToolsProtocol):
             self._write_soon,
             self._answered_directly,
         )
+
+    def _go_directly(
+        self, cycle: direct.DirectCycle, rest: Coroutine[Any, Any, Reply] | None, size: int
+    ) -> None:
+        """``rest`` is what is left to do of it, where it has begun."""
+        scope = cast(Scope, cycle.scope)
+        if rest is not None:
+            scope[BEGUN] = rest
         context = contextvars.copy_context()
-        coroutine = self.cycle.run_asgi(self.app)
+        coroutine = cycle.run_asgi(self.app)
         waits_for = direct.begin(coroutine, context)
         if waits_for is not None:
-            self.limits.keep(scope, len(body))
+            self.limits.keep(scope, size)
             task = self.loop.create_task(direct.go_on(coroutine, waits_for), context=context)
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
 
-    def _begin_quick(self, head: plain.Head, body: bytes) -> Coroutine[Any, Any, Reply] | bool:
-        """True when it was answered, False when nothing was done; else what is left to do."""
-        if head in self._quick:
-            quick = self._quick[head]
+    def _quick_answer(self, head: plain.Head, hot: _Hot, body: bytes) -> Answered:
+        """As ``Quick.answer``."""
+        route, params = hot
+        key = (route.template, head.query, head.fields) if route.any_path else head
+        if key in self._quick:
+            quick = self._quick[key]
         else:
             if len(self._quick) == HEADS_KEPT:
                 self._quick.clear()
-            quick = self._quick[head] = self.front.quick(self._scope(head, head.headers))
+            scope = self._scope(head, head.headers)
+            quick = self._quick[key] = self.front.quick(scope, route, params)
         if quick is None or self.flow.write_paused:
-            return False
-        answer = quick.answer(body, self.server_state.default_headers)
-        if isinstance(answer, bytes):
-            self._write_soon(answer)
-            self._answered_directly()
-            return True
-        return answer or False
+            return None
+        return quick.answer(body, params, self.server_state.default_headers)
+
+    def _answer_later(
+        self, waiting: Waiting, cycle: direct.DirectCycle, size: int, told: asyncio.Future[Any]
+    ) -> None:
+        try:
+            answer = waiting.whole(told)
+        except Exception as error:
+            self._go_directly(cycle, _raised(error), size)
+        else:
+            cycle.answer_whole(answer)
 
     def _scope(self, head: plain.Head, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
         return {
@@ -403,6 +432,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = self.loop.call_later(_LINGER_S, self.transport.close)
         else:
             self.transport.close()
+
+
+async def _raised(error: Exception) -> Reply:
+    raise error
 
 
 def bounded_protocol(

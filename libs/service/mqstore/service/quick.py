@@ -7,10 +7,11 @@ that plain does nothing here, and goes the direct way, which has all the answers
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -30,12 +31,25 @@ Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """An answer for which nobody else need do anything: no coroutine, no task."""
+
+    told: asyncio.Future[Any]
+    """Done when there is one. Nobody cancels it."""
+    answer: Callable[[asyncio.Future[Any]], bytes]
+    """Its body in JSON. Raises what ``told`` says, as Problem or StorageError."""
+
+
+Begun = bytes | Later | Coroutine[Any, Any, "Reply"] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """What a hot route does with bodies under one head of one connection."""
 
-    begin: Callable[[bytes], bytes | Coroutine[Any, Any, Reply] | None]
-    """Called with a body: the answer's body, in JSON; what is left to do, where it did its work
-    and waits; or None, Problem or StorageError, where nothing was done."""
+    begin: Callable[[bytes, Mapping[str, str]], Begun]
+    """Called with a body and the path's parameters: the answer's body, in JSON; what is left to do,
+    where it did its work and waits; or None, Problem or StorageError, where nothing was done."""
     status: int = 200
     """Of an answer that ``begin`` gives."""
 
@@ -48,6 +62,17 @@ class Shared:
     limits: Limits
     metrics: HttpMetrics
     next_id: Callable[[], str]
+
+
+class Waiting(NamedTuple):
+    """A request whose answer comes later."""
+
+    told: asyncio.Future[Any]
+    whole: Callable[[asyncio.Future[Any]], bytes]
+    """To be called once it is done: the whole answer. Raises Problem, StorageError."""
+
+
+Answered = bytes | Waiting | Coroutine[Any, Any, "Reply"] | None
 
 
 class Quick:
@@ -69,7 +94,7 @@ class Quick:
         self._status = prepared.status
         self._auth, self._tokens = shared.auth, shared.auth.generation
         self._limits = shared.limits
-        self._observe = shared.metrics.observe
+        self._metrics = shared.metrics
         self._next_id = shared.next_id
         self._route = route
         self._method = method
@@ -79,9 +104,7 @@ class Quick:
         self._default_headers: Headers | None = None
         self._start = b""
 
-    def answer(
-        self, body: bytes, default_headers: Headers
-    ) -> bytes | Coroutine[Any, Any, Reply] | None:
+    def answer(self, body: bytes, params: Mapping[str, str], default_headers: Headers) -> Answered:
         """The whole answer; what is left to do, whose result it is; or None: nothing was done."""
         limits = self._limits
         if len(body) > limits.max_request or not limits.has_room(self._client):
@@ -93,15 +116,45 @@ class Quick:
             if self._tokens != self._auth.generation:
                 self._auth.check(self._headers, self._role)
                 self._tokens = self._auth.generation
-            found = self._begin(body)
+            found = self._begin(body, params)
         except (Problem, StorageError):
             return None
-        if not isinstance(found, bytes):
-            return found
+        if isinstance(found, bytes):
+            return self._whole(found, default_headers, request_id, started)
+        if isinstance(found, Later):
+            return self._waiting(found, len(body), default_headers, request_id, started)
+        return found
+
+    def _waiting(
+        self,
+        later: Later,
+        size: int,
+        default_headers: Headers,
+        request_id: str,
+        started: float,
+    ) -> Waiting:
+        """It is counted and held like any other that waits."""
+        limits, client = self._limits, self._client
+        limits.requests.add(client, 1)
+        limits.memory.add(client, size)
+        self._metrics.in_flight += 1
+
+        def whole(told: asyncio.Future[Any]) -> bytes:
+            limits.requests.give_back(client)
+            limits.memory.give_back(client, size)
+            self._metrics.in_flight -= 1
+            return self._whole(later.answer(told), default_headers, request_id, started)
+
+        return Waiting(later.told, whole)
+
+    def _whole(
+        self, found: bytes, default_headers: Headers, request_id: str, started: float
+    ) -> bytes:
         if default_headers is not self._default_headers:
             self._default_headers = default_headers
             self._start = _start(self._status, default_headers)
-        self._observe(self._route, self._method, self._status, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._metrics.observe(self._route, self._method, self._status, seconds)
         return b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
             *(self._start, len(found), request_id.encode()),
             found,

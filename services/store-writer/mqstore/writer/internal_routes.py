@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -17,7 +17,7 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
-from mqstore.service.quick import Prepared
+from mqstore.service.quick import Begun, Prepared
 from mqstore.storage._kernel import placements_json
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.hosts import Host, parse_host
@@ -131,7 +131,7 @@ class InternalRoutes:
         _check_head(request)
         caller = produce.client_host(*request.client_address)
 
-        def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
+        def begin(body: bytes, _: Mapping[str, str]) -> Begun:
             service.require_writable()
             asked = bodies.decode(self._decoder, body)
             fence = asked.fence

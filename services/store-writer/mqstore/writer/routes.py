@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
-from mqstore.service.quick import Prepared
+from mqstore.service.quick import Begun, Prepared
 from mqstore.storage._kernel import EncodedBatch, placements_json
 from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.hosts import Host
@@ -176,7 +176,7 @@ class Producer:
         self._require_own(request)
         asked = self._asked(request)
 
-        def begin(body: bytes) -> bytes | Coroutine[Any, Any, Reply] | None:
+        def begin(body: bytes, _: Mapping[str, str]) -> Begun:
             service.require_puts()
             topic = self._topics.get(name)
             if topic is None:

@@ -10,6 +10,7 @@ from mqstore.coordinator import errors
 from mqstore.coordinator.worker import Busy
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+from mqstore.service.quick import Later
 
 T = TypeVar("T")
 
@@ -18,6 +19,25 @@ async def result_of(ask: Callable[[Any], asyncio.Future[T]], asked: Any) -> T:
     """Ask a worker, and wait. Raises Problem."""
     try:
         return await ask(asked)
+    except errors.CoordinatorError as error:
+        raise problem_of(error) from error
+
+
+def later_of(
+    ask: Callable[[Any], asyncio.Future[T]],
+    asked: Any,
+    answer: Callable[[asyncio.Future[T]], bytes],
+) -> Later:
+    """Ask a worker; ``answer`` takes what it told, and may raise what it told. Raises Problem."""
+
+    def answered(told: asyncio.Future[T]) -> bytes:
+        try:
+            return answer(told)
+        except errors.CoordinatorError as error:
+            raise problem_of(error) from error
+
+    try:
+        return Later(ask(asked), answered)
     except errors.CoordinatorError as error:
         raise problem_of(error) from error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -10,10 +12,11 @@ import msgspec
 from fastapi import Request
 from starlette.types import Message, Receive
 
+from mqstore.client import Topic
 from mqstore.coordinator import errors
-from mqstore.coordinator.answers import problem_of, result_of
+from mqstore.coordinator.answers import later_of, problem_of
 from mqstore.coordinator.begin_requests import BeginRequests
-from mqstore.coordinator.decide import Decide
+from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import (
     BEGUN_EXAMPLE,
@@ -27,13 +30,16 @@ from mqstore.coordinator.models import (
     TransactionView,
 )
 from mqstore.coordinator.service import CoordinatorService
+from mqstore.coordinator.shards import Shard
+from mqstore.coordinator.transactions import Transaction
 from mqstore.coordinator.views import state_of, view
-from mqstore.service import bodies, problems
+from mqstore.service import bodies, problems, quick
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.forwarded import Relayed
 from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
 from mqstore.service.problems import Problem
+from mqstore.service.quick import Later, Prepared
 
 _BASE: Final = "/v1/transactions"
 _SPEC: Final = msgspec.json.Decoder(TransactionSpec)
@@ -53,52 +59,104 @@ class HotRoutes:
     def add(self, api: Api) -> None:
         """Put the routes into the coordinator's interface."""
         api.add_schemas(TransactionSpec, NewMessage, Begun, Reason, TransactionView)
-        for path, handler, operation in (
-            (_BASE, self._begin, _BEGIN),
-            (_BASE + "/{id}:commit", self._commit, _COMMIT),
-            (_BASE + "/{id}:rollback", self._rollback, _ROLLBACK),
+        route = partial(HotRoute, "POST", role=Role.PRODUCE, any_path=True)
+        api.add_hot(
+            route(_BASE, handler=self._begin, operation=_BEGIN, prepare=self._prepare_begin)
+        )
+        for name, verdict, operation in (
+            ("commit", Verdict.COMMIT, _COMMIT),
+            ("rollback", Verdict.ROLLBACK, _ROLLBACK),
         ):
-            api.add_hot(HotRoute("POST", path, Role.PRODUCE, handler, operation))
+            api.add_hot(
+                route(
+                    f"{_BASE}/{{id}}:{name}",
+                    handler=partial(self._decide, verdict),
+                    operation=operation,
+                    prepare=partial(self._prepare_decision, verdict),
+                )
+            )
 
     async def _begin(self, request: HotRequest) -> Reply:
-        if query := request.query():
-            refuse_unknown(query, ())
+        _check_query(request)
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
         spec = bodies.read(_SPEC, request, body)
+        return await self._begun_on(self._shard_for(spec), spec, _client_of(request))
+
+    async def _begun_on(self, shard: Shard, spec: TransactionSpec, client: str) -> Reply:
+        """Raises Problem, TopicNameError, PropertyError."""
+        topic = await shard.topics.writable(spec.topic)
+        return await _reply(self._begun(spec, shard, topic, client), HTTPStatus.CREATED)
+
+    def _prepare_begin(self, request: HotRequest) -> Prepared:
+        _check_query(request)
+        forwarder, client = self._service.forwarder, _client_of(request)
+        is_json = bodies.says_json(request.media_type.decode("latin-1"))
+
+        def begin(body: bytes, _: Mapping[str, str]) -> quick.Begun:
+            if not is_json or not forwarder.leads:
+                return None
+            spec = bodies.decode(_SPEC, body)
+            shard = self._shard_for(spec)
+            topic = shard.topics.known(spec.topic)
+            if topic is None:  # the shard is chosen by now: another turn would be another one's
+                return self._begun_on(shard, spec, client)
+            return self._begun(spec, shard, topic, client)
+
+        return Prepared(begin, HTTPStatus.CREATED)
+
+    def _shard_for(self, spec: TransactionSpec) -> Shard:
+        """Raises Problem."""
         shard = self._service.shards.choose(spec.shard, spec.messages[0].uniq_key)
         if shard is None:
             raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
-        topic = await shard.topics.writable(spec.topic)
-        asked = self._begins.asked(spec, topic, _client_of(request))
-        found = await result_of(shard.worker.begin, asked)
-        begun = Begun(transaction_id=f"{shard.ordinal}-{found.key}", state=state_of(found))
-        return _reply(begun, HTTPStatus.CREATED)
+        return shard
 
-    async def _commit(self, request: HotRequest) -> Reply:
-        return await self._decide(request, Verdict.COMMIT)
+    def _begun(self, spec: TransactionSpec, shard: Shard, topic: Topic, client: str) -> Later:
+        """Raises Problem, TopicNameError, PropertyError."""
+        asked = self._begins.asked(spec, topic, client)
 
-    async def _rollback(self, request: HotRequest) -> Reply:
-        return await self._decide(request, Verdict.ROLLBACK)
+        def answer(told: asyncio.Future[Transaction]) -> bytes:
+            found = told.result()
+            return _encode(Begun(f"{shard.ordinal}-{found.key}", state_of(found)))
 
-    async def _decide(self, request: HotRequest, verdict: Verdict) -> Reply:
-        if query := request.query():
-            refuse_unknown(query, ())
+        return later_of(shard.worker.begin, asked, answer)
+
+    async def _decide(self, verdict: Verdict, request: HotRequest) -> Reply:
+        _check_query(request)
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
         why = bodies.read(_REASON, request, body).reason if body else ""
-        transaction_id = request.params["id"]
+        return await _reply(self._decided(request.params["id"], verdict, why), HTTPStatus.OK)
+
+    def _prepare_decision(self, verdict: Verdict, request: HotRequest) -> Prepared:
+        _check_query(request)
+        forwarder = self._service.forwarder
+        is_json = bodies.says_json(request.media_type.decode("latin-1"))
+
+        def begin(body: bytes, params: Mapping[str, str]) -> Later | None:
+            if not forwarder.leads or (body and not is_json):
+                return None
+            why = bodies.decode(_REASON, body).reason if body else ""
+            return self._decided(params["id"], verdict, why)
+
+        return Prepared(begin)
+
+    def _decided(self, transaction_id: str, verdict: Verdict, why: str) -> Later:
+        """Raises Problem."""
         if len(transaction_id) > ID_LENGTH_MAX:
             raise Problem(problems.BAD_PARAMETER, f"id has more than {ID_LENGTH_MAX} characters")
         try:
             shard, key = self._service.shards.find(transaction_id)
         except errors.TransactionUnknown as error:
             raise problem_of(error) from None
-        asked = Decide(key, verdict, why or _BY_PRODUCER)
-        decided = await result_of(shard.worker.decide, asked)
-        return _reply(view(shard.ordinal, decided.transaction), HTTPStatus.OK)
+
+        def answer(told: asyncio.Future[Decided]) -> bytes:
+            return _encode(view(shard.ordinal, told.result().transaction))
+
+        return later_of(shard.worker.decide, Decide(key, verdict, why or _BY_PRODUCER), answer)
 
     async def _relayed(self, request: HotRequest, body: bytes) -> Reply | None:
         """The leader's answer, where this process does not lead. Raises Problem."""
@@ -126,8 +184,15 @@ def _replay(body: bytes) -> Receive:
     return receive
 
 
-def _reply(found: Begun | TransactionView, status: int) -> Reply:
-    return Reply(_encode(found), status)
+async def _reply(later: Later, status: int) -> Reply:
+    await asyncio.wait((later.told,))
+    return Reply(later.answer(later.told), status)
+
+
+def _check_query(request: HotRequest) -> None:
+    """Raises Problem."""
+    if query := request.query():
+        refuse_unknown(query, ())
 
 
 def _client_of(request: HotRequest) -> str:
