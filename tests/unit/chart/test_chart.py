@@ -205,7 +205,23 @@ def test_there_is_no_report_without_a_place_for_it_and_no_rebuild_where_it_is_no
     assert set(render()["CronJob"]) == {"shop-mqstore-index-rebuild"}
     found = render(jobs={"indexRebuild": {"enabled": False}})
     assert not found["CronJob"]
-    assert "shop-mqstore-jobs" not in found["Role"]
+    assert not [name for kind in found.values() for name in kind if name.endswith("-rebuild")]
+
+
+@needs_helm
+@pytest.mark.parametrize("job", ["expiry-report", "index-rebuild"])
+def test_each_job_has_an_account_of_its_own_that_may_run_executors_and_no_more(job: str) -> None:
+    found, name = render(**EVERYTHING), f"shop-mqstore-{job}"
+    assert pods(found)[name]["serviceAccountName"] == name
+    assert name in found["ServiceAccount"]
+    binding = found["RoleBinding"][name]
+    assert binding["roleRef"]["name"] == name
+    assert [subject["name"] for subject in binding["subjects"]] == [name]
+    [rule] = found["Role"][name]["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
+    assert not {"patch", "update", "*"} & set(rule["verbs"])
+    others = [each for each in found["RoleBinding"].values() if each is not binding]
+    assert name not in {subject["name"] for each in others for subject in each["subjects"]}
 
 
 @needs_helm
