@@ -13,8 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
 from mqstore.client import Client, NewMessage, ProblemError
