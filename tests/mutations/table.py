@@ -165,10 +165,10 @@ _RECOVERY: Final = (
     _of(
         "Queue entries beyond the log's end dropped, not synced",
         "recovery.apply",
-        "            if beyond:\n"
-        "                queue.flush()\n"
-        "            elif self.durable:\n"
-        "                queue.flush_end()\n",
+        "            if self.resumes and self.durable:\n"
+        "                queue.flush_end()\n"
+        "            elif beyond:\n"
+        "                queue.flush()\n",
         "",
     ),
     _of(

@@ -372,11 +372,12 @@ class SimulatedDisk:
         return str(path) in self._locks
 
     def next_data(self, path: Path, offset: int) -> int | None:
-        """Pages of zeros are passed over, as if each were a hole."""
+        """Pages of zeros, in memory and on the disk, are passed over, as if each were a hole."""
         self._operation("next_data", str(path))
-        content = self._content(self._inode(str(path)))
+        inode = self._inode(str(path))
+        content = self._content(inode)
         for page in range(offset // PAGE, len(pages(len(content)))):
-            if any(page_of(content, page)):
+            if any(page_of(content, page)) or any(page_of(inode.durable, page)):
                 return max(offset, page * PAGE)
         return None
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -229,12 +230,14 @@ def test_entries_beyond_a_cut_do_not_come_back() -> None:
     each_life(life)
 
 
-def test_what_was_cut_is_no_part_of_a_record_that_is_put_in_its_place() -> None:
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_what_was_cut_is_no_part_of_a_record_that_is_put_in_its_place(cut_off: bool) -> None:
     """Else head and body would be those of the one, and properties, which no checksum covers,
-    those of the other."""
+    those of the other. Nor where the first recovery came no further than to a failing sync."""
     left, cut = _with_half_a_record()
+    if cut_off:
+        left = _cut_off_at(left, f"sync {ROOT}/commitlog/{0:020d}")
     store = open_store(seams_on(left, 1), StoreFormat.V4_9)
-    assert store.recovery.plan.cut_bytes == SECTOR - cut.physical_offset
     new = NewMessage(12, BODY_SIZE, 0, None)
     placed = _put_one(store, new)
     assert (placed.physical_offset, placed.size) == (cut.physical_offset, cut.size)
@@ -248,8 +251,20 @@ def test_what_was_cut_is_no_part_of_a_record_that_is_put_in_its_place() -> None:
     assert found
 
 
+def test_queue_entries_that_a_recovery_failed_to_drop_do_not_come_back() -> None:
+    """They would name what is put in the place of their records."""
+    left, cut = _with_half_a_record()
+    left = _cut_off_at(left, f"sync {ROOT}/consumequeue/T/0/{0:020d}")
+    store = open_store(seams_on(left, 1), StoreFormat.V4_9)
+    other = message_of(store, ("T", 1), NewMessage(12, BODY_SIZE, 0, None), 0)
+    assert store.put(other, Durability.SYNC).physical_offset == cut.physical_offset
+    again = open_store(seams_on(left.power_cut(1, Loss.DROP), 1), StoreFormat.V4_9)
+    assert [(queue.queue_id, queue.max_index) for queue in again.queues.all()] == [(0, 1), (1, 1)]
+
+
 def _with_half_a_record() -> tuple[SimulatedDisk, Placement]:
-    """Behind one that is known to be on disk: of the other, head and body, which fill a sector."""
+    """Behind one that is known to be on disk: of the other, head and body, which fill a sector, and
+    its queue entry."""
     disk = SimulatedMachine(1).disk
     disk.make_directories(ROOT)
     store = open_store(seams_on(disk, 1), StoreFormat.V4_9)
@@ -259,11 +274,27 @@ def _with_half_a_record() -> tuple[SimulatedDisk, Placement]:
     left = disk.power_cut(1, Loss.DROP)
     cut = _put_one(store, NewMessage(11, BODY_SIZE, 0, None))
     path = store.log.files.files[0].path
-    mapped = left.map(path, writable=True)
-    mapped.view[:SECTOR] = disk.read(path)[:SECTOR]
+    _have_on_disk(left, path, disk.read(path)[:SECTOR])
+    queue = ROOT / "consumequeue" / "T" / "0" / f"{0:020d}"
+    _have_on_disk(left, queue, disk.read(queue))
+    return left, cut
+
+
+def _have_on_disk(disk: SimulatedDisk, path: Path, content: bytes) -> None:
+    mapped = disk.map(path, writable=True)
+    mapped.view[: len(content)] = content
     mapped.sync()
     mapped.unmap()
-    return left, cut
+
+
+def _cut_off_at(left: SimulatedDisk, operation: str) -> SimulatedDisk:
+    """What an opening leaves of which that failed, as the next process finds it."""
+    whole, refused = left.kill(), left.kill()
+    open_store(seams_on(whole, 1), StoreFormat.V4_9)
+    refused.fail_at(whole.trace.index(operation), errno.EIO)
+    with pytest.raises(DiskRefuses):
+        open_store(seams_on(refused, 1), StoreFormat.V4_9)
+    return refused.kill()
 
 
 def _put_one(store: MessageStore, new: NewMessage) -> Placement:

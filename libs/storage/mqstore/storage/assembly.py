@@ -112,6 +112,7 @@ class Assembly:
             self._quarantine,
             self._opened.blocks,
             durable=self._options.in_place,
+            resumes=self._opened.resumes,
         )
         self._apply_to_log(found, applier)
         files = self._log_files(found)

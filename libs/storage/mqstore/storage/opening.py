@@ -27,7 +27,7 @@ from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.quarantine import Quarantine
-from mqstore.storage.own.state_page import StatePage, StateSnapshot, read_state
+from mqstore.storage.own.state_page import Health, StatePage, StateSnapshot, read_state
 from mqstore.storage.own.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.view import (
@@ -64,6 +64,8 @@ class Opened:
     deleted: DeletedTopics
     index_lost: bool
     """Whether files of the index are gone that the last writer had, or missed."""
+    resumes: bool
+    """Whether the opening before was cut off while it recovered."""
     existed: bool
     odd: list[str]
     """Files of ours that could not be read, and what was done."""
@@ -161,6 +163,7 @@ def _identify(
         clean,
         deleted,
         index_lost,
+        left is not None and left.health is Health.RECOVERING,
         existed,
         aside.odd,
         aside.names,

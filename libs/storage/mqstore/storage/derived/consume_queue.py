@@ -254,14 +254,17 @@ class ConsumeQueue:
         self.publish()
         changed, self._changed = self._changed, set()
         for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
-            mapped.flushed_position = 0
+            mapped.distrust()
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
 
     def flush_end(self) -> None:
-        """Sync the file that the queue ends in, whoever changed it. Raises StoreFailed."""
-        if self.files.last is not None:
-            self._changed.add(self.files.last)
+        """Have it on disk that nothing follows the last entry, though who dropped what did may
+        not have come to that, or failed at it. Raises StoreFailed, OSError."""
+        self.files.sync_names()
+        if (last := self.files.last) is not None:
+            last.store_rest_again(self.max_index * QUEUE_ENTRY_SIZE - last.base_offset)
+            self._changed.add(last)
             self.flush()
 
     # shortening ---------------------------------------------------------------------------

@@ -19,9 +19,12 @@ from mqstore.storage._kernel import FilePositions
 from mqstore.storage.errors import RecordExpired, StoreFailed
 from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.system.sparse import SMALL_CHUNK, data_chunks
 
 RESERVE_CHUNK_SIZE: Final = 256 << 10
 """Bytes by which files that are not reserved whole get their disk blocks."""
+_NOTHING: Final = -1
+"""A flushed position that is below all others."""
 
 
 class MappedFile(FilePositions):
@@ -234,6 +237,15 @@ class MappedFile(FilePositions):
         self.ensure_reserved(position + length)
         self._mapping.rewrite(position, length)
         self.flushed_position = min(self.flushed_position, position)
+
+    def store_rest_again(self, position: int) -> None:
+        """As ``store_again``, of all from a position on that is no hole."""
+        for start, stop in data_chunks(position, self.size, self.next_data, SMALL_CHUNK):
+            self.store_again(start, stop - start)
+
+    def distrust(self) -> None:
+        """Have the next flush sync it, whatever was written or flushed."""
+        self.flushed_position = _NOTHING
 
     def mark_flushed(self, position: int) -> None:
         """Say that everything below ``position`` is known to be on disk."""

@@ -336,6 +336,10 @@ class MappedFileQueue:
                 file.set_end(max(0, offset - file.base_offset))
         self.flushed_where = min(self.flushed_where, offset)
 
+    def sync_names(self) -> None:
+        """Have it on disk which files there are. OSError."""
+        self._seams.files.sync_directory(self.directory)
+
     def _remove(self, file: MappedFile, force_after_s: float) -> bool:
         if not file.destroy(self._seams.clock.monotonic(), force_after_s):
             return False

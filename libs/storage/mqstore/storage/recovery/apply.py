@@ -61,6 +61,8 @@ class Applier:
     blocks: BlockFiles
     durable: bool = True
     """False on an overlay: there is no disk that the rewritten bytes could reach."""
+    resumes: bool = False
+    """Whether the recovery before was cut off: what it dropped may be gone from memory only."""
 
     def apply_to_log(self, plan: RecoveryPlan) -> list[str]:
         """Everything that concerns the log's own files; names of quarantine entries.
@@ -72,6 +74,10 @@ class Applier:
             return []
         self._drop_block_checksums(plan)
         kept = [name for action in plan.actions for name in self._log_action(action)]
+        if self.resumes:
+            self._rewrite(
+                plan.max_offset, plan.max_offset + self.config.mapped_file_size_commit_log
+            )
         self._sync_directories(plan)
         return kept
 
@@ -238,12 +244,11 @@ class Applier:
             queue.truncate_after(min(offset, end))
             if queue.ext is not None:
                 queue.ext.trim()
-            # Else they come back after the next power cut, and name other records. What a recovery
-            # that was killed dropped may be gone from memory only.
-            if beyond:
-                queue.flush()
-            elif self.durable:
+            # Else they come back after the next power cut, and name other records.
+            if self.resumes and self.durable:
                 queue.flush_end()
+            elif beyond:
+                queue.flush()
         return kept
 
     def _store_queues_again(self, plan: RecoveryPlan, queues: ConsumeQueues) -> None:
