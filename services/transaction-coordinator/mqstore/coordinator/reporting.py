@@ -65,15 +65,17 @@ class ShardReporter:
         self._notes = Notes()
         self._process = ""
         self._pod: Any = None
+        self._after: str | None = None
 
     async def follow(self, client: AsyncClient) -> None:
         """Ends by being cancelled."""
         while True:
             try:
-                stream = client.events(patience_s=math.inf)
+                stream = client.events(after=self._after, patience_s=math.inf)
                 async with contextlib.aclosing(stream) as events:
                     async for event in events:
                         await self._tell(event)
+                        self._after = event.id  # told twice it would count twice
             except ClientError as error:
                 log.debug("a shard's events cannot be had", shard=self._ordinal, why=str(error))
             await asyncio.sleep(LOOK_S)
