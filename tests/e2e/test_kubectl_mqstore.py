@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mqstore.cli.kube import release as releases
-from mqstore.cli.kube.kubectl import Kubectl
 from mqstore.client import NewMessage, ProblemError
 from tests.e2e.cluster import Release, is_kube_tool, namespace, small_values, until
+from tests.e2e.operators import Operator, bodies, operator_of, produce
 
 pytestmark = [
     pytest.mark.cluster,
@@ -24,59 +21,13 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 DISK_SIZE = ("df", "--output=size", "--block-size=1", "/var/lib/mqstore")
-PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
-
-
-@dataclass(frozen=True)
-class Operator:
-    """Somebody with the role for operators, and nothing else."""
-
-    kubeconfig: Path
-    namespace: str
-
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        options = (f"--kubeconfig={self.kubeconfig}", "-n", self.namespace)
-        return subprocess.run([*PLUGIN, *words, *options], capture_output=True, text=True)
-
-    def does(self, *words: str) -> str:
-        ran = self(*words)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
-
-    def found(self) -> releases.Release:
-        options = (f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}")
-        return releases.find(Kubectl(options), None)
 
 
 @pytest.fixture(scope="module")
 def operator(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    account = "operator-of-tests"
-    role = f"--role={release.full_name}-operator"
-    release.kubectl("create", "serviceaccount", account)
-    release.kubectl(
-        "create", "rolebinding", account, role, f"--serviceaccount={release.namespace}:{account}"
-    )
-    token = release.kubectl("create", "token", account).strip()
-    config = json.loads(release.kubectl("config", "view", "--minify", "--raw", "-o", "json"))
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    path = tmp_path_factory.mktemp("operator") / "kubeconfig"
-    path.write_text(json.dumps(config))
-    yield Operator(path, release.namespace)
-    release.kubectl("delete", f"rolebinding/{account}", f"serviceaccount/{account}")
-
-
-def produce(operator: Operator, topic: str, *bodies: str) -> None:
-    found = operator.found()
-    with found.client(found.shards()[0]) as client:
-        client.create_topic(topic, queues=1)
-        for body in bodies:
-            client.produce(topic, [NewMessage(body=body)], durability="sync")
-
-
-def bodies(operator: Operator, topic: str) -> list[Any]:
-    found = operator.found()
-    with found.client(found.shards()[0]) as client:
-        return [each.body for each in client.pull(topic, 0).messages]
+    folder = tmp_path_factory.mktemp("operator")
+    with operator_of(release, "operator-of-tests", folder) as found:
+        yield found
 
 
 def test_status_tells_how_shards_are(operator: Operator) -> None:

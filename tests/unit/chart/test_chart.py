@@ -270,6 +270,19 @@ def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_t
 
 
 @needs_helm
+def test_an_operator_may_delete_no_claim_but_that_of_a_snapshot_that_is_restored() -> None:
+    rules = render(shards=2)["Role"]["shop-mqstore-operator"]["rules"]
+    [rule] = [
+        rule
+        for rule in rules
+        if "persistentvolumeclaims" in rule["resources"] and "delete" in rule["verbs"]
+    ]
+    assert rule["resourceNames"] == ["shop-mqstore-restore-0", "shop-mqstore-restore-1"]
+    [snapshots] = [rule for rule in rules if "volumesnapshots" in rule["resources"]]
+    assert "delete" not in snapshots["verbs"]
+
+
+@needs_helm
 def test_the_two_containers_of_a_shard_share_one_volume_and_only_one_may_write() -> None:
     shard = render()["StatefulSet"]["shop-mqstore-shard"]["spec"]
     mounts = {

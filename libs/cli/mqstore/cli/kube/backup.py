@@ -1,8 +1,10 @@
-"""``kubectl mqstore backup``: a shard's store as a directory here, a store at rest like any other.
+"""``kubectl mqstore backup``: a shard's store as a directory here, a store at rest like any other,
+or a snapshot of its volume.
 
-Writes are paused and the log is on disk before the first byte is copied, and a pin keeps retention
-from it. What still goes on meanwhile (delayed messages are delivered) makes the copy one that a
-kill left: the log is copied last, so an opening finds nothing that the log does not have.
+For a directory writes are paused and the log is on disk before the first byte is copied, and a pin
+keeps retention from it. What still goes on meanwhile (delayed messages are delivered) makes the
+copy one that a kill left: the log is copied last, so an opening finds nothing that the log does not
+have.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
+from mqstore.cli.kube import snapshots
 from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import WRITER, Release, Shard
@@ -36,17 +39,43 @@ def backup(
     context: typer.Context,
     shard: OneShard,
     directory: Annotated[
-        Path, typer.Argument(help="Made, or empty: the store directory of the copy.", metavar="DIR")
-    ],
+        Path | None,
+        typer.Argument(help="Made, or empty: the store directory of the copy.", metavar="DIR"),
+    ] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshot",
+            help="Instead of a copy: a snapshot of the volume, by this VolumeSnapshotClass.",
+            metavar="CLASS",
+        ),
+    ] = None,
 ) -> None:
-    """Copy a shard's store here. It takes no messages meanwhile; reads go on.
+    """Copy a shard's store here: it takes no messages meanwhile, and reads go on. Or have the
+    storage take a snapshot of its volume: nothing waits for that.
 
-    Exit code 0: copied; 2: refused; 3: the shard does not answer.
+    Exit code 0: done; 2: refused; 3: the shard does not answer.
     """
-    raise ended(context, lambda release: _backup(release, shard, directory))
+    raise ended(context, lambda release: _backup(release, shard, directory, snapshot))
 
 
-def _backup(release: Release, number: int, directory: Path) -> int:
+def _backup(release: Release, number: int, directory: Path | None, snapshot: str | None) -> int:
+    if directory is not None and snapshot is None:
+        return _to_directory(release, number, directory)
+    if directory is None and snapshot is not None:
+        return _to_snapshot(release, number, snapshot)
+    raise KubeError("name a directory, or a VolumeSnapshotClass with --snapshot")
+
+
+def _to_snapshot(release: Release, number: int, class_name: str) -> int:
+    shard = shard_of(release, number)
+    name = snapshots.take(release, shard, class_name)
+    print(f"{shard.name} is in {name}; put it back with:")
+    print(f"  kubectl mqstore restore {number} --snapshot {name} --replace")
+    return EXIT_FINE
+
+
+def _to_directory(release: Release, number: int, directory: Path) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise KubeError(f"{directory} is not empty; name a directory that is, or that is not there")

@@ -109,6 +109,10 @@ class Release:
                 return str(volume["persistentVolumeClaim"]["claimName"])
         return f"{STORE_VOLUME}-{self.pod_name(shard)}"
 
+    def restore_name(self, shard: int) -> str:
+        """Of what is there only while a shard is restored."""
+        return f"{self.name}-restore-{shard}"
+
     @contextmanager
     def client(self, shard: Shard) -> Iterator[Client]:
         """A client of one shard's two services, for as long as the context lasts: of several it

@@ -1,4 +1,5 @@
-"""``kubectl mqstore restore``: a store directory from here into a shard's volume.
+"""``kubectl mqstore restore``: a store directory from here, or the one in a snapshot of a volume,
+into a shard's volume.
 
 The shard's pod, and those of higher numbers, are away meanwhile; a pod of the same image holds the
 volume. What was in it is put aside first and goes only once the copy is whole.
@@ -8,13 +9,15 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any, Final
 
 import typer
 
+from mqstore.cli.kube import snapshots
 from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
@@ -22,6 +25,8 @@ from mqstore.cli.looking import shown_progress
 
 _TIMEOUT: Final = "--timeout=300s"
 _STORE: Final = "MQSTORE_STORE"
+_LOG: Final = "commitlog"
+_SNAPSHOT: Final = PurePosixPath("/mnt/snapshot")
 
 
 def add(app: typer.Typer) -> None:
@@ -31,30 +36,62 @@ def add(app: typer.Typer) -> None:
 def restore(
     context: typer.Context,
     shard: OneShard,
-    directory: Annotated[Path, typer.Argument(help="A store directory.", metavar="DIR")],
+    directory: Annotated[
+        Path | None, typer.Argument(help="A store directory.", metavar="DIR")
+    ] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option("--snapshot", help="Instead: a VolumeSnapshot, by name.", metavar="NAME"),
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Also where the shard has messages: they go.")
     ] = False,
 ) -> None:
-    """Put a store directory into a shard's volume, and start the shard over it.
+    """Put a store directory, or what a snapshot holds, into a shard's volume, and start the shard
+    over it.
 
     Shards of higher numbers are away meanwhile too. Exit code 0: the shard is ready; 2: refused;
     3: the cluster does not answer.
     """
-    raise ended(context, lambda release: _restore(release, shard, directory, replace=replace))
+    raise ended(
+        context, lambda release: _restore(release, shard, directory, snapshot, replace=replace)
+    )
 
 
-def _restore(release: Release, number: int, directory: Path, *, replace: bool) -> int:
-    if not (directory / "commitlog").is_dir():
-        raise KubeError(f"{directory} is no store directory: it has no commitlog")
-    _refuse_to_lose(release, number, replace=replace)
-    with _stopped(release, number), _holder(release, number) as (pod, root):
-        _replace(release.kubectl, pod, root, directory)
+def _restore(
+    release: Release, number: int, directory: Path | None, snapshot: str | None, *, replace: bool
+) -> int:
+    if directory is not None and snapshot is None:
+        _from_directory(release, number, directory, replace=replace)
+    elif directory is None and snapshot is not None:
+        _from_snapshot(release, number, snapshot, replace=replace)
+    else:
+        raise KubeError("name a directory, or a VolumeSnapshot with --snapshot")
     release.kubectl.run(
         "wait", f"pod/{release.pod_name(number)}", "--for=condition=Ready", _TIMEOUT
     )
     print(f"shard {number} is ready; see what its recovery did with: kubectl mqstore logs {number}")
     return EXIT_FINE
+
+
+def _from_directory(release: Release, number: int, directory: Path, *, replace: bool) -> None:
+    if not (directory / _LOG).is_dir():
+        raise KubeError(f"{directory} is no store directory: it has no {_LOG}")
+    _refuse_to_lose(release, number, replace=replace)
+    with _stopped(release, number), _holder(release, number) as (pod, root):
+        _replace(release.kubectl, pod, root, partial(_unpack, release.kubectl, pod, directory))
+
+
+def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -> None:
+    snapshot = snapshots.find(release, name)
+    _refuse_to_lose(release, number, replace=replace)
+    with (
+        _stopped(release, number),
+        snapshots.volume_of(release, number, snapshot) as claim,
+        _holder(release, number, claim) as (pod, root),
+    ):
+        source = _SNAPSHOT / root.relative_to(_mount(release)["mountPath"])
+        _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
 
 
 def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
@@ -81,11 +118,16 @@ def _stopped(release: Release, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _holder(release: Release, number: int) -> Iterator[tuple[str, PurePosixPath]]:
-    """A pod that has the shard's volume and does nothing, and where the store lies in it: the
-    image says that, as it does to store-writer."""
-    kubectl, name = release.kubectl, f"{release.name}-restore-{number}"
-    kubectl.run("apply", "-f", "-", given=json.dumps(_pod(release, name, number)))
+def _holder(
+    release: Release, number: int, snapshot: str | None = None
+) -> Iterator[tuple[str, PurePosixPath]]:
+    """A pod that has the shard's volume, also the claim ``snapshot``, and does nothing; and where
+    the store lies in it: the image says that, as it does to store-writer."""
+    kubectl, name = release.kubectl, release.restore_name(number)
+    pod = _pod(release, name, number)
+    if snapshot is not None:
+        _add_snapshot(pod["spec"], snapshot)
+    kubectl.run("apply", "-f", "-", given=json.dumps(pod))
     try:
         kubectl.run("wait", f"pod/{name}", "--for=condition=Ready", _TIMEOUT)
         yield name, PurePosixPath(kubectl.run("exec", name, "--", "printenv", _STORE).strip())
@@ -121,6 +163,15 @@ def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
 
 
+def _add_snapshot(spec: dict[str, Any], claim: str) -> None:
+    """Its file system may have a journal to replay, so only the mount is read-only."""
+    [container] = spec["containers"]
+    container["volumeMounts"].append(
+        {"name": "snapshot", "mountPath": str(_SNAPSHOT), "readOnly": True}
+    )
+    spec["volumes"].append({"name": "snapshot", "persistentVolumeClaim": {"claimName": claim}})
+
+
 def _mount(release: Release) -> Any:
     for each in release.container(WRITER)["volumeMounts"]:
         if each["name"] == STORE_VOLUME:
@@ -128,12 +179,22 @@ def _mount(release: Release) -> Any:
     raise KubeError(f"the store-writer of {release.name} mounts no volume {STORE_VOLUME}")
 
 
-def _replace(kubectl: Kubectl, pod: str, root: PurePosixPath, directory: Path) -> None:
-    """The old store is kept beside the new one until that is whole."""
+def _replace(
+    kubectl: Kubectl, pod: str, root: PurePosixPath, fill: Callable[[PurePosixPath], None]
+) -> None:
+    """The old store is kept beside the new one until ``fill`` has made that."""
     inside = ("exec", pod, "--")
     fresh, old = root.with_name(f"{root.name}.restoring"), root.with_name(f"{root.name}.replaced")
     kubectl.run(*inside, "rm", "-rf", str(fresh), str(old))
     kubectl.run(*inside, "mkdir", "-p", str(fresh))
+    fill(fresh)
+    move = (
+        f"if [ -e {root} ]; then mv {root} {old}; fi && mv {fresh} {root} && sync && rm -rf {old}"
+    )
+    kubectl.run(*inside, "sh", "-c", move)
+
+
+def _unpack(kubectl: Kubectl, pod: str, directory: Path, fresh: PurePosixPath) -> None:
     untar = ("exec", "-i", pod, "--", "tar", "--extract", "--file=-", f"--directory={fresh}")
     with kubectl.streamed_in(*untar) as archive, shown_progress() as show:
         total = sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
@@ -141,10 +202,14 @@ def _replace(kubectl: Kubectl, pod: str, root: PurePosixPath, directory: Path) -
         for size in _packed(archive, directory):
             done += size
             show("copying", done, total)
-    move = (
-        f"if [ -e {root} ]; then mv {root} {old}; fi && mv {fresh} {root} && sync && rm -rf {old}"
-    )
-    kubectl.run(*inside, "sh", "-c", move)
+
+
+def _copy(kubectl: Kubectl, pod: str, source: PurePosixPath, fresh: PurePosixPath) -> None:
+    """Within the pod; what was reserved stays reserved."""
+    inside = ("exec", pod, "--")
+    if not kubectl.run(*inside, "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"):
+        raise KubeError(f"the snapshot holds no store: it has no {_LOG}")
+    kubectl.run(*inside, "cp", "-R", "--sparse=never", f"{source}/.", str(fresh))
 
 
 def _packed(archive: IO[bytes], directory: Path) -> Iterator[int]:

@@ -1,0 +1,91 @@
+"""Snapshots of a shard's volume, by the cluster's own API (snapshot.storage.k8s.io).
+
+Nothing is paused: a snapshot is what a power cut would leave, which every opening recovers from,
+and the log is synced before it is asked for. So it holds all that was acknowledged before the
+command, and all that was acknowledged as sync before the storage took it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mqstore.cli.kube.kubectl import KubeError
+from mqstore.cli.kube.release import Release, Shard
+
+GROUP: Final = "snapshot.storage.k8s.io"
+KIND: Final = f"volumesnapshot.{GROUP}"
+_READY: Final = "--for=jsonpath={.status.readyToUse}=true"
+_TIMEOUT: Final = "1h"
+"""Storage that copies snapshots elsewhere takes its time."""
+
+
+def take(release: Release, shard: Shard, class_name: str) -> str:
+    """A snapshot of the shard's volume, ready to use; its name. Raises KubeError."""
+    _require_api(release)
+    name = f"{shard.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    with release.client(shard) as client:
+        client.flush()
+    spec = {
+        "volumeSnapshotClassName": class_name,
+        "source": {"persistentVolumeClaimName": release.claim_name(shard.number)},
+    }
+    release.kubectl.run(
+        "create", "-f", "-", given=_object(f"{GROUP}/v1", "VolumeSnapshot", name, spec)
+    )
+    try:
+        release.kubectl.run("wait", f"{KIND}/{name}", _READY, f"--timeout={_TIMEOUT}")
+    except KubeError as error:
+        raise KubeError(
+            f"volumesnapshot {name} is not ready ({error}); see: kubectl describe {KIND} {name}"
+        ) from error
+    return name
+
+
+def find(release: Release, name: str) -> Any:
+    """A snapshot that is ready to use. Raises KubeError."""
+    _require_api(release)
+    snapshot = release.kubectl.json("get", KIND, name)
+    if not snapshot.get("status", {}).get("readyToUse"):
+        raise KubeError(f"volumesnapshot {name} is not ready; see: kubectl describe {KIND} {name}")
+    return snapshot
+
+
+@contextmanager
+def volume_of(release: Release, shard: int, snapshot: Any) -> Iterator[str]:
+    """A claim with the snapshot's content, of the shard's own storage class; it goes at the end."""
+    kubectl, name = release.kubectl, release.restore_name(shard)
+    own = kubectl.json("get", "pvc", release.claim_name(shard))["spec"]
+    size = snapshot["status"].get("restoreSize") or own["resources"]["requests"]["storage"]
+    spec = {
+        "accessModes": own["accessModes"],
+        "storageClassName": own.get("storageClassName"),
+        "resources": {"requests": {"storage": size}},
+        "dataSource": {
+            "apiGroup": GROUP,
+            "kind": "VolumeSnapshot",
+            "name": snapshot["metadata"]["name"],
+        },
+    }
+    kubectl.run("create", "-f", "-", given=_object("v1", "PersistentVolumeClaim", name, spec))
+    try:
+        yield name
+    finally:
+        kubectl.run("delete", f"pvc/{name}", "--wait")
+
+
+def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> str:
+    return json.dumps(
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def _require_api(release: Release) -> None:
+    found = release.kubectl.run("api-resources", f"--api-group={GROUP}", "-o", "name")
+    if KIND.replace("snapshot.", "snapshots.", 1) not in found.split():
+        raise KubeError(
+            f"this cluster has no volume snapshots (no API group {GROUP}); name a directory instead"
+        )
