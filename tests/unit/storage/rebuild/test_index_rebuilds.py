@@ -21,6 +21,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.rebuild.index_rebuilds import PIN
+from mqstore.storage.rebuild.values import PartSums
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.simulation import SimulatedClock
@@ -188,6 +189,30 @@ def test_a_part_that_is_sent_again_ends_the_one_before(shard: Shard) -> None:
     job.send(0)
     with pytest.raises(IndexRebuildUnknown, match="once more"):
         earlier.add(start, items)
+    assert job.publish()
+    assert shard.finds()
+
+
+def test_a_part_that_ends_while_it_is_sent_again_leaves_that_alone(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = shard.begin()
+    job.plan()
+    job.send(1)
+    earlier, again = shard.rebuilds.begin_part(job.view.id, 0), []
+    finish = earlier.finish
+
+    def overtaken(items: int) -> PartSums:
+        sums = finish(items)
+        again.append(shard.rebuilds.begin_part(job.view.id, 0))
+        return sums
+
+    monkeypatch.setattr(earlier, "finish", overtaken)
+    with pytest.raises(IndexRebuildUnknown, match="once more"):
+        shard.rebuilds.finish_part(job.view.id, earlier, 0)
+    for start, items in job.scan.part(0):
+        again[0].add(start, items)
+    shard.rebuilds.finish_part(job.view.id, again[0], job.scan.count(0))
     assert job.publish()
     assert shard.finds()
 

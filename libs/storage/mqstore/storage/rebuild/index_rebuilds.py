@@ -254,8 +254,9 @@ class IndexRebuilds:
         sums = upload.finish(items)
         with self._lock:
             running = self._require(rebuild_id)
-            if running.uploads.pop(upload.number, None) is not upload:
+            if running.uploads.get(upload.number) is not upload:
                 raise IndexRebuildUnknown(f"part {upload.number} is sent once more")
+            del running.uploads[upload.number]
             running.whole[upload.number] = upload
             return sums
 
