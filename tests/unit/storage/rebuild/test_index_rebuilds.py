@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.rebuild.index_rebuilds import PIN
 from mqstore.storage.rebuild.values import PartSums
 from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from tests.simulation import SimulatedClock
 from tests.unit.storage.rebuild_job import RebuildJob
@@ -263,6 +265,30 @@ def test_what_a_killed_writer_staged_is_removed_by_the_next_opening(root: Path) 
         assert not store.paths.index_staging.exists()
         assert store.rebuilds.running is None
         assert store.lookups.by_key("T", f"U{0:031d}").complete
+
+
+def test_a_publication_that_a_close_interrupts_is_finished_by_the_opening(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = Shard(root)
+    job = shard.begin()
+    job.fill()
+    rename = PosixFileSystem.rename
+
+    def refuse(files: PosixFileSystem, source: Path, target: Path) -> None:
+        if target.parent.name == "index":
+            raise OSError(errno.EIO, "the disk is gone")
+        rename(files, source, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(PosixFileSystem, "rename", refuse)
+        with pytest.raises(OSError, match="the disk is gone"):
+            job.publish()
+        shard.store.close()
+    with open_store(root, LIVE) as store:
+        assert store.recovery.index_files_dropped == ()
+        store.wait_for_index()
+        assert len(store.lookups.by_key("T", f"U{0:031d}").records) == 1
 
 
 def test_a_rebuild_closes_with_its_store(root: Path) -> None:

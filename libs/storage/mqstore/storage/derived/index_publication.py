@@ -141,6 +141,7 @@ def finish_at_opening(
         discard(files, paths)
         return found
     log.info("%d index files of a rebuild are published now", len(journal.files))
+    remove_file(files, paths.manifest)  # a close since may have named the files that go now
     roll_forward(seams, paths, found.rocketmq_format)
     return format_file.load(files, paths)
 
