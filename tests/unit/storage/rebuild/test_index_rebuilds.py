@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from tests.simulation import SimulatedClock
+from tests.unit.storage.gated_files import WAIT_S
 from tests.unit.storage.rebuild_job import RebuildJob
 from tests.unit.storage.stores import CONFIG, FILES, abandon, open_store, put_some
 
@@ -149,6 +151,14 @@ def test_a_heartbeat_goes_on_with_the_lease(shard: Shard) -> None:
         assert shard.rebuilds.heartbeat(job.view.id, 60).id == job.view.id
         shard.rebuilds.step(0.0)
     assert shard.rebuilds.running is not None
+
+
+def test_looking_at_a_rebuild_does_not_wait_for_the_disk_that_its_lease_waits_for(
+    shard: Shard,
+) -> None:
+    job = shard.begin()
+    with ThreadPoolExecutor(1) as other, shard.rebuilds._lock:  # as while its pin is written
+        assert other.submit(lambda: shard.rebuilds.running).result(WAIT_S) == job.view
 
 
 def test_sizes_and_formats_are_changed_at_rest_only(shard: Shard) -> None:

@@ -56,7 +56,6 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Running:
     view: RebuildView
-    layout: Layout
     plan: BuildPlan | None = None
     parts: int = 0
     uploads: dict[int, PartUpload] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class _Running:
 
     @property
     def items(self) -> int:
-        return sum(each.items for each in self.whole.values())
+        return sum(each.items for each in tuple(self.whole.values()))
 
 
 class IndexRebuilds:
@@ -89,7 +88,7 @@ class IndexRebuilds:
         self._retention = retention
         self._seams = seams
         self._lock = Lock()
-        """Of what runs and how far it is; held for moments only."""
+        """Of what runs and how far it is; held no longer than a pin takes to be written."""
         self._work = Lock()
         """Held while files are made or published. Taken before ``_lock``."""
         self._running: _Running | None = None
@@ -99,10 +98,9 @@ class IndexRebuilds:
 
     @property
     def running(self) -> RebuildView | None:
-        """The rebuild that runs."""
-        with self._lock:
-            running = self._running
-            return None if running is None else self._view(running)
+        """The rebuild that runs. Waits for nobody: an event loop looks at it."""
+        running = self._running
+        return None if running is None else self._view(running)
 
     def begin(
         self,
@@ -135,7 +133,7 @@ class IndexRebuilds:
                 self._let_go()
                 raise
             with self._lock:
-                self._running = _Running(view, self.layout)
+                self._running = _Running(view)
                 log.info("index rebuild %s of %s begins: %d to %d", view.id, owner, start, end)
                 return view
 
