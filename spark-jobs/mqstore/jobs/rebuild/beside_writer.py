@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.client import Client, IndexPublished, IndexRebuild, Unreachable
+from mqstore.client import Client, IndexPublished, Unreachable
 from mqstore.jobs.errors import SegmentGone
-from mqstore.jobs.job_run import JobRun, Outcome, Report
+from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.log import at_path
 from mqstore.jobs.log.at_url import LogAtUrl
 from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.rebuild.lease import Lease, begun
 from mqstore.jobs.rebuild.segment_views import LogPlace
 from mqstore.jobs.rebuild.settings import RebuildSettings
-from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
+from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, send_part
 from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage.derived.index_build import BuildPlan
@@ -59,7 +58,14 @@ def _rebuilt(settings: RebuildSettings, run: JobRun, place: ShardPlace, client: 
         build.fill(scan, partial(send_part, place, found.id))
         lease.require()
         published = _published(client, lease)
-    return Outcome(report(found, segments, scan, published), log_bytes=size_of(segments))
+    return scan.outcome(
+        {
+            "rebuild": found.id,
+            "owner": found.owner,
+            "published": list(published.published),
+            "replaced": list(published.replaced),
+        }
+    )
 
 
 def log_of(place: ShardPlace) -> LogPlace:
@@ -69,10 +75,6 @@ def log_of(place: ShardPlace) -> LogPlace:
     where = at_path.look(Path(place.where)).log
     assert isinstance(where, at_path.LogAtPath)
     return where
-
-
-def size_of(segments: Sequence[LogSegment]) -> int:
-    return sum(each.end - each.start for each in segments)
 
 
 def told(plan: BuildPlan, parts: int) -> dict[str, Any]:
@@ -104,19 +106,3 @@ def _published(client: Client, lease: Lease) -> IndexPublished:
                 raise
             time.sleep(PUBLISH_WAIT_S)
     raise AssertionError("the last try returns or raises")
-
-
-def report(
-    found: IndexRebuild, segments: Sequence[LogSegment], scan: Scan, published: IndexPublished
-) -> Report:
-    return {
-        "rebuild": found.id,
-        "owner": found.owner,
-        "bytes": size_of(segments),
-        "records": scan.plan.records,
-        "items": scan.plan.items,
-        "files": scan.plan.file_count,
-        "indexBytes": scan.plan.staged_bytes,
-        "published": list(published.published),
-        "replaced": list(published.replaced),
-    }

@@ -16,14 +16,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mqstore.storage.derived.index_build import BuildPlan, staged_name
+from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan, staged_name
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.derived.index_publication import index_names
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 
-OFFSET_MAX: Final = 2**63 - 1
 TOLD_MAX: Final = 1_000
 """Differences that are told one by one; all are counted."""
 _BLOCK_ITEMS: Final = 1 << 20

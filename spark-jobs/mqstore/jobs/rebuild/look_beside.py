@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, WrongUsage
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.read_options import ReadOptions
-from mqstore.jobs.rebuild.beside_writer import log_of, size_of
+from mqstore.jobs.rebuild.beside_writer import log_of
 from mqstore.jobs.rebuild.compare import differences
 from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
@@ -37,7 +36,7 @@ def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcom
     seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
     layout = _layout(settings, place, store_format)
     _, scan = _scanned(run, place, layout, seen.segments)
-    return _outcome(seen.segments, scan, {"dryRun": True})
+    return scan.outcome({"dryRun": True})
 
 
 def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
@@ -52,10 +51,8 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
         )
     with place.client() as client:
         status = client.store()
-    paths, layout = (
-        StorePaths(Path(place.where)),
-        _layout(settings, place, StoreFormat(status.format)),
-    )
+    paths = StorePaths(Path(place.where))
+    layout = _layout(settings, place, StoreFormat(status.format))
     seen = ReadOptions(place.where).look().segments
     segments = list(_below(seen, status.index_offset))
     build, scan = _scanned(run, place, layout, segments)
@@ -68,7 +65,7 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
         found = differences(paths, layout, plan, low, high=high, staging=staging)
     code = EXIT_FINDINGS if found.count else EXIT_FINE
     more = {"upTo": high, "differences": found.count, "found": found.told}
-    return _outcome(segments, scan, more, code)
+    return scan.outcome(more, code)
 
 
 def _layout(settings: RebuildSettings, place: ShardPlace, store_format: StoreFormat) -> Layout:
@@ -102,19 +99,3 @@ def _below(segments: tuple[LogSegment, ...], end: int) -> Iterator[LogSegment]:
 def _scratch() -> Iterator[Path]:
     with TemporaryDirectory(prefix="index-rebuild-") as directory:
         yield Path(directory)
-
-
-def _outcome(
-    segments: tuple[LogSegment, ...] | list[LogSegment],
-    scan: Scan,
-    more: dict[str, Any],
-    exit_code: int = EXIT_FINE,
-) -> Outcome:
-    told = {
-        "bytes": size_of(segments),
-        "records": scan.plan.records,
-        "items": scan.plan.items,
-        "files": scan.plan.file_count,
-        "indexBytes": scan.plan.staged_bytes,
-    }
-    return Outcome(told | more, exit_code, size_of(segments))

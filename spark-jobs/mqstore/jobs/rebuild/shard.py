@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError
 from mqstore.jobs.job_run import JobRun, Outcome, Report
@@ -143,13 +142,5 @@ class Rebuild:
         return self._ended(scan, {"differences": found.count, "found": found.told}, code)
 
     def _ended(self, scan: Scan, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
-        total = sum(each.end - each.start for each in self._segments)
-        report: dict[str, Any] = {
-            "bytes": total,
-            "records": scan.plan.records,
-            "items": scan.plan.items,
-            "files": scan.plan.file_count,
-            "indexBytes": scan.plan.staged_bytes,
-            "queueRecords": self._store.recovery.dispatched_records,
-        }
-        return Outcome(report | more, exit_code, total)
+        queues = {"queueRecords": self._store.recovery.dispatched_records}
+        return scan.outcome(queues | more, exit_code)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.errors import EXIT_FINE
+from mqstore.jobs.job_run import JobRun, Outcome, Report
 from mqstore.jobs.log.ranges import RANGE_MIN, size_for
 from mqstore.jobs.log.ranges import plan as plan_ranges
 from mqstore.jobs.log.source import LogRange, LogSegment
@@ -35,8 +36,20 @@ _HIGH: Final = 1 << 62
 class Scan:
     """A log that was read: what its files will be, and its items in Spark's keeping."""
 
+    log_bytes: int
     plan: IndexPlan
     items: RDD[tuple[Key, Any]]
+
+    def outcome(self, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
+        """``more``: what else is to be told of it."""
+        told = {
+            "bytes": self.log_bytes,
+            "records": self.plan.records,
+            "items": self.plan.items,
+            "files": self.plan.file_count,
+            "indexBytes": self.plan.staged_bytes,
+        }
+        return Outcome(told | more, exit_code, self.log_bytes)
 
 
 class SparkBuild:
@@ -46,6 +59,7 @@ class SparkBuild:
         self._run = run
         self._extraction = extraction
         self._segments = [segment for segment in segments if segment.end > segment.start]
+        self._log_bytes = sum(each.end - each.start for each in self._segments)
 
     def scan(self) -> Scan:
         """Read the whole log once. Raises JobError."""
@@ -57,7 +71,8 @@ class SparkBuild:
             ranges = [LogRange(each, each.start, each.end) for each in self._segments]
             items = self._extracted(ranges)
             told = self._told(items)
-        return Scan(IndexPlan([chunk for _, chunk in told], self._extraction.layout), items)
+        plan = IndexPlan([chunk for _, chunk in told], self._extraction.layout)
+        return Scan(self._log_bytes, plan, items)
 
     def build_plan(self, scan: Scan) -> BuildPlan:
         """Which files, with what in their headers."""
@@ -74,9 +89,8 @@ class SparkBuild:
             return list(spark.sparkContext.runJob(scan.items, work, parts))
 
     def _ranges(self) -> list[LogRange]:
-        total = sum(each.end - each.start for each in self._segments)
         cores = self._run.spark.sparkContext.defaultParallelism
-        size = max(RANGE_MIN, size_for(total, RANGES_PER_CORE * cores, RANGE_SIZE))
+        size = max(RANGE_MIN, size_for(self._log_bytes, RANGES_PER_CORE * cores, RANGE_SIZE))
         with self._extraction.log.opened() as reader:
             return list(plan_ranges(reader, self._segments, size, 0, _HIGH))
 
