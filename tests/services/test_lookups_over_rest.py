@@ -10,9 +10,9 @@ import httpx
 import lz4.frame
 import pytest
 
-from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.client import Client, NewMessage, ProblemError, Target
 from mqstore.storage.paths import StorePaths, segment_name
-from tests.services.service_processes import Run, query, running
+from tests.services.service_processes import Run, await_ready, query, running, writer
 from tests.unit.storage.stores import message, open_store
 
 FLAG_AT, BODY_AT = 16, 90
@@ -151,6 +151,29 @@ def test_message_that_may_be_another_says_which_bytes_changed(tmp_path: Path) ->
     assert problem["type"] == "urn:mqstore:problem:message-suspect"
     assert problem["damagedFrom"] <= FLAG_AT < problem["damagedTo"] <= FLAG_AT + 4
     assert problem["known"]["topic"] == "T"
+
+
+def test_message_that_a_recovery_found_lost_says_what_it_was_and_pulls_pass_it(
+    tmp_path: Path,
+) -> None:
+    store, unflushed = tmp_path / "store", {"flush_interval_commit_log": 600_000}
+    with writer(store, **unflushed) as first, Client(first.url) as client:
+        client.create_topic("T", queues=1)
+        client.produce("T", [NewMessage(body="0")], durability="sync")
+        placed = [client.produce("T", [NewMessage(body=str(n))]).messages[0] for n in (1, 2, 3)]
+        first.kill()
+    lost = placed[1]
+    with (StorePaths(store).commit_log / segment_name(0)).open("r+b") as file:
+        file.seek(lost.physical_offset)
+        file.write(bytes(lost.size))
+    with writer(store) as second, query(store) as find, Client(second.url, find.url) as client:
+        await_ready(client, Target.QUERY)
+        with pytest.raises(ProblemError) as caught:
+            client.message(lost.offset_msg_id)
+        problem = caught.value.problem
+        assert (caught.value.status, caught.value.type) == (410, "message-lost")
+        assert (problem["topic"], problem["queueId"], problem["queueOffset"]) == ("T", 0, 2)
+        assert [each.body for each in client.pull("T", 0).messages] == ["0", "1", "3"]
 
 
 def test_topic_is_read_by_time_in_both_orders_over_its_queues(client: Client) -> None:
