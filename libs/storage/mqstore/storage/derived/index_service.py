@@ -40,6 +40,8 @@ from mqstore.storage.tables.checkpoint import Checkpoint
 
 KEY_SEPARATOR: Final = "#"
 TAGS_TYPE: Final = "T"
+KEY_SIZE_MIN: Final = 2
+"""Bytes of the log that an item takes at least: a key, and what separates it."""
 ROOM_ITEMS: Final = 1 << 14
 """Items whose disk blocks are reserved at a time, ahead of what is written."""
 TIME_MAX: Final = 2**63 - 1
@@ -234,8 +236,8 @@ class IndexService:
         self.rolled = self.files[-1].path.name
 
     def room_for(self, log_bytes: int) -> int:
-        """Names that any rebuild of so much log can do with: a key takes two bytes at least."""
-        return log_bytes // 2 // (self.index_num - 1) + 2
+        """Names that any rebuild of so much log can do with."""
+        return log_bytes // KEY_SIZE_MIN // (self.index_num - 1) + 2
 
     def publish(
         self,

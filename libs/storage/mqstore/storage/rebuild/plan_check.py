@@ -8,6 +8,7 @@ from typing import Final
 
 from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan
 from mqstore.storage.derived.index_plan import Item, PlannedFile
+from mqstore.storage.derived.index_service import KEY_SIZE_MIN
 from mqstore.storage.errors import IndexRebuildInvalid
 
 PARTS_MAX: Final = 4_096
@@ -34,6 +35,7 @@ def check(plan: BuildPlan, parts: int, start: int, end: int) -> None:
 
 
 def _check_chunks(starts: Sequence[int], firsts: Sequence[int], start: int, end: int) -> None:
+    most = (end - start) // KEY_SIZE_MIN
     _require(
         len(firsts) == len(starts) + 1, f"{len(starts)} starts need one first more: {len(firsts)}"
     )
@@ -43,7 +45,7 @@ def _check_chunks(starts: Sequence[int], firsts: Sequence[int], start: int, end:
         f"starts do not ascend from {start} to below {end}",
     )
     _require(
-        firsts[0] == 0 and all(a <= b for a, b in pairwise(firsts)) and firsts[-1] <= end - start,
+        firsts[0] == 0 and all(a <= b for a, b in pairwise(firsts)) and firsts[-1] <= most,
         "firsts do not ascend from 0, or are more than the log can hold",
     )
 
