@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "mqstore"
 PREVIOUS_CHART: Final = ROOT / "build" / "previous" / "charts" / "mqstore"
@@ -39,6 +41,16 @@ def run(*words: str, given: str | None = None, check: bool = True) -> str:
     done = subprocess.run(words, input=given, capture_output=True, text=True)
     assert done.returncode == 0 or not check, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def go_module(module: str) -> Path:
+    """Its folder, from the Go proxy: resources of the API that others define are shipped so. Skips
+    the test where it is not to be had."""
+    words = ["go", "mod", "download", "-json", module]
+    fetched = subprocess.run(words, capture_output=True, text=True, check=False)
+    if fetched.returncode:
+        pytest.skip(f"the Go proxy does not have {module}")
+    return Path(json.loads(fetched.stdout)["Dir"])
 
 
 def until(question: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:

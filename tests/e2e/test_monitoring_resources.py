@@ -1,21 +1,26 @@
-"""What the chart makes for Prometheus' operator and an ingress: an API server takes all of it."""
+"""What the chart makes for Prometheus' operator, ingresses and gateways: an API server takes it."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import CHART, Release, is_kube_tool, namespace, run, small_values
+from tests.e2e.cluster import CHART, Release, go_module, is_kube_tool, namespace, run, small_values
 
-OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
-CRDS = ("servicemonitors", "prometheusrules")
+CRDS = {
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
+    "sigs.k8s.io/gateway-api@v1.3.0": (
+        "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
+    ),
+}
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nightly,
@@ -38,22 +43,22 @@ VALUES: dict[str, Any] = {
         "coordinatorHost": "coordinator.example.org",
         "tlsSecret": "cert",
     },
+    "gateway": {
+        "enabled": True,
+        "parentRefs": [{"name": "all", "namespace": "gateways", "sectionName": "https"}],
+        "writerHost": "writer.example.org",
+        "queryHost": "query.example.org",
+        "coordinatorHost": "coordinator.example.org",
+    },
 }
 
 
 @pytest.fixture
 def crds() -> Iterator[None]:
-    """The operator's own, as its Go module ships them; they go again."""
-    fetched = subprocess.run(
-        ["go", "mod", "download", "-json", OPERATOR], capture_output=True, text=True, check=False
-    )
-    if fetched.returncode:
-        pytest.skip(f"the Go proxy does not have {OPERATOR}")
-    folder = Path(json.loads(fetched.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
-    files = [str(folder / f"monitoring.coreos.com_{name}.yaml") for name in CRDS]
-    for file in files:
-        run("kubectl", "apply", "--server-side", "-f", file)
-    names = [f"crd/{name}.monitoring.coreos.com" for name in CRDS]
+    """Their own, as Go modules ship them; they go again."""
+    files = [str(go_module(module) / path) for module, paths in CRDS.items() for path in paths]
+    made = [run("kubectl", "apply", "--server-side", "-f", file, "-o", "name") for file in files]
+    names = " ".join(made).split()
     run("kubectl", "wait", "--for=condition=Established", *names, "--timeout=60s")
     yield
     run("kubectl", "delete", *names)
@@ -77,6 +82,7 @@ def test_the_api_server_takes_every_field_of_what_is_for_others(crds: None) -> N
         [rules] = release.get("prometheusrules")["items"]
         assert len(rules["spec"]["groups"][0]["rules"]) > 10
         assert len(release.get("ingresses")["items"][0]["spec"]["rules"]) == 3
+        assert len(release.get("httproutes")["items"]) == 3
 
 
 def _finds_the_services(release: Release, labels: dict[str, str]) -> None:

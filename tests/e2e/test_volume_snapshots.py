@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import Release, is_kube_tool, run, until
+from tests.e2e.cluster import Release, go_module, is_kube_tool, run, until
 from tests.e2e.operators import Operator, bodies, operator_of, produce
 
 SNAPSHOTTER = "github.com/kubernetes-csi/external-snapshotter/client/v8@v8.2.0"
@@ -36,13 +35,8 @@ pytestmark = [
 @pytest.fixture
 def crd() -> Iterator[None]:
     """The API's own, as its Go module ships it; it goes again."""
-    fetched = subprocess.run(
-        ["go", "mod", "download", "-json", SNAPSHOTTER], capture_output=True, text=True, check=False
-    )
-    if fetched.returncode:
-        pytest.skip(f"the Go proxy does not have {SNAPSHOTTER}")
-    folder = Path(json.loads(fetched.stdout)["Dir"]) / "config" / "crd"
-    run("kubectl", "apply", "-f", str(folder / "snapshot.storage.k8s.io_volumesnapshots.yaml"))
+    path = go_module(SNAPSHOTTER) / "config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml"
+    run("kubectl", "apply", "-f", str(path))
     run("kubectl", "wait", "--for=condition=Established", f"crd/{KIND}", "--timeout=60s")
     yield
     run("kubectl", "delete", f"crd/{KIND}")

@@ -50,6 +50,7 @@ EVERYTHING = {
         "dashboard": {"enabled": True},
     },
     "ingress": {"enabled": True, "writerHost": "w.example.org", "tlsSecret": "cert"},
+    "gateway": {"enabled": True, "parentRefs": [{"name": "all"}], "queryHost": "q.example.org"},
 }
 
 
@@ -382,11 +383,35 @@ def test_a_name_with_mqstore_in_it_is_used_as_it_is() -> None:
 
 @needs_helm
 def test_what_watches_comes_only_when_it_is_asked_for() -> None:
-    optional = {"ServiceMonitor", "PrometheusRule", "Ingress"}
+    optional = {"ServiceMonitor", "PrometheusRule", "Ingress", "HTTPRoute"}
     assert not optional & set(render())
     found = render(**EVERYTHING)
     assert optional <= set(found)
     json.loads(found["ConfigMap"]["shop-mqstore-dashboard"]["data"]["mqstore.json"])
+
+
+@needs_helm
+def test_a_gateway_leads_each_host_to_its_service_and_to_no_other() -> None:
+    hosts = {"writerHost": "w.example.org", "coordinatorHost": "c.example.org"}
+    gateway = {"enabled": True, "parentRefs": [{"name": "all", "namespace": "gateways"}]}
+    found = render(gateway=gateway | hosts)
+    routes = {name: each["spec"] for name, each in found["HTTPRoute"].items()}
+    assert {
+        name: (spec["hostnames"], spec["rules"][0]["backendRefs"]) for name, spec in routes.items()
+    } == {
+        "shop-mqstore-writer": (["w.example.org"], [{"name": "shop-mqstore", "port": 8081}]),
+        "shop-mqstore-coordinator": (
+            ["c.example.org"],
+            [{"name": "shop-mqstore-coordinator", "port": 8083}],
+        ),
+    }
+    assert {spec["parentRefs"][0]["namespace"] for spec in routes.values()} == {"gateways"}
+    for spec in routes.values():
+        [backend] = spec["rules"][0]["backendRefs"]
+        ports = found["Service"][backend["name"]]["spec"]["ports"]
+        assert backend["port"] in {each["port"] for each in ports}
+    assert "needs a host" in refusal(gateway=gateway)
+    assert "needs parentRefs" in refusal(gateway={"enabled": True, **hosts})
 
 
 @needs_helm
