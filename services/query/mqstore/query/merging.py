@@ -53,14 +53,9 @@ class _Page(msgspec.Struct, gc=False):
     scanned: ScannedView
 
 
-class _Merged(msgspec.Struct, gc=False):
+class _Merged(_Page, gc=False):
     """A MessagesView over several."""
 
-    messages: list[msgspec.Raw]
-    unreadable: list[UnreadableView]
-    next: str | None
-    complete: bool
-    scanned: ScannedView
     shards: ShardsView
 
 
