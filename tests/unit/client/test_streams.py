@@ -13,7 +13,8 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from mqstore.client import AsyncClient, Client, ClientError, ProblemError, Unreachable
-from mqstore.client.events import PAUSE_MAX_S, Place, store_events
+from mqstore.client.again import PAUSE_MAX_S
+from mqstore.client.events import Place, store_events
 
 SOON = b"retry: 1\n\n"
 BROKEN_OFF = 1 << 20

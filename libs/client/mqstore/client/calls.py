@@ -14,6 +14,7 @@ from urllib.parse import quote
 from crc32c import crc32c
 from pydantic import BaseModel
 
+from mqstore.client.again import REPEAT
 from mqstore.client.group_models import (
     Group,
     GroupLag,
@@ -88,6 +89,10 @@ class Call(Generic[Answer]):
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     errors_are_answers: bool = False
+    names: Sequence[str] = ()
+    """What tells the messages that it stores from all others, where it may be sent again."""
+    patience_s: float = 0.0
+    """How long it is sent again by itself."""
 
 
 def produce(
@@ -96,14 +101,34 @@ def produce(
     *,
     durability: Durability | None = None,
     shard: int | None = None,
+    repeat: bool = False,
+    patience_s: float = 0.0,
 ) -> Call[Produced]:
     """Store messages: several are one contiguous append to one queue, all or none. Without a
-    ``shard`` they land on the one that is reached."""
+    ``shard`` they land on the one that is reached.
+
+    Where all have a ``uniq_key`` it may be sent again when no answer came: by this client, which
+    remembers that it was sent, or by another one that says so (``repeat``), and nothing is stored
+    twice. With ``patience_s`` the client does so by itself; ValueError without the keys.
+    """
+    names = [f"{topic} {each.uniq_key}" for each in messages if each.uniq_key]
+    if patience_s and len(names) < len(messages):
+        raise ValueError("patience_s needs a uniq_key on every message: a repeat is known by it")
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
     path, params = f"{_topic(topic)}/messages", given(shard=shard)
-    return Call(Target.WRITER, "POST", path, Produced, params=params, json=body)
+    return Call(
+        Target.WRITER,
+        "POST",
+        path,
+        Produced,
+        params=params,
+        json=body,
+        headers=REPEAT if repeat else {},
+        names=names,
+        patience_s=patience_s,
+    )
 
 
 def produce_batch(
@@ -113,8 +138,13 @@ def produce_batch(
     queue_id: int | None = None,
     durability: Durability | None = None,
     shard: int | None = None,
+    repeat: bool = False,
+    patience_s: float = 0.0,
 ) -> Call[Produced]:
-    """Store a batch as RocketMQ's clients encode it; its checksum goes along."""
+    """Store a batch as RocketMQ's clients encode it; its checksum goes along. A repeat is known by
+    the messages' UNIQ_KEY; ``repeat`` and ``patience_s`` are as in ``produce``."""
+    checksum = str(crc32c(batch))
+    headers = {"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": checksum}
     return Call(
         Target.WRITER,
         "POST",
@@ -122,7 +152,9 @@ def produce_batch(
         Produced,
         params=given(queueId=queue_id, durability=durability, shard=shard),
         content=batch,
-        headers={"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": str(crc32c(batch))},
+        headers=headers | (REPEAT if repeat else {}),
+        names=[f"{topic} {checksum} {len(batch)}"],
+        patience_s=patience_s,
     )
 
 

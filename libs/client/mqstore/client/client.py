@@ -17,6 +17,7 @@ from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
 from mqstore.client import calls, rebuild_calls, transaction_calls
+from mqstore.client.again import Patience, Unsettled
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
@@ -99,6 +100,7 @@ class _Base(Generic[Http]):
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._token = token
         self._shard = shard
+        self._unsettled = Unsettled()
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -112,9 +114,26 @@ class _Base(Generic[Http]):
             "params": self._params(call),
             "json": call.json,
             "content": call.content,
-            "headers": {**self._headers, **call.headers},
+            "headers": {
+                **self._headers,
+                **call.headers,
+                **self._unsettled.headers(call.names),
+            },
             "timeout": self._timeout_s + call.wait_s,
         }
+
+    @contextlib.contextmanager
+    def _told(self, call: Call[Any]) -> Iterator[None]:
+        """Remembers what becomes of one attempt."""
+        try:
+            yield
+        except ClientError as error:
+            self._unsettled.failed(call.names, error)
+            raise
+        except BaseException:  # the caller waits no longer
+            self._unsettled.failed(call.names, Unreachable("given up"))
+            raise
+        self._unsettled.settled(call.names)
 
     def _params(self, asked: Call[Any] | Stream[Any]) -> dict[str, Any]:
         """With the shard, where shards differ: health is that of the process."""
@@ -186,6 +205,16 @@ class Client(_Base[httpx.Client]):
     _http_type = httpx.Client
 
     def send(self, call: Call[Answer]) -> Answer:
+        patience = Patience(call.patience_s)
+        while True:
+            try:
+                with self._told(call):
+                    return self._sent(call)
+            except ClientError as error:
+                pause_s = patience.pause_s(error)
+            time.sleep(pause_s)
+
+    def _sent(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = self._http.request(**request)
@@ -315,6 +344,16 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     _http_type = httpx.AsyncClient
 
     async def send(self, call: Call[Answer]) -> Answer:
+        patience = Patience(call.patience_s)
+        while True:
+            try:
+                with self._told(call):
+                    return await self._sent(call)
+            except ClientError as error:
+                pause_s = patience.pause_s(error)
+            await asyncio.sleep(pause_s)
+
+    async def _sent(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = await self._http.request(**request)
@@ -489,4 +528,6 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
 
 
 def _unreachable(call: Call[Any] | Stream[Any], error: httpx.HTTPError) -> Unreachable:
-    return Unreachable(f"{call.target.value} at {call.path}: {error or type(error).__name__}")
+    was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    why = f"{call.target.value} at {call.path}: {error or type(error).__name__}"
+    return Unreachable(why, was_sent=was_sent)

@@ -19,7 +19,12 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """No whole answer came. A produce may have been stored all the same."""
+    """No whole answer came. A produce may have been stored all the same, if it ``was_sent``."""
+
+    def __init__(self, text: str, *, was_sent: bool = True) -> None:
+        super().__init__(text)
+        self.was_sent = was_sent
+        """False where no connection was made."""
 
 
 class ProblemError(ClientError):

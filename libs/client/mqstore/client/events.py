@@ -11,15 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from random import SystemRandom
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from httpx_sse import ServerSentEvent
 from pydantic import TypeAdapter
 
+from mqstore.client.again import may_pass, pause_s
 from mqstore.client.calls import Target, given
-from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.errors import ClientError, Unreachable
 from mqstore.client.models import Message, Unreadable
 
 Event = TypeVar("Event")
@@ -28,12 +28,8 @@ HEARTBEAT_S: Final = 15.0
 """Something comes at least so often, if only to say that the connection lives."""
 RETRY_S: Final = 1.0
 """Until the service has said how long to wait."""
-PAUSE_MAX_S: Final = 30.0
 PATIENCE_S: Final = 60.0
-AGAIN_STATUSES: Final = frozenset({429, 502, 503, 504})
-"""Answers that may be others in a moment."""
 _OBJECT: Final = TypeAdapter(dict[str, Any])
-_RANDOM: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +135,7 @@ class Place(Generic[Event]):
 
         None: the stream is over. Raises ``failure``, or Unreachable, where it is given up.
         """
-        if self.stream.ends or not self._has_begun or not _may_pass(failure):
+        if self.stream.ends or not self._has_begun or not may_pass(failure):
             if failure is not None:
                 raise failure
             if self.stream.ends:
@@ -150,15 +146,8 @@ class Place(Generic[Event]):
             raise failure or Unreachable(
                 f"{self.stream.path}: the service ended it again and again"
             )
-        pause: float = min(self._retry_s * 2**self._attempts, PAUSE_MAX_S)
         self._attempts += 1
-        return pause * (1 + _RANDOM.random() / 4)  # not all clients of a service at one time
-
-
-def _may_pass(failure: ClientError | None) -> bool:
-    if isinstance(failure, ProblemError):
-        return failure.status in AGAIN_STATUSES
-    return failure is None or isinstance(failure, Unreachable)
+        return pause_s(self._attempts - 1, self._retry_s)
 
 
 def _store_event(sent: ServerSentEvent) -> StoreEvent:

@@ -257,12 +257,18 @@ class Shards:
             await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
         return spread
 
-    async def told_by_others(self, target: str, token: str | None) -> Spread:
-        """What a GET of this process's own, with its own token, is answered."""
+    async def told_by_others(
+        self, target: str, token: str | None, content: bytes | None = None
+    ) -> Spread:
+        """What a GET of this process's own, or a POST of JSON, is answered; with its own token."""
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
-        asking, spread = Asking("GET", target, headers), Spread()
+        if content is None:
+            asking = Asking("GET", target, headers)
+        else:
+            asking = Asking("POST", target, headers | {"content-type": "application/json"}, content)
+        spread = Spread()
         with self._holding() as hold:
             others = self.members.others
             await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))

@@ -15,7 +15,7 @@ from fastapi import Response
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, Reply
 from mqstore.service.problems import Problem
 from mqstore.service.quick import Begun, Prepared
 from mqstore.storage._kernel import placements_json
@@ -43,7 +43,6 @@ from mqstore.writer.service import WriterService
 
 _FENCES: Final = "/v1/internal/fences"
 _FENCE: Final = _FENCES + "/{name}"
-_JSON: Final = b"application/json"
 HOSTS_KEPT: Final = 1_024
 FenceName = Annotated[
     str,
@@ -117,7 +116,7 @@ class InternalRoutes:
     async def _append(self, request: HotRequest) -> Reply:
         service = self._service
         service.require_writable()
-        _check_head(request)
+        produce.check_json_head(request)
         asked = bodies.decode(self._decoder, await request.body())
         messages = self._messages(asked, produce.client_host(*request.client_address))
         fences, fence = service.store.fences, asked.fence
@@ -128,7 +127,7 @@ class InternalRoutes:
     def _prepare(self, request: HotRequest) -> Prepared:
         """An append at whose epoch the fence stands; who is not kept waiting is answered."""
         service = self._service
-        _check_head(request)
+        produce.check_json_head(request)
         caller = produce.client_host(*request.client_address)
 
         def begin(body: bytes, _: Mapping[str, str]) -> Begun:
@@ -185,13 +184,6 @@ class InternalRoutes:
         """Each a ``Placed``, in JSON."""
         keys = [record.properties.get(PROPERTY_UNIQ_KEY, "") for record in records]
         return placements_json(placements, keys, self._service.settings.shard, (), produce.quote)
-
-
-def _check_head(request: HotRequest) -> None:
-    """Raises Problem (400, 415)."""
-    refuse_unknown(request.query(), ())
-    if request.media_type != _JSON:
-        raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {_JSON.decode()}")
 
 
 def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:

@@ -17,6 +17,7 @@ import msgspec
 from crc32c import crc32c
 
 from mqstore.service import bodies, problems
+from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
 from mqstore.storage.codec import properties, topic_names
@@ -43,6 +44,8 @@ CLIENT_PROPERTIES: Final = frozenset(
     | {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER", "MSG_TYPE"}
 )
 """Reserved names that RocketMQ's own clients put into a batch; the store does not act on them."""
+
+JSON_TYPE: Final = b"application/json"
 
 _decoder = msgspec.json.Decoder(ProduceRequest)
 quote: Final = msgspec.json.Encoder().encode
@@ -97,6 +100,13 @@ def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     request = bodies.decode(_decoder, body)
     check_count(len(request.messages), max_count)
     return request
+
+
+def check_json_head(request: HotRequest) -> None:
+    """Raises Problem (400, 415) for what takes JSON, and no parameters."""
+    refuse_unknown(request.query(), ())
+    if request.media_type != JSON_TYPE:
+        raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {JSON_TYPE.decode()}")
 
 
 def check_count(count: int, max_count: int) -> None:

@@ -25,7 +25,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import FilePending, FlushTimeout, StorageError, TopicUnknown
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import NO_REPEATS, Put, end_of
+from mqstore.storage.once.puts import NO_REPEATS, Put, body_digests, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
@@ -46,7 +46,10 @@ from mqstore.writer.models import (
     SegmentList,
     Store,
 )
+from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
+from mqstore.writer.repeat_route import RepeatRoute
+from mqstore.writer.repeats import REPEAT
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
@@ -54,10 +57,10 @@ from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
 from mqstore.writer.write_routes import WriteRoutes
 
-JSON_TYPE = b"application/json"
 BATCH_TYPE = b"application/x-rocketmq-batch"
 _CREATED: Final = int(HTTPStatus.CREATED)
 _SYNC_FLUSH: Final = FlushDiskType.SYNC
+_NOTHING: Final = Reply(b'{"messages":[]}')
 _DURABILITIES = {"sync": True, "async": False}
 
 
@@ -73,6 +76,7 @@ def add(api: Api, service: WriterService) -> None:
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
     InternalRoutes(service).add(api)
+    RepeatRoute(service).add(api)
     ScrubRoutes(service).add(api)
     ExpiryReports(service).add(api)
     IndexRebuildRoutes(service).add(api)
@@ -86,6 +90,8 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     is_encoded: bool = False
     queue_id: int | None = None
     durability: str | None = None
+    is_repeat: bool = False
+    """And of whichever shard: who names one has sent it there before, too."""
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +104,17 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
     """The keys that the client gave; None when it gave none at all."""
     delayed: bool = False
     """Whether any message goes to another queue first."""
+
+    def only(self, numbers: Sequence[int]) -> _Batch:
+        messages, keys = self.messages, self.keys
+        given = self.given or [None] * len(keys)
+        return _Batch(
+            [messages[each] for each in numbers],
+            [keys[each] for each in numbers],
+            self.sync,
+            [given[each] for each in numbers],
+            self.delayed,
+        )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
         if self.given is None:
@@ -120,6 +137,12 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
         if placements is not None:
             return placements, NO_REPEATS
         return self.decoded().append_to(store, topic)
+
+
+class _Told(msgspec.Struct):
+    """A ``ProduceReply``."""
+
+    messages: list[msgspec.Raw]
 
 
 class Producer:
@@ -167,7 +190,10 @@ class Producer:
         topic = self._topics.get(name) or await self._look_up(name)
         body = await request.body()
         topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
-        batch = self._batch(self._asked(request), topic, body)
+        asked = self._asked(request)
+        batch = self._batch(asked, topic, body)
+        if asked.is_repeat and not service.shards.members.alone:
+            return await self._repeated(topic, batch)
         return await self._done(topic, batch)
 
     def _prepare(self, request: HotRequest) -> Prepared:
@@ -179,7 +205,7 @@ class Producer:
         def begin(body: bytes, _: Mapping[str, str]) -> Begun:
             service.require_puts()
             topic = self._topics.get(name)
-            if topic is None:
+            if topic is None or asked.is_repeat:
                 return None
             batch = self._batch(asked, topic, body)
             try:
@@ -192,9 +218,31 @@ class Producer:
 
         return Prepared(begin, _CREATED)
 
-    async def _done(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
-        put = await self._service.files_due.put(lambda: self._put(topic, batch))
+    async def _done(
+        self, topic: TopicConfig, batch: _Batch | _EncodedBatch, since: int = 0
+    ) -> Reply:
+        """``since`` is the turn in which the other shards were asked."""
+        put = await self._service.files_due.put(lambda: self._put(topic, batch, since))
         return await self._settled(topic.name, put, batch)
+
+    async def _repeated(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
+        """What another shard has is answered, and only the rest is stored."""
+        whole = batch.decoded() if isinstance(batch, _EncodedBatch) else batch
+        repeats, once = self._service.repeats, self._service.store.once
+        if whole.given is None or once is None:  # nothing tells a repeat
+            return await self._done(topic, whole)
+        since = repeats.turn()
+        bodies = body_digests(topic.name, whole.messages, whole.given)
+        here = once.stored(topic.name, bodies)
+        unknown = {key: digest for key, digest in bodies.items() if key not in here}
+        if not unknown:
+            return await self._done(topic, whole, since)
+        there = await repeats.elsewhere(topic.name, unknown, sync=whole.sync)
+        left = [number for number, key in enumerate(whole.given) if key not in there]
+        reply = await self._done(topic, whole.only(left), since) if left else _NOTHING
+        placed = dict(zip(left, msgspec.json.decode(reply.body, type=_Told).messages, strict=True))
+        told = [placed.get(at) or there[key or ""] for at, key in enumerate(whole.given)]
+        return Reply(msgspec.json.encode(_Told(told)), _CREATED)
 
     async def _settled(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
         """The answer, once what was put counts as asked for."""
@@ -217,12 +265,16 @@ class Producer:
         if other is not None:
             raise shards.misdirected(other)
 
-    def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
-        store = self._service.store
+    def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch, since: int = 0) -> Put:
+        store, repeats = self._service.store, self._service.repeats
+        if repeats.asked:
+            repeats.require_not_asked(topic.name, batch.keys, since)
         if topic.name not in self._topics:
             store.topic(topic.name)  # deleted meanwhile?
         started = time.perf_counter()
         put = batch.append_to(store, topic.name)
+        if repeats.asked:
+            repeats.note_stored(topic.name, batch.keys)
         self._count(topic.name, put, batch, time.perf_counter() - started)
         return put
 
@@ -247,15 +299,15 @@ class Producer:
         checksum = request.header(b"x-mqstore-crc32c")
         told = produce.crc32c_of(checksum) if checksum else None
         client = produce.client_host(*request.client_address)
-        media_type = request.media_type
+        media_type, query = request.media_type, request.query()
+        is_repeat = _is_repeat(request.header(REPEAT)) and "shard" not in query
         if media_type == JSON_TYPE:
-            refuse_unknown(request.query(), ("shard",))
-            return _Asked(client, told)
+            refuse_unknown(query, ("shard",))
+            return _Asked(client, told, is_repeat=is_repeat)
         if media_type == BATCH_TYPE:
-            query = request.query()
             refuse_unknown(query, ("queueId", "durability", "shard"))
             queue_id = _number("queueId", query.get("queueId"))
-            return _Asked(client, told, True, queue_id, query.get("durability"))
+            return _Asked(client, told, True, queue_id, query.get("durability"), is_repeat)
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
@@ -391,6 +443,12 @@ def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
     return keys if any(keys) else None
 
 
+def _is_repeat(header: bytes) -> bool:
+    if header not in (b"", b"1"):
+        raise Problem(problems.BAD_PARAMETER, "X-Mqstore-Repeat is 1, or left out")
+    return bool(header)
+
+
 def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
@@ -444,6 +502,13 @@ OPERATION: dict[str, Any] = {
             "description": "CRC-32C of the request's whole body, in decimal: a body that has "
             "another one is refused, and nothing is stored. JSON also takes one for each message.",
         },
+        {
+            "name": "X-Mqstore-Repeat",
+            "in": "header",
+            "schema": {"enum": [1]},
+            "description": "This was sent before, under unique keys, and may have reached another "
+            "shard: the others are asked before anything is stored. Left out: it was not.",
+        },
     ],
     "requestBody": {
         "required": True,
@@ -463,6 +528,7 @@ OPERATION: dict[str, Any] = {
             problems.SHARD_UNKNOWN,
             problems.WRONG_SHARD,
             problems.UNIQUE_KEY_TAKEN,
+            problems.REPEAT_AMBIGUOUS,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,
             problems.CHECKSUM_MISMATCH,

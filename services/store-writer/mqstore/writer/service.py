@@ -35,6 +35,7 @@ from mqstore.writer.elsewhere import Elsewhere
 from mqstore.writer.files_due import FilesDue
 from mqstore.writer.newcomer import Newcomer
 from mqstore.writer.opening import Opening
+from mqstore.writer.repeats import Repeats
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.watching import Watching
 
@@ -100,6 +101,7 @@ class WriterService:
         self.files_due = FilesDue()
         self._own_token = OwnToken(settings.tokens)
         self.elsewhere = Elsewhere(self.shards, self._own_token)
+        self.repeats = Repeats(self.shards, self._own_token, settings.receive_timeout_s)
         self._copying: asyncio.Task[None] | None = None
         self.metrics = StoreMetrics(
             self.api.metrics.registry,

@@ -6,9 +6,10 @@ gave it; the record itself tells whether it is the same message.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
@@ -123,6 +124,22 @@ class OncePuts:
         with self._lock:
             self._known().add(key_digests(topic, keys), placements)
 
+    def stored(self, topic: str, bodies: Mapping[str, bytes]) -> dict[str, Placement]:
+        """Where messages stand that were put before, by unique key; nothing is stored.
+
+        ``bodies`` is what ``body_digests`` makes of them. Raises UniqueKeyTaken.
+        """
+        found: dict[str, Placement] = {}
+        with self._lock:
+            known = self._known().find(key_digests(topic, list(bodies))) or ()
+            for key, offset in zip(bodies, known, strict=False):
+                record = self._original(offset, topic, key) if offset >= 0 else None
+                if record is not None:
+                    if _digest(record.body) != bodies[key]:
+                        raise _taken(key, topic)
+                    found[key] = _placement(record)
+        return found
+
     def _originals(
         self,
         topic: str,
@@ -141,9 +158,10 @@ class OncePuts:
                 continue
             first_of[key] = message
             if known is not None and known[number] >= 0:
-                original = self._original(known[number], topic, key, message)
+                original = self._original(known[number], topic, key)
                 if original is not None:
-                    found[key] = original
+                    _require_same(key, topic, original.body, message)
+                    found[key] = _placement(original)
         return found
 
     def _append_the_others(
@@ -169,8 +187,8 @@ class OncePuts:
         placements = [new.get(at) or placed[key or ""] for at, key in enumerate(keys)]
         return placements, frozenset(range(len(keys))) - new.keys()
 
-    def _original(self, offset: int, topic: str, key: str, message: Message) -> Placement | None:
-        """Where the message stands that was put before; None when it is not there any more."""
+    def _original(self, offset: int, topic: str, key: str) -> Record | None:
+        """The message that was put before; None when it is not there any more."""
         if self._log.commits is not None:
             self._log.commits.commit()
         try:
@@ -179,17 +197,7 @@ class OncePuts:
             return None
         if found.uniq_key != key or _put_topic(found) != topic:
             return None  # another key with the same digest
-        if not self._is_queued(found):
-            return None
-        _require_same(key, topic, found.body, message)
-        return Placement(
-            found.physical_offset,
-            found.size,
-            found.queue_id,
-            found.queue_offset,
-            found.store_timestamp_ms,
-            found.store_host,
-        )
+        return found if self._is_queued(found) else None
 
     def _is_queued(self, found: Record) -> bool:
         """Whether it is in its queue, or will be; not when its topic was deleted since."""
@@ -206,6 +214,37 @@ def end_of(put: Put) -> int:
     return max(each.end for each in placements) if repeats else placements[-1].end
 
 
+def body_digests(
+    topic: str, messages: Sequence[Message], keys: Sequence[str | None]
+) -> dict[str, bytes]:
+    """What tells the messages that have a unique key from others under it: 16 bytes each.
+
+    Raises UniqueKeyTaken for two bodies under one key.
+    """
+    found: dict[str, bytes] = {}
+    for message, key in zip(messages, keys, strict=True):
+        if key:
+            digest = _digest(message.body)
+            if found.setdefault(key, digest) != digest:
+                raise _taken(key, topic)
+    return found
+
+
+def _digest(body: bytes | None) -> bytes:
+    return hashlib.blake2b(body or b"", digest_size=16).digest()
+
+
+def _placement(found: Record) -> Placement:
+    return Placement(
+        found.physical_offset,
+        found.size,
+        found.queue_id,
+        found.queue_offset,
+        found.store_timestamp_ms,
+        found.store_host,
+    )
+
+
 def _all_differ(keys: Sequence[str | None]) -> bool:
     given = [key for key in keys if key]
     return len(set(given)) == len(given)
@@ -219,7 +258,11 @@ def _put_topic(found: Record) -> str | None:
 
 def _require_same(key: str, topic: str, body: bytes | None, message: Message) -> None:
     if (body or b"") != (message.body or b""):
-        raise UniqueKeyTaken(
-            f"unique key {key!r} of topic {topic} is that of a message with another body; "
-            "send each message under a key of its own"
-        )
+        raise _taken(key, topic)
+
+
+def _taken(key: str, topic: str) -> UniqueKeyTaken:
+    return UniqueKeyTaken(
+        f"unique key {key!r} of topic {topic} is that of a message with another body; "
+        "send each message under a key of its own"
+    )
