@@ -1,4 +1,4 @@
-"""A recovery that takes longer than every threshold of a probe is let be."""
+"""A recovery that takes longer than every threshold of a probe is let be; one that hangs is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from mqstore.cli.kube import release as releases
 from mqstore.cli.kube.kubectl import Kubectl
 from mqstore.client import NewMessage
-from tests.e2e.cluster import Release, namespace, small_values, until
+from mqstore.service.health import STALL_S
+from tests.e2e.cluster import PATIENCE_S, Release, namespace, small_values, until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -28,6 +29,12 @@ LIVENESS = {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 6}
 FORGET = (
     "cd /var/lib/mqstore/store && rm -f mqstore/state mqstore/running.json checkpoint; kill -9 -1"
 )
+
+PIPE = "config/delayOffset.json"
+"""Whoever opens it to read waits for somebody to write: the recovery does so once it is done with
+the queues. The process is well otherwise."""
+HANG = f"cd /var/lib/mqstore/store && rm -f {PIPE} && mkfifo {PIPE}; kill -9 -1"
+ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8081/healthz/{}').read().decode())"
 
 
 def test_a_recovery_beyond_every_threshold_is_not_killed() -> None:
@@ -50,6 +57,41 @@ def test_a_recovery_beyond_every_threshold_is_not_killed() -> None:
         assert recovered["plan"]["records"] >= MESSAGES
         threshold_s = LIVENESS["periodSeconds"] * LIVENESS["failureThreshold"]
         assert recovered["durationMs"] > 2_000 * threshold_s
+
+
+def test_a_recovery_that_hangs_in_a_process_that_is_well_is_restarted() -> None:
+    with namespace() as name:
+        release = Release(name, "hung", small_values())
+        release.install()
+        with _client(release) as client:
+            client.create_topic("t", queues=1)
+            client.produce("t", [NewMessage(body="kept")], durability="sync")
+        before = release.restarts("store-writer")
+        release.in_container("store-writer", "sh", "-c", HANG, check=False)
+        until(lambda: _stands_still(release), "the recovery hangs")
+        assert _asked(release, "live")["status"] == "starting", "and is live, for now"
+        release.in_container("store-writer", "rm", f"/var/lib/mqstore/store/{PIPE}")
+        assert release.restarts("store-writer") == before + 1
+        until(
+            lambda: release.restarts("store-writer") > before + 1,
+            "the hung writer is restarted",
+            patience_s=STALL_S + PATIENCE_S,
+        )
+        assert "failed liveness probe" in release.kubectl("get", "events")
+        until(release.is_ready, "the store is recovered")
+        with _client(release) as client:
+            assert [each.body for each in client.pull("t", 0).messages] == ["kept"]
+
+
+def _stands_still(release: Release) -> bool:
+    seen, again = (_asked(release, "startup") for _ in range(2))
+    return bool(seen == again and seen.get("stage") == "queues")
+
+
+def _asked(release: Release, probe: str) -> Any:
+    """What store-writer answers to a probe; nothing while it does not."""
+    said = release.in_container("query", "python", "-c", ASK.format(probe), check=False)
+    return json.loads(said or "{}")
 
 
 def _fill(release: Release) -> None:
