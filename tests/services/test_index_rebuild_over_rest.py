@@ -138,7 +138,8 @@ def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path
                 client.plan_index_rebuild(rebuild.id, {**plan, **wrong})
             assert refused.value.status == 422, wrong
         client.plan_index_rebuild(rebuild.id, plan)
-        start, items = next(iter(job.scan.part(0)))
+        found = ((part, *each) for part in range(job.scan.parts) for each in job.scan.part(part))
+        part, start, items = next(each for each in found if each[2])
         for frames in (
             [b"no frame" * 99],
             [bytes(1 << 20)],
@@ -147,7 +148,7 @@ def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path
             list(part_frames([(start, items)]))[:-1],
         ):
             with pytest.raises(ProblemError) as refused:
-                client.send_index_part(rebuild.id, 0, frames)
+                client.send_index_part(rebuild.id, part, frames)
             assert refused.value.status == 422, frames
         with pytest.raises(ProblemError, match="index-rebuild-refused"):
             client.publish_index_rebuild(rebuild.id)

@@ -53,7 +53,7 @@ def test_items_that_changed_on_the_way_are_never_taken(
     assert [content for _, content in found] == [content for _, content in sent][: len(found)]
 
 
-@pytest.mark.parametrize("length", [1, ITEM_SIZE + 1, FRAME_MAX + ITEM_SIZE, 2**32 - 1])
+@pytest.mark.parametrize("length", [0, 1, ITEM_SIZE + 1, FRAME_MAX + ITEM_SIZE, 2**32 - 1])
 def test_a_frame_of_an_impossible_length_is_refused_before_it_is_held(length: int) -> None:
     with pytest.raises(IndexRebuildInvalid, match="no whole items, or more than"):
         list(FrameReader().feed(HEAD.pack(0, length, 0)))

@@ -48,7 +48,7 @@ class FrameReader:
         if len(held) < HEAD.size:
             return None
         start, length, checksum = HEAD.unpack_from(held)
-        if length > FRAME_MAX or (start != LAST and length % ITEM_SIZE):
+        if not 0 < length <= FRAME_MAX or (start != LAST and length % ITEM_SIZE):
             raise IndexRebuildInvalid(
                 f"a frame of {length} bytes is no whole items, or more than {FRAME_MAX} bytes"
             )
