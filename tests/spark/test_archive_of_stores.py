@@ -17,6 +17,7 @@ from mqstore.client import NewMessage
 from mqstore.jobs.archive import export
 from mqstore.jobs.archive.digest import digest
 from mqstore.jobs.columns import MESSAGES
+from mqstore.jobs.command import refusal
 from mqstore.jobs.commitlog import commitlog
 from mqstore.jobs.errors import ArchiveDamaged, WrongUsage
 from mqstore.jobs.expiry_report import Options, report_shard
@@ -26,6 +27,7 @@ from mqstore.jobs.log.source import LogRange
 from mqstore.jobs.output import Output
 from mqstore.storage.message_store import Durability
 from tests.services.service_processes import running
+from tests.spark.deletions import DeletingRun
 from tests.unit.jobs.expiry_examples import ANY_HOUR
 from tests.unit.jobs.written import BODY_AT, offsets_of, overwrite, put_body, written
 from tests.unit.storage.stores import CONFIG, message, open_store
@@ -36,13 +38,13 @@ HOUR_S = 3600
 KEEPING = CONFIG.model_copy(update={"delete_when": ANY_HOUR})
 
 
-def archived(spark: SparkSession, shard: str, root: Path) -> Outcome:
+def archived(spark: SparkSession, shard: str, root: Path, run: JobRun | None = None) -> Outcome:
     options = Options(
         *(Output(str(root / "out")), (24,), (), None, None, None),
         dry_run=False,
         archive=Output(str(root / "archive")),
     )
-    return report_shard(JobRun("expiry-report", spark), shard, options=options)
+    return report_shard(run or JobRun("expiry-report", spark), shard, options=options)
 
 
 def aged(root: Path, hours: int) -> None:
@@ -142,6 +144,23 @@ def test_damage_in_a_segment_is_named_in_its_manifest(spark: SparkSession, tmp_p
     first = min((tmp_path / "archive" / "manifests").iterdir())
     (corrupt,) = json.loads(first.read_text())["corrupt"]
     assert (corrupt["offset"], corrupt["defect"]) == (damaged, "body-corrupt")
+
+
+def test_a_segment_that_goes_before_it_is_archived_ends_it_and_nothing_is_archived(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = topics_written(tmp_path / "store")
+    first = min((root / "commitlog").iterdir())
+    job = DeletingRun(spark, first, before="archiving")
+    with pytest.raises(Exception, match="SegmentGone") as caught:
+        archived(spark, str(root), tmp_path, job)
+    found = refusal(caught.value)
+    assert found is not None
+    assert str(found).startswith(f"segment {first.name} was deleted while it was read")
+    assert found.exit_code == 2
+    archive = tmp_path / "archive"
+    assert [path.name for path in archive.rglob("*.json")] == []
+    assert [path for path in archive.rglob("*.parquet") if not path.name.startswith("_")] == []
 
 
 def test_what_is_not_read_back_as_it_was_written_is_not_archived(

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 from mqstore.storage.message_store import Durability, MessageStore
 from tests.services.service_processes import running
+from tests.spark.deletions import DeletingRun
 from tests.unit.jobs.expiry_examples import ANY_HOUR
 from tests.unit.jobs.written import offsets_of, overwrite, written
 from tests.unit.storage.stores import CONFIG, message, open_store
@@ -173,6 +175,25 @@ def test_an_empty_store_is_reported_as_one(spark: SparkSession, tmp_path: Path) 
     open_store(tmp_path / "store").close()
     outcome, report = reported(spark, str(tmp_path / "store"), tmp_path / "out")
     assert (outcome.exit_code, report["messages"], report["risks"]) == (0, 0, [])
+
+
+def test_a_segment_that_is_deleted_meanwhile_ends_it_and_nothing_is_put_out(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = written(tmp_path / "store")
+    first = min((root / "commitlog").iterdir())
+    options = Options(
+        *(Output(str(tmp_path / "out")), (24,), (), None, None, None),
+        dry_run=False,
+        archive=Output(str(tmp_path / "archive")),
+    )
+    job = DeletingRun(spark, first, before="counting")
+    capsys.readouterr()
+    assert job.over([str(root)], partial(report_shard, options=options)) == 2
+    (told,) = json.loads(capsys.readouterr().out)["shards"]
+    assert told["error"].startswith(f"segment {first.name} was deleted while it was read")
+    left = [path for name in ("out", "archive") for path in (tmp_path / name).rglob("*.*")]
+    assert left == []
 
 
 def test_of_a_torn_tail_what_recovery_keeps_is_counted(spark: SparkSession, tmp_path: Path) -> None:

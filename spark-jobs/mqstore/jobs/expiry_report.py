@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from mqstore.jobs import command
-from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, WrongUsage
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, SegmentGone, WrongUsage
 from mqstore.jobs.expiry import facts_at_path, facts_at_url
 from mqstore.jobs.expiry.facts import ShardFacts
 from mqstore.jobs.expiry.losses import Places
@@ -211,7 +211,22 @@ def counted(run: JobRun, place: ShardPlace, facts: ShardFacts, options: Options)
 
         counts = LogCounts(counting.counted(spark, messages, places.marks, facts.now_ms))
         asked = making.Asked(options.horizons, options.what_if)
-        return making.make(facts, places, counts, undecided, asked, place.where)
+        report = making.make(facts, places, counts, undecided, asked, place.where)
+    _require_all(place, facts)
+    return report
+
+
+def _require_all(place: ShardPlace, facts: ShardFacts) -> None:
+    """Raises SegmentGone where retention took what was to be counted, before Spark came to it."""
+    from mqstore.jobs.read_options import ReadOptions
+
+    seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look().segments
+    if facts.segments and seen and seen[0].start > facts.min_offset:
+        name = facts.segments[0].name
+        raise SegmentGone(
+            f"segment {name} was deleted while it was read: retention took it; run the job again,"
+            " or keep the range with a pin"
+        )
 
 
 def published(report: ExpiryReport, out: Output) -> list[str]:
