@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from mqstore.service import logs
@@ -30,8 +31,7 @@ HEADS_KEPT: Final = 16
 Headers = list[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(msgspec.Struct, frozen=True):
     """An answer for which nobody else need do anything: no coroutine, no task."""
 
     told: asyncio.Future[Any]

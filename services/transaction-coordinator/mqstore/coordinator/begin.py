@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from mqstore.coordinator import halves, loading
@@ -17,8 +17,7 @@ from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """A transaction to begin. Each message has a UNIQ_KEY, its topic and its queue."""
 
     group: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from mqstore.coordinator import halves, loading
@@ -24,8 +24,7 @@ from mqstore.coordinator.transactions import Part, Transaction
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(msgspec.Struct, frozen=True):
     """A decision to take: COMMIT or ROLLBACK."""
 
     key: str
@@ -40,8 +39,7 @@ class Decide:
         return self.by_hand and decision is not None and decision.verdict is Verdict.SET_ASIDE
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """What a transaction's decision is, and whether it had been taken before."""
 
     transaction: Transaction

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
@@ -18,8 +19,7 @@ BATCH_MAX: Final = 64
 Ask = Begin | Decide | Callable[[Coordinator], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     ask: Ask
     told: asyncio.Future[Any]
 

@@ -108,7 +108,7 @@ def find(log: Log, key: str) -> Transaction | None:
     own = [half for half in found if half.key == key]
     if not own:
         return None
-    transaction = Transaction(key)
+    transaction = Transaction(key, own[0])
     for half in own:
         transaction.add(half)
         if half.size > 1:

@@ -1,6 +1,7 @@
 """Transactions in memory: what the half and op queues say, as far as it is still of use.
 
-The log is the truth; all of this is read back from it. Used by one thread.
+The log is the truth; all of this is read back from it. Used by one thread. There may be many, so it
+is all structs and tuples without cycles, which the garbage collector need not look at.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -28,8 +28,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, gc=False):
     """A check that was sent, and what was answered to it at once."""
 
     at_ms: int
@@ -47,11 +46,10 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     decision: Decision | None
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct, gc=False):
     """One message of a transaction: the copies of its half message, ascending."""
 
-    copies: list[Half]
+    copies: tuple[Half, ...]
 
     @property
     def newest(self) -> Half:
@@ -61,41 +59,39 @@ class Part:
         """Keep a copy, wherever it stands among the others; twice is once."""
         offsets = [copy.queue_offset for copy in self.copies]
         if half.queue_offset not in offsets:
-            self.copies.append(half)
-            self.copies.sort(key=lambda copy: copy.queue_offset)
+            copies = (*self.copies, half)
+            self.copies = tuple(sorted(copies, key=lambda copy: copy.queue_offset))
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, gc=False):
     """All halves under one key, and what became of them."""
 
     key: str
-    parts: dict[str, Part] = field(default_factory=dict)
+    first: Half
+    """The oldest copy."""
+    parts: dict[str, Part] = {}
     """By UNIQ_KEY."""
-    resolved: dict[int, int] = field(default_factory=dict)
+    resolved: dict[int, int] = {}
     """Queue offsets of halves that an op record names, and the op record's own."""
     decision: Decision | None = None
     due_at: float = math.inf
     """Monotonic time of the next check."""
-    checks: list[Check] = field(default_factory=list)
+    checks: tuple[Check, ...] = ()
     """That this process sent, the latest; of those before, the copies of the halves tell how
     many."""
-    first: Half = field(init=False)
-    """The oldest copy; there once a half was added."""
 
     def add(self, half: Half) -> None:
-        if not self.parts or half.queue_offset < self.first.queue_offset:
+        if half.queue_offset < self.first.queue_offset:
             self.first = half
         part = self.parts.get(half.uniq_key)
         if part is None:
-            self.parts[half.uniq_key] = Part([half])
+            self.parts[half.uniq_key] = Part((half,))
         else:
             part.add(half)
 
     def checked(self, check: Check) -> None:
         """It was sent."""
-        self.checks.append(check)
-        del self.checks[:-CHECKS_KEPT]
+        self.checks = (*self.checks, check)[-CHECKS_KEPT:]
 
     def resolve(self, half_offset: int, resolution: Resolution) -> None:
         """An op record names a half; what a person decided later counts over setting it aside."""
@@ -173,7 +169,7 @@ class Transactions:
         """Take note of a half message, or of another copy of one."""
         found = self.find(half.key)
         if found is None:
-            found = self.pending[half.key] = Transaction(half.key)
+            found = self.pending[half.key] = Transaction(half.key, half)
         found.add(half)
         self._by_half[half.queue_offset] = found
         self.half_end = max(self.half_end, half.queue_offset + 1)
