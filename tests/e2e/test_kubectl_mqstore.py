@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -117,3 +118,31 @@ def test_volumes_grow_without_a_restart_and_the_chart_agrees() -> None:
         total = int(release.in_container("store-writer", *DISK_SIZE).split()[-1])
         assert total > 300 << 20
         assert bodies(operator, "before") == ["one"]
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's storage class `sized`")
+def test_a_restore_that_fails_leaves_the_shard_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    strange, large = tmp_path / "strange", tmp_path / "commitlog" / f"{0:020}"
+    values = small_values(persistence={"size": "256Mi", "storageClass": "sized"})
+    with namespace() as name:
+        release = Release(name, "narrow", values)
+        release.install()
+        operator = Operator(Path(os.environ["KUBECONFIG"]), name)
+        produce(operator, "before", "one")
+        os.mknod(strange, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        refused = operator("restore", "0", str(tmp_path), "--replace")
+        assert refused.returncode == 2
+        assert "Cannot mknod" in refused.stderr
+        strange.unlink()
+        with large.open("wb") as file:
+            file.truncate(300 << 20)
+        refused = operator("restore", "0", str(tmp_path), "--replace")
+        assert refused.returncode == 2
+        assert "the copy has 300.0 MiB, and the volume room for" in refused.stderr
+        release.kubectl("wait", f"pod/{release.shard}", "--for=condition=Ready", "--timeout=120s")
+        assert bodies(operator, "before") == ["one"]
+        kept = release.in_container("query", "ls", "-A", "/var/lib/mqstore").split()
+        assert set(kept) <= {"store", "lost+found"}
+        produce(operator, "before", "two")

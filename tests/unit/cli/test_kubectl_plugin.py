@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +45,30 @@ def test_no_kubectl_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = CliRunner().invoke(app, ["status"])
     assert ran.exit_code == 2
     assert ran.stderr == "mqstore: no kubectl on the PATH; install it, this is a plugin of it\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Warning: old\nerror: no such pod", "kubectl: no such pod"),
+        (
+            "cp: no space left\ncp: giving up\ncommand terminated with exit code 1",
+            "kubectl: cp: no space left; cp: giving up",
+        ),
+        ("command terminated with exit code 1", "kubectl: command terminated with exit code 1"),
+        ("", "kubectl: it said nothing"),
+    ],
+)
+def test_why_kubectl_failed_is_one_line_of_what_it_said(
+    said: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\nprintf '%b' {shlex.quote(said)} >&2\nexit 1\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KubeError) as raised:
+        Kubectl().run("get", "pods")
+    assert str(raised.value) == told
 
 
 @pytest.mark.parametrize(

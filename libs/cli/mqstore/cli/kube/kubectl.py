@@ -23,6 +23,8 @@ _NO_ANSWER: Final = re.compile(
     r"|no such host|context deadline exceeded",
     re.IGNORECASE,
 )
+_COMMAND_ENDED: Final = "command terminated with"
+_LINES_TOLD: Final = 3
 
 
 class KubeError(Exception):
@@ -130,7 +132,10 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failed(said: str) -> KubeError:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    why = lines[-1] if lines else "it said nothing"
+    """Of several lines kubectl's last one counts, of a command in a pod the first ones."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
+    why = lines[-1]
+    if len(lines) > 1 and why.startswith(_COMMAND_ENDED):
+        why = "; ".join(lines[:-1][:_LINES_TOLD])
     exit_code = EXIT_UNREACHABLE if _NO_ANSWER.search(said) else EXIT_REFUSED
     return KubeError(f"kubectl: {why.removeprefix('error: ').removeprefix('Error: ')}", exit_code)

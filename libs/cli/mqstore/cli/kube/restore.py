@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any, Final
@@ -18,7 +18,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of
+from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of, size
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
 from mqstore.cli.looking import shown_progress
@@ -79,6 +79,7 @@ def _from_directory(release: Release, number: int, directory: Path, *, replace: 
         raise KubeError(f"{directory} is no store directory: it has no {_LOG}")
     _refuse_to_lose(release, number, replace=replace)
     with _stopped(release, number), _holder(release, number) as (pod, root):
+        _require_room(release.kubectl, pod, root, _size(directory))
         _replace(release.kubectl, pod, root, partial(_unpack, release.kubectl, pod, directory))
 
 
@@ -91,6 +92,12 @@ def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -
         _holder(release, number, claim) as (pod, root),
     ):
         source = _SNAPSHOT / root.relative_to(_mount(release)["mountPath"])
+        if not release.kubectl.run(
+            *_in(pod), "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"
+        ):
+            raise KubeError(f"volumesnapshot {name} holds no store: it has no {_LOG}")
+        told = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
+        _require_room(release.kubectl, pod, root, int(told.split()[0]))
         _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
 
 
@@ -179,15 +186,39 @@ def _mount(release: Release) -> Any:
     raise KubeError(f"the store-writer of {release.name} mounts no volume {STORE_VOLUME}")
 
 
+def _in(pod: str) -> tuple[str, ...]:
+    return ("exec", pod, "--")
+
+
+def _size(directory: Path) -> int:
+    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
+
+
+def _require_room(kubectl: Kubectl, pod: str, root: PurePosixPath, needed: int) -> None:
+    """Before anything is copied: the volume holds both stores until the new one is whole."""
+    df = ("df", "--output=avail", "--block-size=1", str(root.parent))
+    free = int(kubectl.run(*_in(pod), *df).split()[-1])
+    if free < needed:
+        raise KubeError(
+            f"the copy has {size(needed)}, and the volume room for {size(free)} beside what it "
+            "holds; make it larger first (kubectl mqstore grow)"
+        )
+
+
 def _replace(
     kubectl: Kubectl, pod: str, root: PurePosixPath, fill: Callable[[PurePosixPath], None]
 ) -> None:
     """The old store is kept beside the new one until ``fill`` has made that."""
-    inside = ("exec", pod, "--")
+    inside = _in(pod)
     fresh, old = root.with_name(f"{root.name}.restoring"), root.with_name(f"{root.name}.replaced")
     kubectl.run(*inside, "rm", "-rf", str(fresh), str(old))
     kubectl.run(*inside, "mkdir", "-p", str(fresh))
-    fill(fresh)
+    try:
+        fill(fresh)
+    except BaseException:
+        with suppress(KubeError):  # what was wrong with the copy is the reason
+            kubectl.run(*inside, "rm", "-rf", str(fresh))
+        raise
     move = (
         f"if [ -e {root} ]; then mv {root} {old}; fi && mv {fresh} {root} && sync && rm -rf {old}"
     )
@@ -197,19 +228,16 @@ def _replace(
 def _unpack(kubectl: Kubectl, pod: str, directory: Path, fresh: PurePosixPath) -> None:
     untar = ("exec", "-i", pod, "--", "tar", "--extract", "--file=-", f"--directory={fresh}")
     with kubectl.streamed_in(*untar) as archive, shown_progress() as show:
-        total = sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
+        total = _size(directory)
         done = 0
-        for size in _packed(archive, directory):
-            done += size
+        for count in _packed(archive, directory):
+            done += count
             show("copying", done, total)
 
 
 def _copy(kubectl: Kubectl, pod: str, source: PurePosixPath, fresh: PurePosixPath) -> None:
     """Within the pod; what was reserved stays reserved."""
-    inside = ("exec", pod, "--")
-    if not kubectl.run(*inside, "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"):
-        raise KubeError(f"the snapshot holds no store: it has no {_LOG}")
-    kubectl.run(*inside, "cp", "-R", "--sparse=never", f"{source}/.", str(fresh))
+    kubectl.run(*_in(pod), "cp", "-R", "--sparse=never", f"{source}/.", str(fresh))
 
 
 def _packed(archive: IO[bytes], directory: Path) -> Iterator[int]:
