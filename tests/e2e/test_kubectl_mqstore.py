@@ -21,6 +21,8 @@ pytestmark = [
     pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
     pytest.mark.timeout(600),
 ]
+LISTED_IN_S = 240
+"""The kubelet takes a minute or two to bring a changed list to a pod."""
 DISK_SIZE = ("df", "--output=size", "--block-size=1", "/var/lib/mqstore")
 
 
@@ -86,8 +88,10 @@ def test_a_backup_is_a_store_and_can_be_restored(operator: Operator, tmp_path: P
 
 
 def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, release: Release) -> None:
-    operator.does("scale", "2")
-    until(lambda: operator("status").returncode == 0, "the second shard is well")
+    assert "--set shards=2" in operator("scale", "2").stderr
+    release.values["shards"] = 2
+    release.install(wait=False)
+    until(lambda: _are_well(operator, 2), "the first shard knows of the second", LISTED_IN_S)
     found = operator.found()
     with found.client(found.shards()[1]) as client:
         client.create_topic("second", queues=1)
@@ -98,6 +102,19 @@ def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, releas
     operator.does("scale", "1", "--force")
     release.kubectl("wait", "--for=delete", f"pod/{release.full_name}-shard-1", "--timeout=120s")
     assert f"store-{release.full_name}-shard-1" in release.kubectl("get", "pvc", "-o", "name")
+    del release.values["shards"]
+    release.install()
+    until(lambda: _listed(operator) == [0], "the first shard knows that it is alone", LISTED_IN_S)
+
+
+def _are_well(operator: Operator, count: int) -> bool:
+    said = json.loads(operator("status", "--json").stdout or '{"shards": []}')
+    return [each["isWell"] for each in said["shards"]] == [True] * count
+
+
+def _listed(operator: Operator) -> list[int]:
+    told = json.loads(operator.does("ask", "/healthz/startup", "--shard", "0"))
+    return list(told["shards"])
 
 
 @pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's storage class `sized`")

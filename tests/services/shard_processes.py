@@ -12,8 +12,16 @@ from typing import Any
 
 import httpx
 
-from mqstore.client import Client
-from tests.services.service_processes import START_TIMEOUT_S, Process, query, writer
+from mqstore.client import Client, Target
+from tests.services.service_processes import (
+    START_TIMEOUT_S,
+    Process,
+    await_ready,
+    query,
+    writer,
+)
+
+NOWHERE = "http://127.0.0.1:1"
 
 
 @dataclass
@@ -31,6 +39,12 @@ class RunningShard:
             "writerUrl": self.writer.url,
             "queryUrl": self.query.url,
         }
+
+    def await_status(self, wanted: str) -> None:
+        """Of both services."""
+        with Client(self.writer.url, self.query.url) as client:
+            for target in (Target.WRITER, Target.QUERY):
+                await_ready(client, target, wanted)
 
 
 @dataclass
@@ -50,9 +64,14 @@ class Cluster:
         found = self.shards[at]
         return Client(found.writer.url, found.query.url, **more)
 
-    def start(self, number: int) -> RunningShard:
-        """One more, which is not in the list yet."""
-        given = {"shard": number, "shards_file": self.listed, "store_host": store_host(number)}
+    def start(self, number: int, *, listed: Path | None = None) -> RunningShard:
+        """One more, which is not in the others' list yet; ``listed`` is its own one."""
+        given: dict[str, Any] = {
+            "shard": number,
+            "shards_file": listed or self.listed,
+            "store_host": store_host(number),
+            "status": "not-ready" if self.shards else "ready",
+        }
         store = self.root / f"store-{number}"
         writes = self._stack.enter_context(writer(store, **given, **self.settings))
         reads = self._stack.enter_context(query(store, **given, **self.settings))
@@ -61,13 +80,15 @@ class Cluster:
         return shard
 
     def put_list(self, *more: dict[str, Any]) -> None:
-        """Write the list and wait until all have read it."""
+        """Write the list and wait until all have read it, and those in it are ready."""
         entries = [*(each.entry() for each in self.shards), *more]
         write_list(self.listed, entries)
         wanted = sorted(each["shard"] for each in entries)
         for each in self.shards:
             for process in (each.writer, each.query):
                 _await_list(process, wanted, self.settings.get("token_system"))
+        for each in self.shards:
+            each.await_status("ready")
 
     def close(self) -> None:
         self._stack.close()
@@ -75,6 +96,16 @@ class Cluster:
 
 def store_host(number: int) -> str:
     return f"10.9.0.{number}:10911"
+
+
+def entry_at(number: int, url: str) -> dict[str, Any]:
+    """Of a shard both of whose services would be there."""
+    return {
+        "shard": number,
+        "storeHost": store_host(number),
+        "writerUrl": url,
+        "queryUrl": url,
+    }
 
 
 def write_list(path: Path, entries: list[dict[str, Any]]) -> None:
@@ -97,17 +128,7 @@ def _await_list(process: Process, wanted: list[int], token: str | None) -> None:
 def cluster(root: Path, count: int = 2, **settings: Any) -> Iterator[Cluster]:
     """So many shards that know each other."""
     found = Cluster(root, settings)
-    write_list(
-        found.listed,
-        [
-            {
-                "shard": 0,
-                "storeHost": store_host(0),
-                "writerUrl": "http://127.0.0.1:1",
-                "queryUrl": "http://127.0.0.1:1",
-            }
-        ],
-    )
+    write_list(found.listed, [entry_at(0, NOWHERE)])
     try:
         for number in range(count):
             found.start(number)

@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError, Target
 from tests.services.service_processes import writer
-from tests.services.shard_processes import Cluster, cluster, store_host, write_list
+from tests.services.shard_processes import Cluster, cluster, entry_at, store_host, write_list
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 
@@ -214,9 +214,8 @@ def test_a_new_shard_copies_all_or_asks_again(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{other.server_port}"
-        entry = {"shard": 0, "storeHost": store_host(0), "writerUrl": url, "queryUrl": url}
         listed = tmp_path / "shards.json"
-        write_list(listed, [entry])
+        write_list(listed, [entry_at(number, url) for number in range(2)])
         given = {"shard": 1, "shards_file": listed, "store_host": store_host(1)}
         with writer(tmp_path / "store", **given) as new, Client(new.url, shard=1) as client:
             _await_topic(client, "t")

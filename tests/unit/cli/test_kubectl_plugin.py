@@ -16,6 +16,7 @@ from mqstore.cli.kube.grow import quantity
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.main import app, own_first
 from mqstore.cli.kube.release import Release, Shard
+from mqstore.cli.kube.scale import scaled
 from mqstore.cli.kube.status import Lag
 from mqstore.client import TopicLag
 
@@ -139,3 +140,10 @@ def test_names_follow_the_chart() -> None:
         "app.kubernetes.io/name=mqstore,app.kubernetes.io/instance=mq,"
         "app.kubernetes.io/component=index-rebuild"
     )
+
+
+def test_more_shards_are_the_charts_to_add(capsys: pytest.CaptureFixture[str]) -> None:
+    stateful_set = {"metadata": {"name": "mq-mqstore-shard"}, "spec": {"replicas": 2}}
+    assert scaled(Release(Kubectl(), "mq", stateful_set), 3, force=True) == 2
+    told = capsys.readouterr().err
+    assert "helm upgrade mq charts/mqstore --reset-then-reuse-values --set shards=3" in told

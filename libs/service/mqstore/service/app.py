@@ -79,6 +79,8 @@ class Api:
         self.settings = settings
         self.health = health
         self.shards = shards
+        if shards is not None:
+            health.shards = lambda: list(shards.members.entries)
         self.limits = Limits.of(settings)
         self.metrics = HttpMetrics(self.limits, RocketmqNames(settings))
         self.auth = Authenticator(settings.tokens)

@@ -37,6 +37,8 @@ class Health:
         """Why a started service should get no requests just now, or None."""
         self.remark: Callable[[], str | None] = lambda: None
         """What a ready service has to say all the same, or None."""
+        self.shards: Callable[[], list[int]] = list
+        """Which there shall be, by the list that this process knows; none without a list."""
         self._clock = clock
         self._moved: tuple[object, float] = (None, clock())
 
@@ -98,4 +100,6 @@ class Health:
             report["detail"] = self.detail
         if self.phase is Phase.STARTING:
             report |= self.progress()
+        if shards := self.shards():
+            report["shards"] = shards
         return report

@@ -71,6 +71,7 @@ class Membership:
         """By their numbers, ascending."""
         self.others = [each for each in self.entries.values() if each.shard != self.own]
         self.alone = not self.others
+        self.lists_own = self._path is None or self.own in self.entries
         self.numbers = sorted({self.own, *self.entries})
         self._by_host = {each.host: each for each in self.entries.values()}
 

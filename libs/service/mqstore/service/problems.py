@@ -287,7 +287,11 @@ OVERLOADED = _register(
     "overloaded", 503, "Too much at one time", "Try again a little later.", retry_after_s=1
 )
 STORE_NOT_READY = _register(
-    "store-not-ready", 503, "The store is not ready", "Starting, or not yet recovered.", 1
+    "store-not-ready",
+    503,
+    "The store is not ready",
+    "Starting, not yet recovered, or not yet known to the other shards.",
+    1,
 )
 SHUTTING_DOWN = _register(
     "shutting-down", 503, "The service is ending", "Another process may take its place.", 5

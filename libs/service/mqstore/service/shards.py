@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from mqstore.service import problems
 from mqstore.service.forwarded import FORWARDED, Asking, Relayed, returned, was_forwarded
 from mqstore.service.http import BODY_METHODS, Reply, problem_of
+from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
@@ -82,6 +83,10 @@ class Spread:
         raise found
 
 
+class _Health(msgspec.Struct):
+    shards: frozenset[int] | None = None
+
+
 class _Unanswered(Exception):
     """By another shard."""
 
@@ -96,6 +101,7 @@ class Shards:
         self._url_of = url_of
         self._timeout_s = settings.shard_timeout_s
         self._tls = None if settings.shards_file is None else UpstreamTls.of(settings)
+        self.joining = Joining(self.members, self._known_at)
         self._following: asyncio.Task[None] | None = None
         self._asked = 0
         self._held = 0
@@ -110,7 +116,7 @@ class Shards:
         )
 
     def follow(self) -> None:
-        """Look again and again whether the list has changed."""
+        """Look again and again whether the list has changed, and whether all know of this shard."""
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def stop(self) -> None:
@@ -121,10 +127,20 @@ class Shards:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_INTERVAL_S)
             self.members.look_again()
             if self._tls is not None:
                 self._tls.look_again()
+            await self.joining.look()
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def _known_at(self, url: str) -> frozenset[int] | None:
+        """As ``joining.KnownAt``; a release that knows of no list tells none."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._http.get(f"{url.rstrip('/')}/healthz/startup")
+            return msgspec.json.decode(answer.content, type=_Health).shards
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError):
+            return None
 
     # whom a request is for ------------------------------------------------------------------
 

@@ -304,7 +304,7 @@ class QueryService:
             self._reader.snapshot()
         except StoreNotOpen as error:
             return str(error)
-        return None
+        return self.shards.joining.reason
 
 
 class _TrafficOut(Collector):

@@ -17,6 +17,7 @@ GOOD_FOR_S: Final = 1.0
 """How long what the others said of themselves is told on."""
 REFUSING: Final = frozenset(
     {
+        problems.STORE_NOT_READY,
         problems.STORE_READ_ONLY,
         problems.DISK_REFUSES,
         problems.WRITES_PAUSED,

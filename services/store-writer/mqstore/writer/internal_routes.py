@@ -105,7 +105,9 @@ class InternalRoutes:
 
     async def raise_fence(self, name: FenceName, spec: FenceSpec, response: Response) -> Fence:
         """Durable when it is answered: nothing is appended under a lower epoch any more. The
-        present epoch changes nothing, a lower one is refused. 201 when it is new."""
+        present epoch changes nothing, a lower one is refused. 201 when it is new. 503 while other
+        shards do not know of this one: without a fence nothing is appended."""
+        self._service.require_joined()
         fences = self._service.store.fences
         try:
             fences.get(name)
@@ -121,6 +123,7 @@ class InternalRoutes:
         messages = self._messages(asked, produce.client_host(*request.client_address))
         fences, fence = service.store.fences, asked.fence
         if not fences.stands_at(fence.name, fence.epoch):
+            service.require_joined()
             await asyncio.to_thread(fences.raise_to, fence.name, fence.epoch)
         return await self._done(asked, messages)
 

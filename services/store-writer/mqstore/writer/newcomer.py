@@ -1,7 +1,8 @@
 """A shard that is new gets the topics, groups and subscriptions that the others have.
 
 Whatever changes them later tells every shard, so this is done once, as long as it has no topic of
-its own: one that was deleted while a shard was away would come back otherwise.
+its own: one that was deleted while a shard was away would come back otherwise. And not before all
+know of this one: it would not be told what one that does not changes behind the copy.
 """
 
 from __future__ import annotations
@@ -92,18 +93,33 @@ class Newcomer:
         self._shards = shards
         self._store = store
         self._token = token
+        self.reason: str | None = None
+        """Why this shard is not ready, until it was tried once."""
 
     async def run(self, on_topics: Callable[[], None]) -> None:
         """``on_topics`` is told when there are new ones."""
-        while not self._shards.members.alone and self._is_new():
-            try:
-                if (there := await self._read()) is not None:
-                    await self._put(there)
-                    on_topics()
-                    return
-            except (StorageError, OSError, msgspec.MsgspecError) as error:
-                log.warning("another shard's topics cannot be copied", error=str(error))
+        if self._shards.members.alone or not self._is_new():
+            return
+        self.reason = "topics and groups of the other shards are copied first"
+        await self._shards.joining.joined.wait()
+        while True:
+            if await self._is_copied():
+                on_topics()
+                return
             await asyncio.sleep(RETRY_S)
+
+    async def _is_copied(self) -> bool:
+        try:
+            if self._shards.members.alone:
+                return True
+            if (there := await self._read()) is not None:
+                await self._put(there)
+                return True
+        except (StorageError, OSError, msgspec.MsgspecError) as error:
+            log.warning("another shard's topics cannot be copied", error=str(error))
+        finally:
+            self.reason = None
+        return False
 
     def _is_new(self) -> bool:
         return not any(self._is_a_clients(each.name) for each in self._store.topics())

@@ -102,6 +102,7 @@ class WriterService:
         self._own_token = OwnToken(settings.tokens)
         self.elsewhere = Elsewhere(self.shards, self._own_token)
         self.repeats = Repeats(self.shards, self._own_token, settings.receive_timeout_s)
+        self._newcomer: Newcomer | None = None
         self._copying: asyncio.Task[None] | None = None
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
@@ -152,9 +153,16 @@ class WriterService:
         headers = {"retry-after": str(self._opening.next_attempt_s)}
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
+    def require_joined(self) -> None:
+        """Raises Problem (503) while other shards would not miss what is put here."""
+        reason = self.shards.joining.reason
+        if reason is not None:
+            raise Problem(STORE_NOT_READY, reason)
+
     def require_puts(self) -> None:
         """Raises Problem (503) while no messages are taken."""
         self.require_writable()
+        self.require_joined()
         pause = self.store.write_pause.current
         if pause is not None:
             raise Problem(problems.WRITES_PAUSED, pause.reason, extra={"sinceMs": pause.since_ms})
@@ -193,8 +201,8 @@ class WriterService:
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
-        newcomer = Newcomer(self.shards, store, self._own_token)
-        self._copying = self._loop.create_task(newcomer.run(self.on_topics))
+        self._newcomer = Newcomer(self.shards, store, self._own_token)
+        self._copying = self._loop.create_task(self._newcomer.run(self.on_topics))
         self.watching.opened(store)
         self.metrics.watch(store)
         self._note(store)
@@ -272,4 +280,7 @@ class WriterService:
         return None if self._store is None else self._store.index_trouble
 
     def _not_ready_reason(self) -> str | None:
-        return self._store.read_only_reason if self._store is not None else "the store is not open"
+        if self._store is None:
+            return "the store is not open"
+        copying = None if self._newcomer is None else self._newcomer.reason
+        return self._store.read_only_reason or self.shards.joining.reason or copying

@@ -42,11 +42,12 @@ class WriteRoutes:
     async def writes(self) -> Writes:
         store = self._service.store
         pause = store.write_pause.current
+        can_be_put = store.read_only_reason is None and not store.log.end.refused
         return Writes(
             paused=pause is not None,
             reason=None if pause is None else pause.reason,
             since_ms=None if pause is None else pause.since_ms,
-            taken=pause is None and store.read_only_reason is None and not store.log.end.refused,
+            taken=can_be_put and pause is None and self._service.shards.joining.reason is None,
         )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:

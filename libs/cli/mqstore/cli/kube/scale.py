@@ -1,4 +1,4 @@
-"""``kubectl mqstore scale``: more shards, or fewer once they are empty."""
+"""``kubectl mqstore scale``: fewer shards, once they are empty. More are the chart's to add."""
 
 from __future__ import annotations
 
@@ -23,15 +23,24 @@ def scale(
         bool, typer.Option("--force", help="Also where messages are no longer served then.")
     ] = False,
 ) -> None:
-    """Change the number of shards. Volumes of shards that go are kept.
+    """Have fewer shards. Volumes of shards that go are kept.
 
-    Fewer is refused while a shard that would go holds messages that have not expired: nobody
-    can read them until it is back. Exit code 0: scaled; 2: refused; 3: a shard does not answer.
+    Refused while a shard that would go holds messages that have not expired: nobody can read
+    them until it is back. More shards are refused too: their list and Services are the chart's.
+    Exit code 0: scaled; 2: refused; 3: a shard does not answer.
     """
-    raise ended(context, lambda release: _scale(release, shards, force=force))
+    raise ended(context, lambda release: scaled(release, shards, force=force))
 
 
-def _scale(release: Release, shards: int, *, force: bool) -> int:
+def scaled(release: Release, shards: int, *, force: bool) -> int:
+    """Exit code 0 or 2. Raises KubeError."""
+    if shards > release.replicas:
+        refuse(
+            f"there are {release.replicas} shards, and the chart adds some, as it lists them: "
+            f"helm upgrade {release.instance} charts/mqstore --reset-then-reuse-values "
+            f"--set shards={shards}"
+        )
+        return EXIT_REFUSED
     held = [] if force else list(_held(release, shards))
     if held:
         for line in held:
