@@ -122,6 +122,7 @@ def test_after_a_restart_nothing_is_appended_before_the_fence_is_raised_again(
         ({"topic": "t", "queueId": -1}, "body-invalid"),
         ({"topic": "t", "queueId": 0, "bornHost": "nowhere"}, "message-invalid"),
         ({"topic": "t", "queueId": 0, "body": "a", "bodyBase64": "YQ=="}, "body-invalid"),
+        ({"topic": "t", "queueId": 0, "bodyBase64": "YQ"}, "body-invalid"),
         ({"topic": "t", "queueId": 0, "properties": {"a": "x\u0001"}}, "property-invalid"),
         ({"topic": "t", "queueId": 0, "properties": {"DELAY": "soon"}}, "message-invalid"),
     ],

@@ -48,7 +48,7 @@ class NewRecord(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=F
     topic: Annotated[str, Meta(min_length=1, description="System topics, too.")]
     queue_id: QueueId
     body: str | None = None
-    body_base64: str | None = None
+    body_base64: bytes | None = None
     properties: Annotated[dict[str, str], Meta(description="RocketMQ's own names, too.")] = {}
     flag: Int32 = 0
     sys_flag: Annotated[

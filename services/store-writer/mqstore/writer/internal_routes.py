@@ -44,6 +44,8 @@ from mqstore.writer.service import WriterService
 _FENCES: Final = "/v1/internal/fences"
 _FENCE: Final = _FENCES + "/{name}"
 HOSTS_KEPT: Final = 1_024
+TOPICS_KEPT: Final = 1_024
+"""That are known to be names of topics."""
 FenceName = Annotated[
     str,
     PathParameter(
@@ -191,7 +193,7 @@ class InternalRoutes:
 
 def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
     """Raises Problem, TopicNameError, PropertyError."""
-    topic_names.check_topic(new.topic, store.format)
+    _check_topic(new.topic, store.format)
     encoded = properties.encode(
         new.properties, trailing_separator=store.format.trailing_property_separator
     )
@@ -199,7 +201,7 @@ def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
     return Message(
         new.topic,
         new.queue_id,
-        produce.body_bytes(new.body, new.body_base64),
+        _body(new),
         encoded,
         caller if new.born_host is None else _host(new.born_host),
         store.host,
@@ -209,6 +211,19 @@ def _message(new: NewRecord, store: MessageStore, caller: Host) -> Message:
         new.reconsume_times,
         new.prepared_transaction_offset,
     )
+
+
+_check_topic: Final = lru_cache(maxsize=TOPICS_KEPT)(topic_names.check_topic)
+"""Refusals are not kept."""
+
+
+def _body(new: NewRecord) -> bytes:
+    """Raises Problem."""
+    if new.body_base64 is None:
+        return b"" if new.body is None else new.body.encode()
+    if new.body is not None:
+        raise Problem(problems.BODY_INVALID, "give body or bodyBase64, not both")
+    return new.body_base64
 
 
 @lru_cache(maxsize=HOSTS_KEPT)

@@ -6,7 +6,6 @@ serves many clients in one thread leaves that to another.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -33,7 +32,11 @@ class FilesAhead:
     def require_all(self, messages: Sequence[Message]) -> None:
         """``require`` for messages of any queues, and for the further ones that they name. Raises
         MessageInvalid and LmqQueuesExceeded as their put would."""
-        self._require(Counter(place for each in messages for place in self._places(each)))
+        counts: dict[Queue, int] = {}
+        for each in messages:
+            for place in self._places(each):
+                counts[place] = counts.get(place, 0) + 1
+        self._require(counts)
 
     def require(self, topic: str, queue_id: int, count: int) -> None:
         """Raises FilePending where the next messages of a queue begin a file that is not there."""
