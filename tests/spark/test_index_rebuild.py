@@ -13,14 +13,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mqstore.jobs.job_run import JobRun
+from mqstore.jobs.log import at_path
+from mqstore.jobs.log.at_path import LogAtPath
+from mqstore.jobs.log.source import LogRange
 from mqstore.jobs.rebuild.at_rest import note_owner
+from mqstore.jobs.rebuild.gathered import Shuffled, Spilled
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.shard import rebuild_shard
+from mqstore.jobs.rebuild.tasks import Extraction
+from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.layout import StoreFormat
 from tests.compat.compare import Dump
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.shapes import EVERYTHING, expand
+from tests.spark.deletions import DeletingRun
 from tests.unit.storage.stores import open_store, put_some
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -184,6 +191,53 @@ def test_a_store_that_is_in_use_is_refused_and_another_rebuild_named(
         told = run(root)
         assert told["exitCode"] == 2
         assert "another index rebuild" in told["error"]
+
+
+def items_by(way: type[Spilled] | type[Shuffled], spark: SparkSession, root: Path) -> list[Any]:
+    seen = at_path.look(root)
+    assert isinstance(seen.log, LogAtPath)
+    extraction = Extraction(seen.log, Layout(1000, 300, tags=False), 3)
+    ranges = [LogRange(each, each.start, each.end) for each in seen.segments]
+    found = way(spark.sparkContext, extraction, ranges, 2)
+    items = found.each_part(lambda items: [list(items)])
+    found.drop()
+    return [found.told, items]
+
+
+def test_sparks_shuffle_carries_the_same_items_as_files_do(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = written(tmp_path / "store")
+    told, items = items_by(Spilled, spark, root)
+    assert items_by(Shuffled, spark, root) == [told, items]
+    assert len(told) > 2
+    assert len(items) == 3
+
+
+def test_nothing_is_left_in_scratch(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    root = written(tmp_path / "store")
+    for mode in Mode:
+        assert run(root, mode=mode)["exitCode"] == 0
+    scratch = spark.sparkContext.getConf().get("spark.local.dir")
+    assert scratch is not None
+    assert list(Path(scratch).rglob("index-items-*")) == []
+
+
+@pytest.mark.parametrize("when", [{"before": "reading"}, {"after": "reading"}])
+def test_a_segment_that_is_deleted_meanwhile_ends_it_with_why_and_the_index_stays(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path, when: dict[str, str]
+) -> None:
+    root = written(tmp_path / "store")
+    due, first = index_of(root), min((root / "commitlog").iterdir())
+    job = DeletingRun(spark, first, **when)
+    capsys.readouterr()
+    code = job.over([str(root)], partial(rebuild_shard, RebuildSettings(disk_ratio=100)))
+    (told,) = json.loads(capsys.readouterr().out)["shards"]
+    assert code == told["exitCode"] == 2
+    assert f"segment {first.name} was deleted while it was read" in told["error"]
+    assert index_of(root) == due
+    assert not (root / "mqstore/index-rebuild").exists()
+    assert not (root / "mqstore/index-rebuild.json").exists()
 
 
 def test_an_empty_store_gets_an_empty_index(run: Run, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ SEGMENT = LogSegment("0" * 20, 0, 0, 1 << 40)
         (RANGE_SIZE, 4, 1),  # there is but one range
         (4 * RANGE_SIZE, 4, 4),
         (2 * TASK_SIZE, 2, 2),
-        (2 * TASK_SIZE + RANGE_SIZE, 2, 4),
-        (40 * TASK_SIZE, 16, 48),
+        (2 * TASK_SIZE + RANGE_SIZE, 2, 2),
+        (3 * TASK_SIZE + RANGE_SIZE, 2, 4),
+        (41 * TASK_SIZE, 16, 48),
     ],
 )
 def test_all_cores_have_as_many_tasks_and_none_has_too_much(

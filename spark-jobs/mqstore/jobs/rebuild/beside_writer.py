@@ -7,7 +7,7 @@ import logging
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqstore.client import Client, IndexPublished, Unreachable
 from mqstore.jobs.errors import SegmentGone
@@ -16,13 +16,16 @@ from mqstore.jobs.log import at_path
 from mqstore.jobs.log.at_url import LogAtUrl
 from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.rebuild.lease import Lease, begun
-from mqstore.jobs.rebuild.segment_views import LogPlace
+from mqstore.jobs.rebuild.sending import send_part
 from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
-from mqstore.jobs.rebuild.tasks import Extraction, send_part
+from mqstore.jobs.rebuild.tasks import Extraction
 from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage.derived.index_build import BuildPlan
 from mqstore.storage.derived.index_plan import Layout
+
+if TYPE_CHECKING:
+    from mqstore.jobs.rebuild.segment_views import LogPlace
 
 PARTS_MAX: Final = 2
 """That a writer takes at the same time."""
@@ -50,12 +53,12 @@ def _rebuilt(settings: RebuildSettings, run: JobRun, place: ShardPlace, client: 
         segments = [LogSegment(s.name, int(s.name), s.start, s.end) for s in found.segments]
         layout = Layout(found.hash_slots, found.index_num, found.tags)
         parts = min(run.spark.sparkContext.defaultParallelism, PARTS_MAX)
-        build = SparkBuild(run, Extraction(where, layout, parts), segments)
-        scan = build.scan()
-        lease.require()
-        plan = build.build_plan(scan)
-        client.plan_index_rebuild(found.id, told(plan, parts))
-        build.fill(scan, partial(send_part, place, found.id))
+        with SparkBuild(run, Extraction(where, layout, parts), segments) as build:
+            scan = build.scan()
+            lease.require()
+            plan = build.build_plan(scan)
+            client.plan_index_rebuild(found.id, told(plan, parts))
+            build.fill(scan, partial(send_part, place, found.id))
         lease.require()
         published = _published(client, lease)
     return scan.outcome(

@@ -3,7 +3,7 @@ index is what the log makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from mqstore.jobs.read_options import ReadOptions
 from mqstore.jobs.rebuild.beside_writer import log_of
 from mqstore.jobs.rebuild.compare import differences
 from mqstore.jobs.rebuild.settings import RebuildSettings
-from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
+from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage.derived.index_build import finish_files, make_files
@@ -35,8 +35,8 @@ def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcom
         store_format = StoreFormat(client.store().format)
     seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
     layout = _layout(settings, place, store_format)
-    _, scan = _scanned(run, place, layout, seen.segments)
-    return scan.outcome({"dryRun": True})
+    with _build(run, place, layout, seen.segments) as build:
+        return build.scan().outcome({"dryRun": True})
 
 
 def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
@@ -55,9 +55,10 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
     layout = _layout(settings, place, StoreFormat(status.format))
     seen = ReadOptions(place.where).look().segments
     segments = list(_below(seen, status.index_offset))
-    build, scan = _scanned(run, place, layout, segments)
-    files, plan = PosixFileSystem(), build.build_plan(scan)
-    with _scratch() as staging:
+    files = PosixFileSystem()
+    with _build(run, place, layout, segments) as build, _scratch() as staging:
+        scan = build.scan()
+        plan = build.build_plan(scan)
         make_files(files, staging, plan)
         finish_files(files, staging, plan, build.fill(scan, partial(build_part, staging, plan)))
         low = segments[0].start if segments else 0
@@ -78,15 +79,11 @@ def _layout(settings: RebuildSettings, place: ShardPlace, store_format: StoreFor
     return Layout(slots, index_num, store_format.indexes_tags)
 
 
-def _scanned(
-    run: JobRun,
-    place: ShardPlace,
-    layout: Layout,
-    segments: tuple[LogSegment, ...] | list[LogSegment],
-) -> tuple[SparkBuild, Scan]:
+def _build(
+    run: JobRun, place: ShardPlace, layout: Layout, segments: Sequence[LogSegment]
+) -> SparkBuild:
     parts = min(run.spark.sparkContext.defaultParallelism, layout.slots)
-    build = SparkBuild(run, Extraction(log_of(place), layout, parts), segments)
-    return build, build.scan()
+    return SparkBuild(run, Extraction(log_of(place), layout, parts), segments)
 
 
 def _below(segments: tuple[LogSegment, ...], end: int) -> Iterator[LogSegment]:

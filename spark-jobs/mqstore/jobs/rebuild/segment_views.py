@@ -7,15 +7,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
-from mqstore.jobs.log.at_url import LogAtUrl
 from mqstore.jobs.log.source import LogRange
 from mqstore.storage.system.posix_files import PosixFileSystem
 
-LogPlace = LogAtPath | LogAtUrl
+if TYPE_CHECKING:
+    from mqstore.jobs.log.at_url import LogAtUrl
+
+    LogPlace = LogAtPath | LogAtUrl
+
 PIECE_SIZE: Final = 8 << 20
 """Bytes that are asked for at a time."""
 
@@ -27,7 +30,7 @@ def viewed(log: LogPlace, part: LogRange) -> Iterator[tuple[memoryview, int]]:
     Of a file all that may be read of the segment; from an address the range alone, whose bytes
     are on local disk meanwhile (where Spark has its scratch).
     """
-    found = _fetched(log, part) if isinstance(log, LogAtUrl) else _mapped(log, part)
+    found = _mapped(log, part) if isinstance(log, LogAtPath) else _fetched(log, part)
     yield from found
 
 
@@ -47,7 +50,7 @@ def _mapped(log: LogAtPath, part: LogRange) -> Iterator[tuple[memoryview, int]]:
 
 
 def _fetched(log: LogAtUrl, part: LogRange) -> Iterator[tuple[memoryview, int]]:
-    with TemporaryFile(dir=_scratch()) as file:
+    with TemporaryFile(dir=scratch()) as file:
         with log.opened() as reader:
             for start in range(part.start, part.stop, PIECE_SIZE):
                 size = min(PIECE_SIZE, part.stop - start)
@@ -60,6 +63,6 @@ def _fetched(log: LogAtUrl, part: LogRange) -> Iterator[tuple[memoryview, int]]:
             yield view, part.start
 
 
-def _scratch() -> str | None:
+def scratch() -> str | None:
     """As Spark tells its workers; None: the system's."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -77,10 +77,14 @@ class Rebuild:
         self._log, self._segments = at_rest.log_of(store)
 
     def outcome(self) -> Outcome:
-        if self._settings.mode is Mode.DRY_RUN:
-            return self._ended(self._scan()[1], {"dryRun": True})
+        with self._build() as build:
+            if self._settings.mode is Mode.DRY_RUN:
+                return self._ended(self._scan(build), {"dryRun": True})
+            return self._built(build)
+
+    def _built(self, build: SparkBuild) -> Outcome:
         with self._staging():
-            build, scan = self._scan()
+            scan = self._scan(build)
             self._refuse_full_disk(scan.plan.staged_bytes)
             plan = build.build_plan(scan)
             staged = self._stage(build, scan, plan)
@@ -99,17 +103,19 @@ class Rebuild:
             if self._files.stat(self._paths.index_journal) is None:
                 discard(self._files, self._paths)
 
-    def _scan(self) -> tuple[SparkBuild, Scan]:
+    def _build(self) -> SparkBuild:
         cores = self._run.spark.sparkContext.defaultParallelism
         parts = min(cores, self._layout.slots)
-        build = SparkBuild(self._run, Extraction(self._log, self._layout, parts), self._segments)
+        return SparkBuild(self._run, Extraction(self._log, self._layout, parts), self._segments)
+
+    def _scan(self, build: SparkBuild) -> Scan:
         scan = build.scan()
         found = scan.plan
         log.info(
             "%s: %d items of %d records make %d index files of %d bytes in all",
             *(self._paths.root, found.items, found.records, found.file_count, found.staged_bytes),
         )
-        return build, scan
+        return scan
 
     def _refuse_full_disk(self, needed: int) -> None:
         usage = self._files.usage(self._paths.ours)

@@ -1,31 +1,30 @@
-"""The rebuild as Spark runs it: one pass over the log, one shuffle, one pass over the files."""
+"""The rebuild as Spark runs it: one pass over the log, one over its items by ranges of slots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from mqstore.jobs.errors import EXIT_FINE
 from mqstore.jobs.job_run import JobRun, Outcome, Report
 from mqstore.jobs.log.ranges import RANGE_MIN, size_for
 from mqstore.jobs.log.ranges import plan as plan_ranges
 from mqstore.jobs.log.source import LogRange, LogSegment
-from mqstore.jobs.rebuild.tasks import Extraction, Key, Told
+from mqstore.jobs.rebuild.gathered import Gathered, Work, gathered
+from mqstore.jobs.rebuild.tasks import Extraction, Told
 from mqstore.storage.derived.index_build import BuildPlan
 from mqstore.storage.derived.index_plan import IndexPlan
-
-if TYPE_CHECKING:
-    from pyspark import RDD
 
 T = TypeVar("T")
 
 RANGE_SIZE: Final = 32 << 20
 """Bytes of one of the ranges that tasks get: small, so that all have about as much to read."""
-TASK_SIZE: Final = 256 << 20
-"""Bytes of log that a task reads at most, about: Spark takes as long for a task that does nothing
-as reading 100 MiB takes."""
+TASK_SIZE: Final = 512 << 20
+"""Bytes of log that a task reads, about: for one that does nothing Spark takes as much of the
+processor as finding the items of 150 to 250 MiB."""
 RANGES_PER_CORE: Final = 4
 SPARK_SETTINGS: Final = {"spark_shuffle_compress": "false"}
 """Hashes and offsets hardly shrink, and a core is busy with them twice."""
@@ -38,7 +37,7 @@ class Scan:
 
     log_bytes: int
     plan: IndexPlan
-    items: RDD[tuple[Key, Any]]
+    items: Gathered
 
     def outcome(self, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
         """``more``: what else is to be told of it."""
@@ -53,25 +52,32 @@ class Scan:
 
 
 class SparkBuild:
-    """One store's index. Used once."""
+    """One store's index. A context: at its end the items are dropped. Used once."""
 
     def __init__(self, run: JobRun, extraction: Extraction, segments: Sequence[LogSegment]) -> None:
         self._run = run
         self._extraction = extraction
         self._segments = [segment for segment in segments if segment.end > segment.start]
         self._log_bytes = sum(each.end - each.start for each in self._segments)
+        self._scans = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scans.close()
 
     def scan(self) -> Scan:
         """Read the whole log once. Raises JobError."""
         ranges = self._ranges()
-        items = self._extracted(ranges)
-        told = self._told(items)
-        if not _joined(ranges, told):
+        items = self._gathered(ranges)
+        if not _joined(ranges, items.told):
             # Damage leads from one range into the next: whole segments, as dispatch goes.
-            ranges = [LogRange(each, each.start, each.end) for each in self._segments]
-            items = self._extracted(ranges)
-            told = self._told(items)
-        plan = IndexPlan([chunk for _, chunk in told], self._extraction.layout)
+            items.drop()
+            items = self._gathered(
+                [LogRange(each, each.start, each.end) for each in self._segments]
+            )
+        plan = IndexPlan([chunk for _, chunk in items.told], self._extraction.layout)
         return Scan(self._log_bytes, plan, items)
 
     def build_plan(self, scan: Scan) -> BuildPlan:
@@ -80,13 +86,10 @@ class SparkBuild:
             scan.plan, scan.plan.files(partial(self._extraction.item, self._segments))
         )
 
-    def fill(
-        self, scan: Scan, work: Callable[[Iterable[tuple[Key, bytes]]], Iterable[T]]
-    ) -> list[T]:
+    def fill(self, scan: Scan, work: Work[T]) -> list[T]:
         """Do the work with each part's items, in the order of the log."""
-        with self._run.stage("building index files") as spark:
-            parts = list(range(self._extraction.parts))
-            return list(spark.sparkContext.runJob(scan.items, work, parts))
+        with self._run.stage("building index files"):
+            return scan.items.each_part(work)
 
     def _ranges(self) -> list[LogRange]:
         cores = self._run.spark.sparkContext.defaultParallelism
@@ -94,24 +97,13 @@ class SparkBuild:
         with self._extraction.log.opened() as reader:
             return list(plan_ranges(reader, self._segments, size, 0, _HIGH))
 
-    def _extracted(self, ranges: list[LogRange]) -> RDD[tuple[Key, Any]]:
-        parts, context = self._extraction.parts, self._run.spark.sparkContext
-        tasks = task_count(ranges, context.defaultParallelism)
-        found = context.parallelize(ranges, tasks).flatMap(self._extraction.keyed)
-        return found.repartitionAndSortWithinPartitions(parts + 1, _part_of)
-
-    def _told(self, items: RDD[tuple[Key, Any]]) -> list[Told]:
+    def _gathered(self, ranges: list[LogRange]) -> Gathered:
         with self._run.stage("reading the log") as spark:
-            found = spark.sparkContext.runJob(items, _values, [self._extraction.parts])
-        return list(found)
-
-
-def _part_of(key: Key) -> int:
-    return key[0]
-
-
-def _values(found: Iterable[tuple[Key, Told]]) -> Iterator[Told]:
-    return (told for _, told in found)
+            context = spark.sparkContext
+            tasks = task_count(ranges, context.defaultParallelism)
+            found = gathered(context, self._extraction, ranges, tasks)
+        self._scans.callback(found.drop)
+        return found
 
 
 def _joined(ranges: Sequence[LogRange], told: Sequence[Told]) -> bool:
@@ -125,5 +117,5 @@ def _joined(ranges: Sequence[LogRange], told: Sequence[Told]) -> bool:
 def task_count(ranges: Sequence[LogRange], cores: int) -> int:
     """A multiple of the cores, so that all of them end at about the same time."""
     total = sum(each.stop - each.start for each in ranges)
-    rounds = -(-total // (cores * TASK_SIZE))
+    rounds = max(1, round(total / (cores * TASK_SIZE)))
     return max(1, min(cores * rounds, len(ranges)))

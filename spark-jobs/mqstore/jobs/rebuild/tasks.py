@@ -1,7 +1,6 @@
 """What Spark's workers do: items of the log found by ranges, then index files filled by slots.
 
-The shuffle between the two carries each chunk's items to the part that its slots are in, and what
-each chunk held to a part of its own, behind all others. Nothing is held but one chunk's items.
+Nothing is held but one chunk's items. How they get from the ones to the others, ``gathered`` says.
 """
 
 from __future__ import annotations
@@ -9,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mqstore.client import ClientError, IndexPart, part_frames
-from mqstore.jobs.command import refusal
 from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
-from mqstore.jobs.log.at_url import LogAtUrl
 from mqstore.jobs.log.source import LogRange, LogSegment
-from mqstore.jobs.rebuild.segment_views import LogPlace, viewed
-from mqstore.jobs.shard_place import ShardPlace
+from mqstore.jobs.rebuild.segment_views import viewed
 from mqstore.storage._kernel import item_at
 from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, PartBuilt
 from mqstore.storage.derived.index_plan import Item, Layout
@@ -25,8 +21,11 @@ from mqstore.storage.derived.index_scan import Chunk, IndexScan
 from mqstore.storage.recovery.view import QueueFiles
 from mqstore.storage.system.posix_files import PosixFileSystem
 
-Key = tuple[int, int]
-"""The part, and physical offset that it is sorted by."""
+if TYPE_CHECKING:
+    from mqstore.jobs.rebuild.segment_views import LogPlace
+
+Items = tuple[int, bytes]
+"""Of one part, and where their chunk begins."""
 Told = tuple[int, Chunk]
 """Where a chunk's range began, and what the chunk held."""
 
@@ -52,14 +51,6 @@ class Extraction:
             )
             yield from scan.chunks(part.start, part.stop)
 
-    def keyed(self, part: LogRange) -> Iterator[tuple[Key, bytes | Told]]:
-        """What goes into the shuffle."""
-        for chunk, items in self.chunks(part):
-            yield (self.parts, chunk.start), (part.start, chunk)
-            for number, found in enumerate(items):
-                if found:
-                    yield (number, chunk.start), found
-
     def item(self, segments: Iterable[LogSegment], chunk: Chunk, number: int) -> Item:
         """One item of a chunk, found again."""
         alone = replace(self, parts=1)
@@ -80,7 +71,7 @@ class QueueNames:
 
     def next_physical(self, after: int) -> int | None:
         log = self._log
-        return None if isinstance(log, LogAtUrl) else _next_named(log, after)
+        return _next_named(log, after) if isinstance(log, LogAtPath) else None
 
 
 def _next_named(log: LogAtPath, after: int) -> int | None:
@@ -95,31 +86,12 @@ def _next_named(log: LogAtPath, after: int) -> int | None:
     return min((offset for offset in found if offset is not None), default=None)
 
 
-def build_part(
-    directory: Path, plan: BuildPlan, chunks: Iterable[tuple[Key, bytes]]
-) -> Iterator[PartBuilt]:
+def build_part(directory: Path, plan: BuildPlan, chunks: Iterable[Items]) -> Iterator[PartBuilt]:
     """One part's items, in the order of the log, into all files."""
     builder = PartBuilder(PosixFileSystem(), directory, plan)
     try:
-        for (_, start), items in chunks:
+        for start, items in chunks:
             builder.add(start, items)
     finally:
         built = builder.close()
     yield built
-
-
-def send_part(
-    writer: ShardPlace, rebuild: str, chunks: Iterable[tuple[Key, bytes]]
-) -> Iterator[IndexPart]:
-    """One part's items, in the order of the log, to the store's writer. Raises JobError."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    frames = part_frames((start, items) for (_, start), items in chunks)
-    try:
-        with writer.client() as client:
-            sent = client.send_index_part(rebuild, context.partitionId(), frames)
-    except ClientError as error:
-        raise refusal(error) or error from error  # what else a task raises is not told by Spark
-    yield sent

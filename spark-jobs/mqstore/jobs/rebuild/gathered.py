@@ -1,0 +1,188 @@
+"""The items of a log, on their way from the tasks that find them to those that use them by parts.
+
+On one machine they are written to files of Spark's scratch and read from there; only where they are
+goes through Spark. Where executors may be anywhere, Spark's shuffle carries them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from mqstore.jobs.errors import JobError
+from mqstore.jobs.log.source import LogRange
+from mqstore.jobs.rebuild.segment_views import scratch
+from mqstore.jobs.rebuild.tasks import Extraction, Items, Told
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+T = TypeVar("T")
+Key = tuple[int, int]
+"""The part, and physical offset that it is sorted by."""
+Work = Callable[[Iterable[Items]], Iterable[T]]
+
+
+class Gathered(Protocol):
+    """What a pass over ranges of a log found."""
+
+    @property
+    def told(self) -> Sequence[Told]:
+        """Of each chunk, in the order of the log."""
+
+    def each_part(self, work: Work[T]) -> list[T]:
+        """Do the work with each part's items, in the order of the log; a task has its part's
+        number."""
+
+    def drop(self) -> None:
+        """Nobody wants the items any more."""
+
+
+def gathered(
+    context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
+) -> Gathered:
+    """Read all ranges once. Raises what a task raises."""
+    way = Spilled if _is_one_machine(context.master) else Shuffled
+    return way(context, extraction, ranges, tasks)
+
+
+def _is_one_machine(master: str | None) -> bool:
+    return master is not None and (master == "local" or master.startswith("local["))
+
+
+class Shuffled:
+    """``Gathered`` by Spark's shuffle: what is told is a part of its own, behind all others."""
+
+    def __init__(
+        self, context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
+    ) -> None:
+        self._context = context
+        self._parts = extraction.parts
+        found = context.parallelize(ranges, tasks).flatMap(partial(_keyed, extraction))
+        self._items: RDD[tuple[Key, Any]] = found.repartitionAndSortWithinPartitions(
+            self._parts + 1, _part_of
+        )
+        self.told: list[Told] = list(context.runJob(self._items, _values, [self._parts]))
+
+    def each_part(self, work: Work[T]) -> list[T]:
+        def with_start(found: Iterable[tuple[Key, bytes]]) -> Iterable[T]:
+            return work((start, items) for (_, start), items in found)
+
+        return list(self._context.runJob(self._items, with_start, list(range(self._parts))))
+
+    def drop(self) -> None:
+        """Spark removes the shuffle's files by itself."""
+
+
+@cache
+def settle() -> None:
+    """All that a worker has loaded stays: it looks for garbage after each task, in 40 ms else."""
+    gc.freeze()
+
+
+def _keyed(extraction: Extraction, part: LogRange) -> Iterator[tuple[Key, Any]]:
+    settle()
+    for chunk, items in extraction.chunks(part):
+        yield (extraction.parts, chunk.start), (part.start, chunk)
+        for number, found in enumerate(items):
+            if found:
+                yield (number, chunk.start), found
+
+
+def _part_of(key: Key) -> int:
+    return key[0]
+
+
+def _values(found: Iterable[tuple[Key, Told]]) -> Iterator[Told]:
+    return (told for _, told in found)
+
+
+class Run(NamedTuple):
+    """The items of one chunk in a file, one part's behind another's."""
+
+    path: str
+    at: int
+    sizes: tuple[int, ...]
+    """Bytes of each part."""
+
+
+class Spilled:
+    """``Gathered`` in files, one of each task. Spark's end removes them too, however it comes."""
+
+    def __init__(
+        self, context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
+    ) -> None:
+        self._context = context
+        self._parts = extraction.parts
+        found = context.parallelize(ranges, tasks).mapPartitions(SpillTask(extraction)).collect()
+        self.told: list[Told] = [told for told, _ in found]
+        self._runs = [(chunk.start, run) for (_, chunk), run in found]
+
+    def each_part(self, work: Work[T]) -> list[T]:
+        runs = self._runs
+
+        def of_part(numbers: Iterable[int]) -> Iterator[T]:
+            for number in numbers:
+                yield from work(items_of(number, runs))
+
+        parts = self._context.parallelize(range(self._parts), self._parts)
+        return parts.mapPartitions(of_part).collect()
+
+    def drop(self) -> None:
+        for path in {run.path for _, run in self._runs}:
+            with suppress(FileNotFoundError):
+                Path(path).unlink()
+        self._runs = []
+
+
+@dataclass(frozen=True, slots=True)
+class SpillTask:
+    """What a task does with its ranges."""
+
+    extraction: Extraction
+
+    def __call__(self, ranges: Iterable[LogRange]) -> Iterator[tuple[Told, Run]]:
+        """Raises JobError."""
+        settle()
+        with _kept_file() as file:
+            at = 0
+            for part in ranges:
+                for chunk, items in self.extraction.chunks(part):
+                    sizes = tuple(map(len, items))
+                    file.writelines(items)
+                    yield (part.start, chunk), Run(file.name, at, sizes)
+                    at += sum(sizes)
+
+
+@contextmanager
+def _kept_file() -> Iterator[IO[bytes]]:
+    """A new file of scratch, which stays if all goes well. Raises JobError."""
+    try:
+        with NamedTemporaryFile(dir=scratch(), prefix="index-items-", delete=False) as file:
+            try:
+                yield file
+            except BaseException:
+                Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise JobError(
+            f"items of the index cannot be gathered ({error}): see that Spark has room for them"
+            " in its scratch (spark.local.dir)"
+        ) from error
+
+
+def items_of(part: int, runs: Iterable[tuple[int, Run]]) -> Iterator[Items]:
+    """One part's items in the order of the runs. Raises OSError."""
+    for path, found in groupby(runs, lambda each: each[1].path):
+        with Path(path).open("rb") as file:
+            for start, run in found:
+                if run.sizes[part]:
+                    file.seek(run.at + sum(run.sizes[:part]))
+                    yield start, file.read(run.sizes[part])
