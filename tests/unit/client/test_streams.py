@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from httpx_sse import ServerSentEvent
 
-from mqstore.client import AsyncClient, Client, ClientError, ProblemError, Unreachable
+from mqstore.client import AsyncClient, Client, EventUnknown, ProblemError, Unreachable
 from mqstore.client.again import PAUSE_MAX_S
 from mqstore.client.events import Place, store_events
 
@@ -172,7 +172,7 @@ def test_event_that_cannot_be_read_is_an_error_and_is_not_asked_for_again(part: 
     with (
         _serving(part) as script,
         Client(script.url, script.url) as client,
-        pytest.raises(ClientError, match="does not know"),
+        pytest.raises(EventUnknown, match="does not know"),
     ):
         next(client.events())
 

@@ -9,13 +9,15 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from queue import SimpleQueue
+from time import time
 from typing import Any, cast
 
 import pytest
 
 from mqstore.client import AsyncClient
 from mqstore.coordinator import reporting
-from mqstore.coordinator.reporting import Rate, ShardReporter
+from mqstore.coordinator.pod_notes import Note
+from mqstore.coordinator.reporting import BURST, Rate, ShardReporter
 
 TOPIC = b'retry: 1\n\nid: 5f0c2a1e-7\nevent: topic\ndata: {"kind": "topic", "atMs": 1}\n\n'
 Asked = SimpleQueue[str | None]
@@ -23,8 +25,8 @@ Asked = SimpleQueue[str | None]
 
 
 @contextmanager
-def writer_that_refuses_the_second_request(asked: Asked) -> Iterator[str]:
-    """Its URL. All others get one event, and their end."""
+def writer_that_refuses_the_second_request(asked: Asked, events: bytes = TOPIC) -> Iterator[str]:
+    """Its URL. All others get the events behind the last that they saw, and their end."""
 
     numbers = count(1)
 
@@ -33,8 +35,14 @@ def writer_that_refuses_the_second_request(asked: Asked) -> Iterator[str]:
             self.send_response(403 if next(numbers) == 2 else 200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
-            self.wfile.write(TOPIC)
-            asked.put(self.headers["last-event-id"])
+            after = self.headers["last-event-id"]
+            if after is None:
+                self.wfile.write(events)
+            else:
+                self.wfile.write(
+                    events.partition(f"id: {after}\n".encode())[2].partition(b"\n\n")[2]
+                )
+            asked.put(after)
 
         def log_message(self, *_: Any) -> None:
             """Nothing."""
@@ -65,3 +73,76 @@ def test_a_refusal_in_between_has_no_event_told_again(monkeypatch: pytest.Monkey
 
     with writer_that_refuses_the_second_request(asked) as url:
         asyncio.run(asyncio.wait_for(follow(url), 60))
+
+
+def event(number: int, data: str) -> bytes:
+    return f"id: 5f0c2a1e-{number}\nevent: x\ndata: {data}\n\n".encode()
+
+
+def paused(number: int) -> bytes:
+    """One that is told as a note of its own: each is of another process."""
+    at_ms = int(time() * 1000)
+    data = f'{{"kind": "writes", "atMs": {at_ms}, "paused": true, "reason": "r{number}"}}'
+    return f"id: {number:08x}-1\nevent: writes\ndata: {data}\n\n".encode()
+
+
+class Pods:
+    """The Events of a pod; those of ``there`` are another leader's."""
+
+    def __init__(self, there: set[str]) -> None:
+        self.there = there
+        self.made: SimpleQueue[str] = SimpleQueue()
+
+    def pod_of(self, shard: int) -> str:
+        return f"pod-{shard}"
+
+    def write(self, pod: str, note: Note) -> bool:
+        if note.name in self.there:
+            return False
+        self.made.put(note.name)
+        return True
+
+
+def told_of(events: bytes, pods: Pods) -> str:
+    """The first that is made new."""
+
+    async def follow(url: str) -> str:
+        reporter = ShardReporter(0, cast(Any, pods), Rate())
+        async with AsyncClient(url) as client:
+            following = asyncio.create_task(reporter.follow(client))
+            made = await asyncio.to_thread(pods.made.get, timeout=30)
+            assert not following.done()
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+        return made
+
+    with writer_that_refuses_the_second_request(Asked(), events) as url:
+        return asyncio.run(asyncio.wait_for(follow(url), 60))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"kind": "disk", "atMs": 1}',
+        '{"kind": "disk", "atMs": "x", "refuses": 1, "usedPercent": "full"}',
+        '{"kind": "index", "atMs": 1, "done": "all", "total": null}',
+        '{"kind": "failed", "atMs": "x", "reason": "r"}',
+        '{"kind": "writes"}',
+        "[]",
+        "{",
+    ],
+)
+def test_an_event_of_another_shape_is_passed_over(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "LOOK_S", 0.0)
+    first = b"retry: 1\n\n"
+    assert told_of(first + event(1, data) + paused(7), Pods(set())) == "00000007-1"
+
+
+def test_a_replay_of_what_is_there_leaves_the_burst_to_what_is_new() -> None:
+    replayed = range(3 * BURST)
+    pods = Pods({f"{number:08x}-1" for number in replayed})
+    events = b"retry: 1\n\n" + b"".join(map(paused, [*replayed, 3 * BURST]))
+    assert told_of(events, pods) == f"{3 * BURST:08x}-1"

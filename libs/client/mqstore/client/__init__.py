@@ -9,7 +9,7 @@ from mqstore.client.client import (
     Client,
     trusting,
 )
-from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.group_models import (
     Group,
@@ -92,6 +92,7 @@ __all__ = [
     "DelayLevel",
     "DelayLevels",
     "Download",
+    "EventUnknown",
     "Flushed",
     "Group",
     "GroupLag",

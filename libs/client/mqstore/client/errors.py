@@ -4,6 +4,7 @@
 
     ClientError
     ├── Unreachable     no answer: refused, timed out, broken off; the request may have been done
+    ├── EventUnknown    an event of a stream that this client cannot read
     └── ProblemError    the service answered an error (RFC 9457)
 """
 
@@ -25,6 +26,15 @@ class Unreachable(ClientError):
         super().__init__(text)
         self.was_sent = was_sent
         """False where no connection was made."""
+
+
+class EventUnknown(ClientError):
+    """An event that this client cannot read; whoever asks for what came ``after`` it goes on."""
+
+    def __init__(self, reason: str, after: str) -> None:
+        """``after`` is its id, empty where it has none."""
+        super().__init__(reason)
+        self.after = after
 
 
 class ProblemError(ClientError):

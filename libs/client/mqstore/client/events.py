@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from mqstore.client.again import may_pass, pause_s
 from mqstore.client.calls import Target, given
-from mqstore.client.errors import ClientError, Unreachable
+from mqstore.client.errors import ClientError, EventUnknown, Unreachable
 from mqstore.client.models import Message, Unreadable
 
 Event = TypeVar("Event")
@@ -116,7 +116,7 @@ class Place(Generic[Event]):
         return found if self._last_id is None else found | {"last-event-id": self._last_id}
 
     def take(self, sent: ServerSentEvent) -> Event | None:
-        """What was sent, if it is an event. Raises ClientError for what cannot be read."""
+        """What was sent, if it is an event. Raises EventUnknown for what cannot be read."""
         self._has_begun, self._attempts, self._gone_since = True, 0, None
         if sent.retry is not None:
             self._retry_s = sent.retry / 1000
@@ -126,7 +126,7 @@ class Place(Generic[Event]):
             event = self.stream.read(sent)
         except (ValueError, KeyError) as error:
             what = f"{self.stream.path} sent what this client does not know: {sent.data[:100]}"
-            raise ClientError(what) from error
+            raise EventUnknown(what, sent.id) from error
         self._last_id = sent.id or self._last_id
         return event
 
@@ -152,7 +152,10 @@ class Place(Generic[Event]):
 
 def _store_event(sent: ServerSentEvent) -> StoreEvent:
     data = _OBJECT.validate_json(sent.data)
-    return StoreEvent(sent.id, data.pop("kind"), data.pop("atMs"), data)
+    kind, at_ms = data.pop("kind"), data.pop("atMs")
+    if not isinstance(kind, str) or not isinstance(at_ms, int):
+        raise ValueError(f"kind {kind!r}, atMs {at_ms!r}")
+    return StoreEvent(sent.id, kind, at_ms, data)
 
 
 def _topic_event(sent: ServerSentEvent) -> TopicEvent | None:

@@ -61,16 +61,18 @@ class PodEvents:
         pod.uid, pod.resource_version = found.metadata.uid, found.metadata.resource_version
         return pod
 
-    def write(self, pod: Any, note: Note) -> None:
-        """Make the Event, or count on in the one that is there. Raises NotWritten."""
+    def write(self, pod: Any, note: Note) -> bool:
+        """Make the Event, or count on in the one that is there. False: another leader had made it
+        before. Raises NotWritten."""
         try:
             if note.count > 1 and self._is_counted_on(pod, note):
-                return
+                return True
             self._api.create_namespaced_event(self._namespace, _event(pod, note), **BOUNDED)
         except FAILURES as error:
             if isinstance(error, ApiException) and error.status == HTTPStatus.CONFLICT:
-                return  # another leader wrote it before
+                return False
             raise _not_written(error) from error
+        return True
 
     def _is_counted_on(self, pod: Any, note: Note) -> bool:
         """False: it is not there any more. Raises FAILURES."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from mqstore.client import AsyncClient, ClientError, StoreEvent
+from mqstore.client import AsyncClient, ClientError, EventUnknown, StoreEvent
 from mqstore.coordinator.pod_notes import Note, Notes, process_of
 from mqstore.coordinator.shards import Shards
 from mqstore.service import logs
@@ -30,7 +30,7 @@ LOOK_S: Final = 1.0
 AGE_MAX_MS: Final = 1_800_000
 """Older ones are not told any more; an API server keeps Events for an hour."""
 BURST: Final = 20
-"""Events of a shard written at once; beyond, one in ``REFILL_S``. What is left out is counted."""
+"""New Events of a shard at once; beyond, one in ``REFILL_S``. What is left out is counted."""
 REFILL_S: Final = 15.0
 
 log = logs.get(__name__)
@@ -54,6 +54,10 @@ class Rate:
         self._left -= 1
         return True
 
+    def give_back(self) -> None:
+        """A token that was not used."""
+        self._left += 1
+
 
 class ShardReporter:
     """One shard's events, while this process leads."""
@@ -76,12 +80,15 @@ class ShardReporter:
                     async for event in events:
                         await self._tell(event)
                         self._after = event.id  # told twice it would count twice
+            except EventUnknown as error:
+                log.warning("an event is passed over", shard=self._ordinal, why=str(error))
+                self._after = error.after or self._after
             except ClientError as error:
                 log.debug("a shard's events cannot be had", shard=self._ordinal, why=str(error))
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self, event: StoreEvent) -> None:
-        note = self._notes.take(event)
+        note = self._note(event)
         if note is None or _is_old(note.last_ms) or not self._rate.allows():
             return
         while not _is_old(note.last_ms):
@@ -89,22 +96,33 @@ class ShardReporter:
                 return
             await asyncio.sleep(LOOK_S)
 
+    def _note(self, event: StoreEvent) -> Note | None:
+        """None also for one whose data are not what this release knows."""
+        try:
+            return self._notes.take(event)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            details = {"shard": self._ordinal, "kind": event.kind, "why": repr(error)}
+            log.warning("an event is passed over", **details)
+            return None
+
     async def _is_settled(self, event: StoreEvent, note: Note) -> bool:
         from mqstore.coordinator.kube_events import NotWritten
 
         try:
-            await asyncio.to_thread(self._write, process_of(event), note)
+            is_new = await asyncio.to_thread(self._write, process_of(event), note)
         except NotWritten as error:
             details = {"shard": self._ordinal, "reason": note.reason, "why": str(error)}
             log.warning("an Event was not written", is_final=error.is_final, **details)
             return error.is_final
+        if not is_new:  # another leader wrote it: a replay leaves the burst to what is new
+            self._rate.give_back()
         return True
 
-    def _write(self, process: str, note: Note) -> None:
-        """A process of the shard has one pod. Raises NotWritten."""
+    def _write(self, process: str, note: Note) -> bool:
+        """A process of the shard has one pod. False: as ``PodEvents.write``. Raises NotWritten."""
         if process != self._process:
             self._pod, self._process = self._events.pod_of(self._ordinal), process
-        self._events.write(self._pod, note)
+        return self._events.write(self._pod, note)
 
 
 class Reporter:
