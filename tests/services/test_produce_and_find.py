@@ -117,6 +117,17 @@ def test_what_changed_on_its_way_is_refused_and_not_stored(
     assert client.pull(topic, 0).messages == ()
 
 
+@pytest.mark.parametrize("name", ["x-mqstore-crc32c", "x-mqstore-repeat"])
+def test_header_that_says_nothing_is_refused_and_nothing_is_stored(
+    services: Run, client: Client, topic: str, name: str
+) -> None:
+    url = f"{services.writer_url}/v1/topics/{topic}/messages"
+    response = httpx.post(url, json={"messages": [{"body": "x"}]}, headers={name: ""})
+    kind = "urn:mqstore:problem:bad-parameter"
+    assert (response.status_code, response.json()["type"]) == (400, kind)
+    assert client.pull(topic, 0).messages == ()
+
+
 def test_binary_body_comes_back_as_it_was(client: Client, topic: str) -> None:
     body = bytes(range(256)) * 100
     (placed,) = client.produce(topic, [NewMessage(body=body)]).messages

@@ -98,16 +98,16 @@ class HotRequest:
         self._receive = receive
         self._limits = limits
 
-    def header(self, name: bytes) -> bytes:
+    def header(self, name: bytes) -> bytes | None:
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
                 return found
-        return b""
+        return None
 
     @property
     def media_type(self) -> bytes:
-        return self.header(b"content-type").partition(b";")[0].strip().lower()
+        return (self.header(b"content-type") or b"").partition(b";")[0].strip().lower()
 
     @property
     def client_address(self) -> tuple[str, int]:

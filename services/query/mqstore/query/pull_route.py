@@ -269,7 +269,7 @@ class PullRoute:
 
 
 def wants_records(request: HotRequest) -> bool:
-    accepted = request.header(b"accept").lower().split(b",")
+    accepted = (request.header(b"accept") or b"").lower().split(b",")
     return any(each.partition(b";")[0].strip() == RECORDS_TYPE for each in accepted)
 
 

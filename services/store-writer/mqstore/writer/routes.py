@@ -297,7 +297,7 @@ class Producer:
     def _asked(self, request: HotRequest) -> _Asked:
         """Raises Problem."""
         checksum = request.header(b"x-mqstore-crc32c")
-        told = produce.crc32c_of(checksum) if checksum else None
+        told = None if checksum is None else produce.crc32c_of(checksum)
         client = produce.client_host(*request.client_address)
         media_type, query = request.media_type, request.query()
         is_repeat = _is_repeat(request.header(REPEAT)) and "shard" not in query
@@ -443,10 +443,10 @@ def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
     return keys if any(keys) else None
 
 
-def _is_repeat(header: bytes) -> bool:
-    if header not in (b"", b"1"):
+def _is_repeat(header: bytes | None) -> bool:
+    if header not in (None, b"1"):
         raise Problem(problems.BAD_PARAMETER, "X-Mqstore-Repeat is 1, or left out")
-    return bool(header)
+    return header is not None
 
 
 def _number(name: str, text: str | None) -> int | None:
