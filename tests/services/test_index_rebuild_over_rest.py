@@ -53,20 +53,23 @@ class Job:
 
 
 @contextlib.contextmanager
-def producing(client: Client, topic: str) -> Iterator[list[str]]:
-    """Keys of what was acknowledged, more and more."""
+def producing(client: Client, topic: str, first: int) -> Iterator[list[str]]:
+    """Keys of what was acknowledged, more and more; that many by the beginning."""
     keys: list[str] = []
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def produce() -> None:
         while not ended.is_set():
             key = f"key-{len(keys)}"
             client.produce(topic, [NewMessage(body="b" * 50, keys=(key,))], durability="async")
             keys.append(key)
+            if len(keys) == first:
+                begun.set()
 
     thread = threading.Thread(target=produce)
     thread.start()
     try:
+        assert begun.wait(60)
         yield keys
     finally:
         ended.set()
@@ -77,9 +80,7 @@ def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) ->
     store = tmp_path / "store"
     with running(store, **SETTINGS) as run, run.client() as client, run.client() as other:
         client.create_topic("orders", queues=2)
-        with producing(other, "orders") as keys:
-            while len(keys) < 700:
-                pass
+        with producing(other, "orders", first=700) as keys:
             for _ in range(2):  # the second one over the first one's files
                 job = Job(client, store, client.begin_index_rebuild("a test"))
                 job.fill()
