@@ -23,8 +23,9 @@ from mqstore.service import direct, plain
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.health import Health
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute
 from mqstore.service.protocol import BoundedProtocol, bounded_protocol
+from mqstore.service.reply import Reply
 from mqstore.service.settings import load
 from mqstore.storage.errors import TopicUnknown
 

@@ -11,7 +11,8 @@ from fastapi import Query
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.health import Health
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute
+from mqstore.service.reply import Reply
 from mqstore.service.settings import load
 from mqstore.storage.errors import TopicUnknown
 

@@ -11,9 +11,10 @@ import pytest
 
 from mqstore.service import auth, problems
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute
 from mqstore.service.problems import Problem
 from mqstore.service.quick import HEADS_KEPT, Begun, Later, Prepared
+from mqstore.service.reply import Reply
 from mqstore.storage.errors import TopicUnknown
 from tests.unit.service.test_direct import BODY_MAX, OPERATION, Server, post, serving
 

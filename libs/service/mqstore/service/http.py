@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqstore.service import logs, problems
@@ -33,6 +32,7 @@ from mqstore.service.limits import (
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
 from mqstore.service.quick import Prepared, Quick, Shared
+from mqstore.service.reply import Reply
 from mqstore.storage.errors import StorageError
 
 log = logs.get(__name__)
@@ -53,15 +53,6 @@ BEGUN: Final = "mqstore.begun"
 """Key of a request's scope: what is left to do of one that the quick way began."""
 Answer = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
 """Sends status, headers and body; False when the client has to take earlier ones first."""
-
-
-class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What a hot route answers."""
-
-    body: bytes
-    status: int = 200
-    content_type: bytes = b"application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def refuse_repeated(names: Iterable[str]) -> None:

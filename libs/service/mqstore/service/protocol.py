@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Final, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mqstore.service import direct, plain, problems
-from mqstore.service.http import BEGUN, Front, HotRoute, Reply
+from mqstore.service.http import BEGUN, Front, HotRoute
 from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Limits, Scope
 from mqstore.service.problems import Problem
 from mqstore.service.quick import HEADS_KEPT, Answered, Quick, Waiting
+from mqstore.service.reply import Reply
 
 _ENCODING_OVERHEAD: Final = 8
 """Bytes on the wire for one byte of body, at most: chunks of one byte are six."""

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -21,10 +21,8 @@ from mqstore.service.auth import Authenticator, Role
 from mqstore.service.limits import Limits
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
+from mqstore.service.reply import Reply
 from mqstore.storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from mqstore.service.http import Reply
 
 HEADS_KEPT: Final = 16
 """Of one connection."""
@@ -40,7 +38,7 @@ class Later(msgspec.Struct, frozen=True):
     """Its body in JSON. Raises what ``told`` says, as Problem or StorageError."""
 
 
-Begun = bytes | Later | Coroutine[Any, Any, "Reply"] | None
+Begun = bytes | Later | Coroutine[Any, Any, Reply] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Waiting(NamedTuple):
     """To be called once it is done: the whole answer. Raises Problem, StorageError."""
 
 
-Answered = bytes | Waiting | Coroutine[Any, Any, "Reply"] | None
+Answered = bytes | Waiting | Coroutine[Any, Any, Reply] | None
 
 
 class Quick:

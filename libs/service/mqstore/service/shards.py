@@ -24,10 +24,11 @@ from starlette.types import Receive, Scope, Send
 
 from mqstore.service import problems
 from mqstore.service.forwarded import FORWARDED, Asking, Relayed, returned, was_forwarded
-from mqstore.service.http import BODY_METHODS, Reply, problem_of
+from mqstore.service.http import BODY_METHODS, problem_of
 from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
+from mqstore.service.reply import Reply
 from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.errors import StorageError

@@ -24,7 +24,6 @@ from mqstore.service.auth import Role
 from mqstore.service.http import (
     HotRequest,
     HotRoute,
-    Reply,
     problem_of,
     refuse_unknown,
     while_there,
@@ -32,6 +31,7 @@ from mqstore.service.http import (
 from mqstore.service.limits import ClientGone
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
+from mqstore.service.reply import Reply
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter

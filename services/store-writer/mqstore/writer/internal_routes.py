@@ -15,9 +15,10 @@ from fastapi import Response
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute
 from mqstore.service.problems import Problem
 from mqstore.service.quick import Begun, Prepared
+from mqstore.service.reply import Reply
 from mqstore.storage._kernel import placements_json
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.hosts import Host, parse_host

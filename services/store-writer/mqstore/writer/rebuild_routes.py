@@ -13,8 +13,9 @@ from fastapi import Path as PathParameter
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType
+from mqstore.service.reply import Reply
 from mqstore.storage.errors import IndexRebuildInvalid
 from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.rebuild.part_upload import PartUpload

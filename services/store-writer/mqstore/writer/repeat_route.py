@@ -9,7 +9,8 @@ import msgspec
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply
+from mqstore.service.http import HotRequest, HotRoute
+from mqstore.service.reply import Reply
 from mqstore.storage._kernel import placements_json
 from mqstore.storage.errors import UniqueKeyTaken
 from mqstore.writer import examples, produce

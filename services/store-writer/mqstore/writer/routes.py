@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from mqstore.service import problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, Reply, problem_of, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, problem_of, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
 from mqstore.service.quick import Begun, Prepared
+from mqstore.service.reply import Reply
 from mqstore.storage._kernel import EncodedBatch, placements_json
 from mqstore.storage.codec import topic_names
 from mqstore.storage.codec.hosts import Host

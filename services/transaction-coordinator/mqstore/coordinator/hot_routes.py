@@ -37,9 +37,10 @@ from mqstore.service import bodies, problems, quick
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.forwarded import Relayed
-from mqstore.service.http import HotRequest, HotRoute, Reply, refuse_unknown
+from mqstore.service.http import HotRequest, HotRoute, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.service.quick import Later, Prepared
+from mqstore.service.reply import Reply
 
 _BASE: Final = "/v1/transactions"
 _SPEC: Final = msgspec.json.Decoder(TransactionSpec)
