@@ -279,6 +279,30 @@ def test_who_waits_holds_a_request_and_its_bytes_until_the_answer(is_plain: bool
 
 
 @BOTH_WAYS
+@pytest.mark.parametrize(("method", "status"), [("POST", 201), ("GET", 503)])
+def test_what_was_done_is_answered_however_much_is_held(
+    method: str, status: int, is_plain: bool
+) -> None:
+    done = []
+
+    async def do(_: HotRequest) -> Reply:
+        done.append(method)
+        return Reply(b"x" * 2 * BODY_MAX, 201)
+
+    async def whole() -> None:
+        route = HotRoute(method, "/do", Role.PRODUCE, do, OPERATION)
+        settings = {"max_pending_bytes": BODY_MAX, "max_client_share": 100}
+        async with serving(route, **settings) as server:
+            path = b"/do" if is_plain else b"/%64o"
+            request = post(path).replace(b"POST", method.encode())
+            answer = await server.ask(request)
+            assert (done, answer.status) == ([method], status)
+            assert server.api.limits.memory.taken == 0
+
+    asyncio.run(whole())
+
+
+@BOTH_WAYS
 def test_who_goes_away_while_waiting_disturbs_nobody(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:

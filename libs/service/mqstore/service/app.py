@@ -29,7 +29,7 @@ from mqstore.service.http import (
     refuse_repeated,
     refuse_unknown,
 )
-from mqstore.service.limits import Limits
+from mqstore.service.limits import LOOKING, Limits
 from mqstore.service.metrics import HttpMetrics, RocketmqNames
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
@@ -55,8 +55,6 @@ ShardNumber = Annotated[
     ),
 ]
 BEARER: Final = "bearer"
-_LOOKING: Final = frozenset({"GET", "HEAD"})
-"""Methods that change nothing."""
 _SCHEMA_REF = "#/components/schemas/{name}"
 _MODEL_REF = "#/components/schemas/{model}"
 
@@ -126,7 +124,7 @@ class Api:
 
         async def check(request: Request) -> None:  # a plain function would cost a thread's hop
             auth.check(request.scope["headers"], role)
-            if request.method not in _LOOKING:
+            if request.method not in LOOKING:
                 self._check_change()
 
         if shards is None:
@@ -237,7 +235,7 @@ class Api:
             document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
         _drop_validation_errors(document)
         for method, operation in _operations(document):
-            if method.upper() not in _LOOKING:
+            if method.upper() not in LOOKING:
                 problems.add_responses(operation["responses"], *self._change_kinds)
         if self.auth.enabled:
             components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}

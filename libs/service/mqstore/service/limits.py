@@ -28,6 +28,8 @@ SPARE_CONNECTIONS: Final = 64
 """Taken in above the limit, for health and metrics alone; the newest push out the oldest."""
 UNLIMITED_PATHS: Final = ("/healthz/", "/metrics")
 """Answered however much else is going on."""
+LOOKING: Final = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
 ANSWER_SIZE: Final = "mqstore.answer_size"
 _ADMITTED: Final = "mqstore.admitted"
 _HELD: Final = "mqstore.held"
@@ -186,14 +188,17 @@ class Limits:
         scope[_HELD] = scope.get(_HELD, 0) + size
 
     def keep(self, scope: Scope, size: int) -> None:
-        """So much of the request's body is there, and stays until it is answered."""
+        """So much of the request is there, and stays until it is answered, whatever the bounds
+        say."""
         self.memory.add(client_of(scope), size)
         scope[_HELD] = scope.get(_HELD, 0) + size
 
     def hold_answer(self, scope: Scope, size: int) -> None:
-        """An answer of so many bytes is about to be sent. Raises Problem (429, 503)."""
+        """An answer of so many bytes is about to be sent. Raises Problem (429, 503), but not for
+        what may have changed something: a refusal would say that nothing was done."""
         if size > LARGE_ANSWER_SIZE:
-            self.hold(scope, size)
+            take = self.hold if scope["method"] in LOOKING else self.keep
+            take(scope, size)
             scope[ANSWER_SIZE] = size
 
     def release(self, scope: Scope) -> None:
