@@ -290,3 +290,13 @@ def test_a_key_is_known_for_its_time() -> None:
         assert _knows(window, f"k{max(1, now_ms - 1_000)}")
     assert window.count <= 202
     assert not _knows(window, "k1")
+
+
+def test_repeats_of_what_is_older_make_no_time_pass() -> None:
+    window = _window(10, 1_000)
+    for number in range(10):  # the last of them begins another table
+        _add(window, f"k{number}", 990)
+    _add(window, "repeated", 1)
+    for now_ms in (1_001, 1_002):
+        _add(window, f"k{now_ms}", now_ms)
+        assert _knows(window, "k0")

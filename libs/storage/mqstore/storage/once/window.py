@@ -27,6 +27,8 @@ class KeyWindow:
         self._younger, self._older = KeyTable(), KeyTable()
         self._since_ms = 0
         """STORETIMESTAMP of the younger table's first message."""
+        self._newest_ms = 0
+        """Of all; what is added may be a repeat of an older one."""
 
     @property
     def count(self) -> int:
@@ -62,7 +64,8 @@ class KeyWindow:
             self._turn(store_ms)
         return defect, position
 
-    def _turn(self, now_ms: int) -> None:
+    def _turn(self, store_ms: int) -> None:
+        now_ms = self._newest_ms = max(self._newest_ms, store_ms)
         if not self._since_ms:
             self._since_ms = now_ms
         is_old = now_ms - self._since_ms >= self._span_ms
