@@ -241,6 +241,7 @@ class Producer:
         there = await repeats.elsewhere(topic.name, unknown, sync=whole.sync)
         left = [number for number, key in enumerate(whole.given) if key not in there]
         reply = await self._done(topic, whole.only(left), since) if left else _NOTHING
+        self._service.metrics.repeats_elsewhere += len(whole.given) - len(left)
         placed = dict(zip(left, msgspec.json.decode(reply.body, type=_Told).messages, strict=True))
         told = [placed.get(at) or there[key or ""] for at, key in enumerate(whole.given)]
         return Reply(msgspec.json.encode(_Told(told)), _CREATED)
