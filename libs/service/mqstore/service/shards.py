@@ -232,7 +232,7 @@ class Shards:
         """Ask all but ``skip`` at one time; their answers are held for as long as the context is.
 
         ``target`` is asked of the others instead of the request's own path and query. Raises
-        Problem: what this shard refuses, but for 404.
+        Problem for what no shard would answer.
         """
         asking = Asking.of(request.scope, str(self.own), await _content(request))
         given = request.query_params.multi_items() if target is None else []
@@ -248,7 +248,7 @@ class Shards:
             ]
             try:
                 if self.own not in skip:
-                    await self._ask_own(own, spread)
+                    await self._ask_own_too(own, spread)
                 if tasks:
                     await asyncio.wait(tasks)
             finally:
@@ -264,8 +264,6 @@ class Shards:
         Raises Problem."""
         spread = Spread()
         await self._ask_own(own, spread)
-        if self.own in spread.missing:
-            raise Problem(problems.STORE_NOT_READY, spread.missing[self.own])
         given = content()
         sent = await _content(request) if given is None else given
         asking = Asking.of(request.scope, str(self.own), sent)
@@ -292,17 +290,24 @@ class Shards:
         return spread
 
     async def _ask_own(self, own: Own, spread: Spread) -> None:
-        """Raises Problem."""
+        """Raises Problem: what this shard refuses, but for 404."""
         try:
             spread.answers[self.own] = await own()
         except (Problem, StorageError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
-            if problem.kind.status == 404:
-                spread.refusals[self.own] = problem
-            elif problem.kind in _NOT_JUST_NOW:
-                spread.missing[self.own] = problem.detail
-            else:
+            if problem.kind.status != 404:
                 raise problem from error
+            spread.refusals[self.own] = problem
+
+    async def _ask_own_too(self, own: Own, spread: Spread) -> None:
+        """As the others are asked: whichever shard a request comes to, its answer is the same.
+        Raises Problem for what is wrong with the request itself."""
+        try:
+            await self._ask_own(own, spread)
+        except Problem as problem:
+            if problem.kind.status in _WRONG_EVERYWHERE:
+                raise
+            spread.missing[self.own] = _answered(problem.kind.status, problem)
 
     async def _ask(
         self, entry: ShardEntry, asking: Asking, spread: Spread, hold: Callable[[int], None]
@@ -360,10 +365,8 @@ class Shards:
             self._held -= mine
 
 
-_NOT_JUST_NOW: Final = frozenset(
-    {problems.STORE_NOT_READY, problems.OVERLOADED, problems.STORE_FAILED}
-)
-"""What this shard may answer another time."""
+_WRONG_EVERYWHERE: Final = frozenset({400, 413, 415, 422})
+"""Statuses of what every shard would refuse."""
 
 
 class _Stream(StreamingResponse):
@@ -413,8 +416,12 @@ def _sort_in(spread: Spread, shard: int, status: int, body: bytes) -> None:
     if status == 404 and problem is not None:
         spread.refusals[shard] = problem
     else:
-        detail = "" if problem is None else f": {problem.detail}"
-        spread.missing[shard] = f"it answered {status}{detail}"
+        spread.missing[shard] = _answered(status, problem)
+
+
+def _answered(status: int, problem: Problem | None) -> str:
+    """Why a shard is missing."""
+    return f"it answered {status}" + ("" if problem is None else f": {problem.detail}")
 
 
 def _problem(status: int, body: bytes) -> Problem | None:
