@@ -5,27 +5,47 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from typing import Final
 
 from mqstore.client import ClientError, ProblemError
 from mqstore.client import Unreachable as NoAnswer
-from mqstore.jobs.errors import EXIT_FINE, AccessRefused, JobError, Unreachable, told
+from mqstore.jobs.errors import (
+    EXIT_FINE,
+    AccessRefused,
+    JobError,
+    SparkMissing,
+    Unreachable,
+    told,
+)
 from mqstore.storage.errors import StorageError
+
+OF_SPARK: Final = frozenset({"pyspark", "pyarrow", "pandas", "numpy"})
+"""Packages that come with mqstore-jobs[spark]."""
+SAID_MAX: Final = 300
+"""Characters of what a defect, or Spark, says of itself: the log has it whole."""
+
+log = logging.getLogger(__name__)
 
 
 def run(job: Callable[[], int | None]) -> int:
-    """The exit code of ``job``: its own, 0 for None, or that of the JobError which ended it.
-
-    Anything else that goes wrong is passed on: a defect is to be seen whole.
-    """
+    """The exit code of ``job``: its own, 0 for None, or that of what ended it."""
     _log_to_stderr()
     try:
         return job() or EXIT_FINE
     except Exception as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
+        refused = end_of(error)
         print(f"mqstore: {refused}", file=sys.stderr)  # noqa: T201  # what a command says
         return refused.exit_code
+
+
+def end_of(error: Exception) -> JobError:
+    """What an error ends with; of a defect, and where Spark itself gave up, the log has all."""
+    refused = refusal(error)
+    if refused is None:
+        log.error("what ended it is no refusal", exc_info=error)
+        said = " ".join(str(error).split())
+        refused = JobError(f"{type(error).__name__}: {said[:SAID_MAX]}")
+    return refused
 
 
 def refusal(error: Exception) -> JobError | None:
@@ -38,6 +58,10 @@ def refusal(error: Exception) -> JobError | None:
             return Unreachable(str(error))
         case ProblemError(status=401 | 403):
             return AccessRefused(str(error))
+        case ModuleNotFoundError(name=str(name)) if (package := name.partition(".")[0]) in OF_SPARK:
+            return SparkMissing(
+                f"{package} is not installed: pip install 'mqstore-jobs[spark]' (some 500 MB)"
+            )
         case StorageError() | ClientError() | OSError():
             return JobError(str(error))
     return told(str(error))

@@ -5,6 +5,7 @@
     JobError             2  refused, with why
     ├── WrongUsage       2  an option or argument that cannot be
     ├── JavaMissing      2  Spark needs a Java that is not there
+    ├── SparkMissing     2  the packages of mqstore-jobs[spark] are not installed
     ├── NoStore          2  nothing to read where the job was told to read
     ├── AccessRefused    2  the service wants other credentials
     ├── SegmentGone      2  retention deleted what was still to be read
@@ -39,6 +40,10 @@ class WrongUsage(JobError):
 
 class JavaMissing(JobError):
     """Spark needs a Java that is not there."""
+
+
+class SparkMissing(JobError):
+    """The packages of mqstore-jobs[spark] are not installed."""
 
 
 class NoStore(JobError):

@@ -70,12 +70,15 @@ def rebuild(
         token_file=token_file,
         ca=ca,
     )
-    from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
-    from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS
 
-    run = JobRun("index-rebuild", None, **SPARK_SETTINGS)
-    work = partial(rebuild_shard, settings)
-    raise typer.Exit(command.run(lambda: run.over(shards, work)))
+    def job() -> int:
+        from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
+        from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS
+
+        run = JobRun("index-rebuild", None, **SPARK_SETTINGS)
+        return run.over(shards, partial(rebuild_shard, settings))
+
+    raise typer.Exit(command.run(job))
 
 
 def main() -> None:

@@ -74,8 +74,7 @@ class JobRun:
     def over(self, shards: Sequence[str], work: Callable[[JobRun, str], Outcome]) -> int:
         """Do the work on each shard, print the summary on stdout; the worst exit code of all.
 
-        What ends a shard is told in its report. Anything but a JobError or an error that says by
-        itself what was wrong is a defect, and is passed on.
+        What ends a shard is told in its report, and the others are done all the same.
         """
         began = time.monotonic()
         with ExitStack() as stack:
@@ -102,9 +101,7 @@ class JobRun:
         try:
             outcome = work(self, shard)
         except Exception as error:
-            refused = command.refusal(error)
-            if refused is None:
-                raise
+            refused = command.end_of(error)
             log.error("%s: %s", shard, refused)
             outcome = Outcome({"error": str(refused)}, refused.exit_code)
         seconds = round(time.monotonic() - began, 3)

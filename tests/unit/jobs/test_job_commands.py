@@ -42,9 +42,27 @@ def test_an_error_that_spark_passed_on_as_text_is_found_in_it(
     assert capsys.readouterr().err == "mqstore: http://h does not answer\n"
 
 
-def test_a_defect_is_passed_on_whole() -> None:
-    with pytest.raises(ZeroDivisionError):
-        ended(ZeroDivisionError("x"))
+def test_a_defect_is_no_finding_and_the_log_has_it_whole(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ended(ZeroDivisionError("x")) == 2
+    assert capsys.readouterr().err.endswith("mqstore: ZeroDivisionError: x\n")
+    assert "Traceback" in caplog.text
+
+
+def test_without_pyspark_a_job_says_in_one_line_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    def job() -> None:
+        import pyspark.sql
+
+        assert not pyspark
+
+    assert command.run(job) == 2
+    said = "mqstore: pyspark is not installed: pip install 'mqstore-jobs[spark]' (some 500 MB)\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_exit_code_of_a_job_is_its_own() -> None:

@@ -61,9 +61,15 @@ def test_the_worst_exit_code_is_the_runs(
     assert summary_of(shards, capsys)[0] == code
 
 
-def test_a_defect_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ZeroDivisionError):
-        JobRun("counting").over(["x"], lambda run, shard: Outcome(log_bytes=1 // 0))
+def test_a_defect_is_told_as_such_and_the_rest_finish(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    code = JobRun("counting").over(["0", "2"], lambda run, shard: Outcome({"n": 6 // int(shard)}))
+    first, second = json.loads(capsys.readouterr().out)["shards"]
+    assert code == first["exitCode"] == 2
+    assert first["error"].startswith("ZeroDivisionError: ")
+    assert second["n"] == 3
+    assert "Traceback" in caplog.text
 
 
 def test_a_missing_file_is_a_refusal_and_no_defect(
