@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -16,6 +17,9 @@ from mqstore.client import ClientError, Unreachable
 
 EXIT_FINE: Final = 0
 EXIT_FINDINGS: Final = 1
+LOOK_S: Final = 0.5
+
+Answer = TypeVar("Answer")
 
 OneShard = Annotated[int, typer.Argument(help="The shard's number.", metavar="SHARD", min=0)]
 SomeShard = Annotated[
@@ -67,6 +71,14 @@ def shard_of(release: Release, number: int) -> Shard:
 
 def chosen_shards(release: Release, number: int | None) -> list[Shard]:
     return release.shards() if number is None else [shard_of(release, number)]
+
+
+def awaited(look: Callable[[], Answer], most_s: float) -> Answer:
+    """What ``look`` answers once that is true, or when the time is over; nothing tells of it."""
+    deadline = time.monotonic() + most_s
+    while not (answer := look()) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return answer
 
 
 def size(count: float) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINE, ended, size
+from mqstore.cli.kube.commands import EXIT_FINE, awaited, ended, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release
 
+GROWN_S: Final = 300.0
+"""For storage and file system to follow a claim."""
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
     f"{letter}i": 1 << 10 * (power + 1) for power, letter in enumerate("KMGTP")
 }
@@ -33,8 +36,8 @@ def grow(
 ) -> None:
     """Make the volumes of all shards larger. No pod is restarted.
 
-    The storage class must allow it. Exit code 0: they have grown; 2: refused, also where they are
-    as large or larger, since volumes do not shrink; 3: the cluster does not answer.
+    The storage class must allow it. Exit code 0: they have grown; 2: refused, also where one is
+    larger, since volumes do not shrink; 3: the cluster does not answer.
     """
     raise ended(context, lambda release: _grow(release, to))
 
@@ -51,8 +54,7 @@ def _grow(release: Release, to: str) -> int:
         release.kubectl.run("patch", "pvc", claim, "--patch", patch)
     _make_anew(release, to)
     for claim in claims:
-        _wait(release, claim, to)
-        print(f"{claim} has {size(wanted)}")
+        print(f"{claim} has {size(_grown(release, claim, wanted))}")
     print(f"let the chart know: helm upgrade … --set persistence.size={to}")
     return EXIT_FINE
 
@@ -80,15 +82,18 @@ def _forget(metadata: dict[str, Any]) -> None:
         metadata.pop(name, None)
 
 
-def _wait(release: Release, claim: str, to: str) -> None:
-    """Until the file system has grown, or for five minutes."""
-    grown = f"--for=jsonpath={{.status.capacity.storage}}={to}"
-    try:
-        release.kubectl.run("wait", f"pvc/{claim}", grown, "--timeout=300s")
-    except KubeError as error:
-        raise KubeError(
-            f"{claim} was asked to grow and has not ({error}); see: kubectl describe pvc {claim}"
-        ) from error
+def _grown(release: Release, claim: str, wanted: int) -> int:
+    """What its file system has, once that is as much; storage may round up."""
+    found = awaited(partial(_capacity, release, claim, wanted), GROWN_S)
+    if found is None:
+        raise KubeError(f"{claim} was asked to grow and has not; see: kubectl describe pvc {claim}")
+    return found
+
+
+def _capacity(release: Release, claim: str, least: int) -> int | None:
+    status = release.kubectl.json("get", "pvc", claim)["status"]
+    found = quantity(status.get("capacity", {}).get("storage", "0"))
+    return found if found >= least else None
 
 
 def quantity(text: str) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, ended, refuse
+from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, awaited, ended, refuse
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
@@ -18,7 +17,6 @@ START_S: Final = 300.0
 """For a node with room, and the image."""
 END_S: Final = 30.0
 """From the end of its log to its exit code."""
-LOOK_S: Final = 0.5
 
 Watch = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Show its log, and wait until it has ended.")
@@ -60,35 +58,39 @@ def _run(release: Release, kind: str, *, watch: bool) -> int:
 
 def _watched(kubectl: Kubectl, job: str) -> int:
     """Its log as it comes, then its exit code."""
-    if _awaited(kubectl, job, ("running", "terminated"), START_S) is None:
+    if awaited(lambda: _state(kubectl, job, "running", "terminated"), START_S) is None:
         raise KubeError(f"job {job} does not start: {_why(kubectl, job)}")
     kubectl.passed_on("logs", "--follow", f"job/{job}")
-    terminated = _awaited(kubectl, job, ("terminated",), END_S)
+    terminated = awaited(lambda: _state(kubectl, job, "terminated"), END_S)
     if terminated is None:
         refuse(f"the log of job {job} ended before it did; see it with: kubectl describe job {job}")
         return EXIT_FINDINGS
     return int(terminated["exitCode"])
 
 
-def _awaited(kubectl: Kubectl, job: str, states: tuple[str, ...], most_s: float) -> Any:
-    """What its container's state says, once that is one of these; None when it is not in time."""
-    deadline = time.monotonic() + most_s
-    while True:
-        for pod in kubectl.items("pods", f"job-name={job}"):
-            for container in pod["status"].get("containerStatuses", ()):
-                for state in states:
-                    if state in container["state"]:
-                        return container["state"][state]
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(LOOK_S)
+def _state(kubectl: Kubectl, job: str, *states: str) -> Any:
+    """What its container's state says where it is one of these."""
+    for pod in kubectl.items("pods", f"job-name={job}"):
+        for container in pod["status"].get("containerStatuses", ()):
+            for state in states:
+                if state in container["state"]:
+                    return container["state"][state]
+    return None
 
 
 def _why(kubectl: Kubectl, job: str) -> str:
-    """What the newest event of its pod says."""
-    said = [
-        str(event["message"])
+    """What the newest warning of the job or its pod says, else their newest event."""
+    events = [
+        event
         for event in kubectl.json("get", "events")["items"]
         if event["involvedObject"]["name"].startswith(job)
     ]
-    return said[-1] if said else "no event says why"
+    if not events:
+        return "no event says why"
+    return str(max(events, key=_urgency)["message"])
+
+
+def _urgency(event: Any) -> tuple[bool, str]:
+    """The scheduler's events have another field for their time."""
+    last = event.get("lastTimestamp") or event.get("eventTime") or ""
+    return event["type"] == "Warning", last

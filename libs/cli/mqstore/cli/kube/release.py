@@ -57,6 +57,10 @@ class Shard:
         return f"{done}/{len(self._containers)}"
 
     @property
+    def is_ready(self) -> bool:
+        return self.pod is not None and _is_ready(self.pod)
+
+    @property
     def restarts(self) -> int:
         return sum(each.get("restartCount", 0) for each in self._containers)
 
@@ -109,6 +113,13 @@ class Release:
                 return str(volume["persistentVolumeClaim"]["claimName"])
         return f"{STORE_VOLUME}-{self.pod_name(shard)}"
 
+    @property
+    def claims_go_with_pods(self) -> bool:
+        """Whether fewer pods are fewer claims (``persistence.retain: false``)."""
+        spec = self.stateful_set["spec"]
+        policy = spec.get("persistentVolumeClaimRetentionPolicy", {})
+        return bool(spec.get("volumeClaimTemplates")) and policy.get("whenScaled") == "Delete"
+
     def restore_name(self, shard: int) -> str:
         """Of what is there only while a shard is restored."""
         return f"{self.name}-restore-{shard}"
@@ -141,8 +152,7 @@ class Release:
     def coordinator_pod(self) -> str:
         """Any that is ready: each passes on to the leader."""
         for pod in self.kubectl.items("pods", self.selector("coordinator")):
-            conditions = pod["status"].get("conditions", ())
-            if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+            if _is_ready(pod):
                 return str(pod["metadata"]["name"])
         raise KubeError(f"no coordinator of {self.name} is ready; see kubectl get pods")
 
@@ -199,6 +209,11 @@ def find(kubectl: Kubectl, instance: str | None) -> Release:
     if len(found) > 1:
         raise KubeError(f"several releases here: {', '.join(names)}; choose one with --release")
     return Release(kubectl, names[0], found[0])
+
+
+def _is_ready(pod: Any) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _number(pod: str) -> int:

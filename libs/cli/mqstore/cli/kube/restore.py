@@ -18,15 +18,23 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of, size
+from mqstore.cli.kube.commands import EXIT_FINE, OneShard, awaited, ended, shard_of, size
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
 from mqstore.cli.looking import shown_progress
 
-_TIMEOUT: Final = "--timeout=300s"
+_TIMEOUT_S: Final = 300
+_TIMEOUT: Final = f"--timeout={_TIMEOUT_S}s"
 _STORE: Final = "MQSTORE_STORE"
 _LOG: Final = "commitlog"
 _SNAPSHOT: Final = PurePosixPath("/mnt/snapshot")
+_PLACEMENT: Final = (
+    "imagePullSecrets",
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "priorityClassName",
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -67,9 +75,10 @@ def _restore(
         _from_snapshot(release, number, snapshot, replace=replace)
     else:
         raise KubeError("name a directory, or a VolumeSnapshot with --snapshot")
-    release.kubectl.run(
-        "wait", f"pod/{release.pod_name(number)}", "--for=condition=Ready", _TIMEOUT
-    )
+    if not awaited(lambda: shard_of(release, number).is_ready, _TIMEOUT_S):
+        raise KubeError(
+            f"shard {number} has the store and is not ready; see kubectl mqstore logs {number}"
+        )
     print(f"shard {number} is ready; see what its recovery did with: kubectl mqstore logs {number}")
     return EXIT_FINE
 
@@ -103,8 +112,17 @@ def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -
 
 def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
     shard = shard_of(release, number)
-    if replace or shard.pod is None:
+    if release.claims_go_with_pods:
+        raise KubeError(
+            "pods are away meanwhile, and in this release their claims go with them: keep those by "
+            "helm upgrade … --set persistence.retain=true"
+        )
+    if replace:
         return
+    if shard.pod is None:
+        raise KubeError(
+            f"shard {number} has no pod that tells what it holds; --replace replaces it"
+        )
     with release.client(shard) as client:
         store = client.store()
     if store.max_offset > store.min_offset:
@@ -150,6 +168,7 @@ def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
         "image": writer["image"],
         "imagePullPolicy": writer["imagePullPolicy"],
         "command": ["sleep", "infinity"],
+        "resources": writer.get("resources", {}),
         "securityContext": writer["securityContext"],
         "volumeMounts": [_mount(release)],
     }
@@ -165,8 +184,7 @@ def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
             }
         ],
     }
-    if "imagePullSecrets" in spec:
-        pod["imagePullSecrets"] = spec["imagePullSecrets"]
+    pod |= {name: spec[name] for name in _PLACEMENT if name in spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
 
 

@@ -1,0 +1,216 @@
+"""Commands of the kubectl plugin on a cluster that answers as it is told to: what goes wrong there,
+or comes late."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mqstore.cli.kube import commands, jobs
+from mqstore.cli.kube.main import app
+
+KUBECTL = """#!{python}
+import json, pathlib, re, sys
+home, said = pathlib.Path({home!r}), " ".join(sys.argv[1:])
+given = sys.stdin.read() if "-f -" in said or "-i" in sys.argv else ""
+with (home / "asked").open("a") as asked:
+    asked.write(json.dumps([said, given]) + "\\n")
+answers = json.loads((home / "answers").read_text())
+for pattern, known in answers.items():
+    if re.search(pattern, said):
+        answer = known.pop(0) if len(known) > 1 else known[0]
+        (home / "answers").write_text(json.dumps(answers))
+        if isinstance(answer, str):
+            print(answer)
+        elif "error" in answer:
+            sys.exit(answer["error"])
+        else:
+            print(json.dumps(answer))
+        break
+"""
+NAME = "shop-mqstore"
+WRITER = {
+    "name": "store-writer",
+    "image": "mqstore/services:1",
+    "imagePullPolicy": "Never",
+    "securityContext": {},
+    "resources": {"requests": {"memory": "512Mi"}},
+    "volumeMounts": [{"name": "store", "mountPath": "/var/lib/mqstore"}],
+}
+PLACED = {"tolerations": [{"key": "disks"}], "nodeSelector": {"disks": "fast"}}
+
+
+def stateful_set(replicas: int = 1, when_scaled: str = "Retain") -> dict[str, Any]:
+    labels = {"app.kubernetes.io/instance": "shop"}
+    claim = {"metadata": {"name": "store"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    return {
+        "metadata": {"name": f"{NAME}-shard", "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "persistentVolumeClaimRetentionPolicy": {"whenScaled": when_scaled},
+            "volumeClaimTemplates": [claim],
+            "template": {"spec": {"containers": [WRITER], "securityContext": {}, **PLACED}},
+        },
+        "status": {},
+    }
+
+
+def pod(ready: str) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"metadata": {"name": f"{NAME}-shard-0"}, "status": {"conditions": conditions}}
+
+
+def items(*found: Any) -> dict[str, Any]:
+    return {"items": list(found)}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A kubectl that gives the first answer of a pattern, then the next, and the last for ever."""
+
+    home: Path
+
+    def answers(self, known: dict[str, list[Any]]) -> None:
+        (self.home / "answers").write_text(json.dumps(known))
+
+    def asked(self, pattern: str) -> list[str]:
+        """What was given with each command that is so."""
+        lines = (self.home / "asked").read_text().splitlines()
+        return [given for said, given in map(json.loads, lines) if re.search(pattern, said)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    home = tmp_path / "cluster"
+    home.mkdir()
+    kubectl = home / "kubectl"
+    kubectl.write_text(KUBECTL.format(python=sys.executable, home=str(home)))
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}:{os.environ['PATH']}")
+    monkeypatch.setattr(commands, "LOOK_S", 0.0)
+    return Cluster(home)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    (tmp_path / "copy" / "commitlog").mkdir(parents=True)
+    return tmp_path / "copy"
+
+
+def does(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def test_a_restore_waits_for_a_pod_that_is_not_made_yet(cluster: Cluster, copy: Path) -> None:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True")), items(), items(pod("False")), items(pod("True"))],
+            f"^wait pod/{NAME}-shard-0 .*condition": [{"error": "Error from server (NotFound)"}],
+            "printenv": ["/var/lib/mqstore/store"],
+            "df": ["Avail\n1000000"],
+        }
+    )
+    ran = does("restore", "0", str(copy), "--replace")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert len(cluster.asked("^scale")) == 2
+
+
+def test_what_holds_a_volume_may_run_where_its_shard_may(cluster: Cluster, copy: Path) -> None:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True"))],
+            "printenv": ["/var/lib/mqstore/store"],
+            "df": ["Avail\n1000000"],
+        }
+    )
+    assert does("restore", "0", str(copy), "--replace").exit_code == 0
+    [made] = cluster.asked("^apply")
+    spec = json.loads(made)["spec"]
+    assert {name: spec[name] for name in PLACED} == PLACED
+    assert spec["containers"][0]["resources"] == WRITER["resources"]
+
+
+@pytest.mark.parametrize("source", [["copy"], ["--snapshot", "nightly"]])
+def test_a_restore_takes_no_pod_away_whose_claim_would_go_with_it(
+    cluster: Cluster, copy: Path, source: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(copy.parent)
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set(3, when_scaled="Delete"))],
+            "^get pods": [items(pod("True"))],
+            "^api-resources": ["volumesnapshots.snapshot.storage.k8s.io"],
+            "^get volumesnapshot": [{"status": {"readyToUse": True}}],
+        }
+    )
+    ran = does("restore", "0", *source, "--replace")
+    assert ran.exit_code == 2
+    assert "persistence.retain=true" in ran.stderr
+    assert not cluster.asked("^scale")
+
+
+def test_a_shard_without_a_pod_may_hold_messages(cluster: Cluster, copy: Path) -> None:
+    cluster.answers({"^get statefulsets": [items(stateful_set())], "^get pods": [items()]})
+    ran = does("restore", "0", str(copy))
+    assert ran.exit_code == 2
+    assert "shard 0 has no pod that tells what it holds; --replace" in ran.stderr
+    assert not cluster.asked("^scale")
+
+
+def _claim(storage: str) -> dict[str, Any]:
+    spec = {"resources": {"requests": {"storage": "1Gi"}}}
+    return {"spec": spec, "status": {"capacity": {"storage": storage}}}
+
+
+def test_a_volume_has_grown_whatever_its_storage_makes_of_the_size(cluster: Cluster) -> None:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True"))],
+            "^get pvc": [_claim("1Gi"), _claim("1Gi"), _claim("2Gi")],
+            "^wait pvc": [{"error": "timed out waiting for the condition"}],
+        }
+    )
+    ran = does("grow", "2000M")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "has 2.0 GiB" in ran.stdout
+
+
+def test_a_job_that_does_not_start_tells_the_last_warning(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "START_S", 0.0)
+    monkeypatch.setattr("secrets.token_hex", lambda count: "1")
+
+    def event(pod: str, kind: str, message: str, **when: str) -> dict[str, Any]:
+        about = {"name": f"{NAME}-expiry-report-1{pod}"}
+        return {"involvedObject": about, "type": kind, "message": message, **when}
+
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items()],
+            "^get events": [
+                items(
+                    event("-x", "Warning", "no such image", lastTimestamp="2026-01-01T00:00:03Z"),
+                    event("-x", "Normal", "pulling", lastTimestamp="2026-01-01T00:00:04Z"),
+                    event("-x", "Warning", "no node", eventTime="2026-01-01T00:00:02.1Z"),
+                    event("", "Normal", "Created pod", lastTimestamp="2026-01-01T00:00:01Z"),
+                    {"involvedObject": {"name": "another"}, "type": "Warning", "message": "no"},
+                )
+            ],
+        }
+    )
+    ran = does("report")
+    assert ran.exit_code == 2
+    assert "does not start: no such image" in ran.stderr
