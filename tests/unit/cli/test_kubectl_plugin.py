@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from mqstore.cli.kube.backup import TAR
 from mqstore.cli.kube.commands import size
 from mqstore.cli.kube.grow import quantity
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
@@ -147,3 +154,66 @@ def test_more_shards_are_the_charts_to_add(capsys: pytest.CaptureFixture[str]) -
     assert scaled(Release(Kubectl(), "mq", stateful_set), 3, force=True) == 2
     told = capsys.readouterr().err
     assert "helm upgrade mq charts/mqstore --reset-then-reuse-values --set shards=3" in told
+
+
+@dataclass(frozen=True)
+class OfOneSegment(Release):
+    """Its last shard has a segment that is the newest, and so never goes."""
+
+    segment: dict[str, Any]
+
+    def shards(self) -> list[Shard]:
+        return [Shard(number, f"shard-{number}", {}) for number in range(self.replicas)]
+
+    @contextmanager
+    def client(self, shard: Shard) -> Iterator[Any]:
+        plan = SimpleNamespace(made_ms=1000, segments=(self.segment,))
+        store = SimpleNamespace(max_offset=1 << 20)
+        yield SimpleNamespace(retention=lambda limit: plan, store=lambda: store)
+
+
+@pytest.mark.parametrize(
+    ("offset", "expires_ms", "held_by", "may_go"),
+    [
+        (0, 1000, [], True),
+        (0, 1001, [], False),
+        (0, 1000, ["group billing"], False),
+        (1 << 20, 1001, [], True),
+    ],
+    ids=["expired", "not expired", "held", "empty"],
+)
+def test_a_shard_goes_once_its_messages_have_expired(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    offset: int,
+    expires_ms: int,
+    held_by: list[str],
+    may_go: bool,
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    segment = {"offset": offset, "size": 1 << 30, "expiresMs": expires_ms, "heldBy": held_by}
+    stateful_set = {"metadata": {"name": "shop-mqstore-shard"}, "spec": {"replicas": 2}}
+    release = OfOneSegment(Kubectl(), "shop", stateful_set, segment)
+    assert scaled(release, 1, force=False) == (0 if may_go else 2)
+    assert ("shard 1 holds 1.0 MiB of messages" in capsys.readouterr().err) is not may_go
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_changes_ends_no_backup_and_one_that_cannot_be_read_does(
+    tmp_path: Path, is_there: bool
+) -> None:
+    queue = tmp_path / "queue"
+    queue.write_bytes(b"x" * (1 << 20))
+    names = ["queue", *([] if is_there else ["gone"])]
+    words = [*TAR, "--file=-", f"--directory={tmp_path}", "--", *names]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe) as copying:
+        assert copying.stdout is not None
+        copying.stdout.read(512)  # it waits in the middle of the file, which is more than a pipe
+        queue.touch()
+        copying.communicate()
+    assert (copying.returncode == 0) is is_there

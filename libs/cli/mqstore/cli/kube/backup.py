@@ -29,6 +29,11 @@ from mqstore.storage.paths import StorePaths
 _PIN: Final = "kubectl-backup"
 _PIN_S: Final = 6 * 3600
 _LAST: Final = "commitlog"
+TAR: Final = (
+    *("sh", "-c", 'tar "$@" || [ $? = 1 ]', "tar"),
+    *("--warning=no-file-changed", "--warning=no-file-removed", "--create", "--sparse"),
+)
+"""It ends with 1 where files changed or went while it read them, as those of a running store do."""
 
 
 def add(app: typer.Typer) -> None:
@@ -125,7 +130,7 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
     names = release.kubectl.run(*inside, "ls", "-A", store.root).split()
     ordered = sorted(names, key=lambda name: (name == _LAST, name))
     total = int(release.kubectl.run(*inside, "du", "--summarize", "--bytes", store.root).split()[0])
-    tar = ("tar", "--create", "--sparse", "--file=-", f"--directory={store.root}", "--", *ordered)
+    tar = (*TAR, "--file=-", f"--directory={store.root}", "--", *ordered)
     with release.kubectl.streamed_out(*inside, *tar) as archive, shown_progress() as show:
         done = 0
         for size in _unpacked(archive, directory):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,8 @@ from mqstore.cli.kube.commands import EXIT_FINE, ended, refuse, size
 from mqstore.cli.kube.kubectl import EXIT_REFUSED
 from mqstore.cli.kube.release import Release
 from mqstore.client import ClientError
+
+_ALL_SEGMENTS: Final = 100_000
 
 
 def add(app: typer.Typer) -> None:
@@ -23,10 +25,11 @@ def scale(
         bool, typer.Option("--force", help="Also where messages are no longer served then.")
     ] = False,
 ) -> None:
-    """Have fewer shards. Volumes of shards that go are kept.
+    """Have fewer shards. Volumes of shards that go are kept, unless persistence.retain is false.
 
-    Refused while a shard that would go holds messages that have not expired: nobody can read
-    them until it is back. More shards are refused too: their list and Services are the chart's.
+    Refused while a shard that would go holds messages that have not expired, or that a pin, a group
+    or a delay keeps: nobody can read them until it is back. More shards are refused too: their list
+    and Services are the chart's.
     Exit code 0: scaled; 2: refused; 3: a shard does not answer.
     """
     raise ended(context, lambda release: scaled(release, shards, force=force))
@@ -70,12 +73,17 @@ def _messages_in(release: Release, number: int) -> str | None:
         return f"shard {number} has no pod that tells what it holds; --force scales all the same"
     try:
         with release.client(shard) as client:
-            store = client.store()
+            plan, end = client.retention(limit=_ALL_SEGMENTS), client.store().max_offset
     except ClientError as error:
         return f"shard {number} does not tell what it holds ({error}); --force scales all the same"
-    if store.max_offset == store.min_offset:
+    kept = sum(
+        min(segment["size"], end - segment["offset"])
+        for segment in plan.segments
+        if segment["offset"] < end and (segment["expiresMs"] > plan.made_ms or segment["heldBy"])
+    )
+    if not kept:
         return None
     return (
-        f"shard {number} holds {size(store.max_offset - store.min_offset)} of messages; pause its "
-        f"writes and wait until they have expired, or --force"
+        f"shard {number} holds {size(kept)} of messages that have not expired, or that somebody "
+        f"needs (kubectl mqstore retention); pause its writes and wait for that, or --force"
     )
