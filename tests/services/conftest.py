@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from mqstore.client import Client
 from tests.services.service_processes import Run, running
+
+PATIENCE_S = 60.0
+
+
+def pytest_configure() -> None:
+    """A busy machine is no failure: httpx itself waits for 5 s."""
+    for name in ("connect", "read", "write", "pool"):
+        setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

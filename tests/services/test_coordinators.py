@@ -198,6 +198,15 @@ def both(one: Shard, two: Shard) -> dict[str, Any]:
     return {"shards_file": path}
 
 
+@contextlib.contextmanager
+def coordinator_of(one: Shard, two: Shard) -> Iterator[Process]:
+    """For both, once it is ready for both: it answers as soon as it is for one of them."""
+    with one.coordinator(**both(one, two)) as process:
+        while not all(each["ready"] for each in leader(process)["shards"]):
+            assert process.process.poll() is None
+        yield process
+
+
 def refused_cursors(process: Process, cursor: str) -> None:
     """One that was changed, one of another query, and what is none."""
     changed = ("b" if cursor[0] == "a" else "a") + cursor[1:]
@@ -216,7 +225,7 @@ def test_a_transaction_lives_on_the_shard_that_its_id_names(
     two_shards: tuple[Shard, Shard],
 ) -> None:
     one, two = two_shards
-    with one.coordinator(**both(one, two)) as process:
+    with coordinator_of(one, two) as process:
         found = [begin(process, body) for body in "abcd"]
         assert sorted(each.partition("-")[0] for each in found) == ["0", "0", "1", "1"]
         listed = httpx.get(f"{process.url}/v1/transactions", timeout=60).json()
@@ -235,7 +244,7 @@ def test_a_transaction_lives_on_the_shard_that_its_id_names(
 
 def test_a_begin_that_is_sent_again_finds_its_shard(two_shards: tuple[Shard, Shard]) -> None:
     one, two = two_shards
-    with one.coordinator(**both(one, two)) as process:
+    with coordinator_of(one, two) as process:
         for key in ("k1", "k2", "k3"):
             spec = {
                 "producerGroup": "billing",
@@ -253,7 +262,7 @@ def test_a_begin_that_is_sent_again_finds_its_shard(two_shards: tuple[Shard, Sha
 def test_a_shard_that_is_down_stops_no_other(tmp_path: Path) -> None:
     with shard_at(tmp_path / "0") as one, contextlib.ExitStack() as stack:
         two = stack.enter_context(shard_at(tmp_path / "1", shard=1))
-        with one.coordinator(**both(one, two)) as process:
+        with coordinator_of(one, two) as process:
             there = max(begin(process, "x"), begin(process, "y"))
             stack.close()
             while (answer := end(process, there, "commit")).status_code != 503:

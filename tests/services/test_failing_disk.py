@@ -66,7 +66,7 @@ def _produce(url: str, body: str, **options: Any) -> ProblemError | None:
 def test_a_sync_that_takes_too_long_is_answered_with_where_the_messages_stand(disk: Disk) -> None:
     with disk.writer(sync_flush_timeout=200) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
-        client.produce("t", [NewMessage(body="first")], durability="sync")
+        client.produce("t", [NewMessage(body="first")], durability="async")
         disk.stall()
         sent = [NewMessage(body="a", uniq_key="A"), NewMessage(body="b")]
         with pytest.raises(ProblemError) as caught:
@@ -74,7 +74,7 @@ def test_a_sync_that_takes_too_long_is_answered_with_where_the_messages_stand(di
         disk.heal()
         assert (caught.value.status, caught.value.type) == (504, "flush-timeout")
         first, second = caught.value.problem["messages"]
-        (later,) = client.produce("t", [NewMessage(body="later")], durability="sync").messages
+        (later,) = client.produce("t", [NewMessage(body="later")], durability="async").messages
         assert first["uniqKey"] == "A"
         assert [first["queueOffset"], second["queueOffset"], later.queue_offset] == [1, 2, 3]
         assert second["physicalOffset"] == first["physicalOffset"] + first["size"]
@@ -84,7 +84,7 @@ def test_a_sync_that_takes_too_long_is_answered_with_where_the_messages_stand(di
 def test_a_repeat_of_what_was_not_known_to_be_durable_waits_for_the_first_one(disk: Disk) -> None:
     with disk.writer(sync_flush_timeout=200) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
-        client.produce("t", [NewMessage(body="first")], durability="sync")
+        client.produce("t", [NewMessage(body="first")], durability="async")
         disk.stall()
         named = _timed_out(client, NewMessage(body="a", uniq_key="A"))
         generated = _timed_out(client, NewMessage(body="b"))
@@ -94,7 +94,7 @@ def test_a_repeat_of_what_was_not_known_to_be_durable_waits_for_the_first_one(di
         ]
         assert _timed_out(client, sent[0]) == named | {"repeat": True}
         disk.heal()
-        again = client.produce("t", sent, durability="sync").messages
+        again = client.produce("t", sent, durability="sync", patience_s=60.0).messages
         assert all(each.repeat for each in again)
         assert [each.queue_offset for each in again] == [1, 2]
 

@@ -93,7 +93,7 @@ def test_full_disk_is_507_and_everything_before_stays(small_disk: Path) -> None:
 @pytest.fixture(scope="module")
 def one_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     store = tmp_path_factory.mktemp("store") / "store"
-    limits = {"receive_timeout_s": 0.3, "max_header_size": 4096, "max_request_size": 65536}
+    limits = {"receive_timeout_s": 2, "max_header_size": 4096, "max_request_size": 65536}
     with writer(store, **limits) as found:
         yield found
 

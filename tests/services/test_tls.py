@@ -252,7 +252,7 @@ def _is_over_share(process: Process, files: Files) -> bool:
 def test_handshakes_that_never_end_take_places_for_a_bounded_time(
     tmp_path: Path, files: Files
 ) -> None:
-    settings = {"max_connections": 8, "max_client_share": 50, "receive_timeout_s": 1}
+    settings = {"max_connections": 8, "max_client_share": 50, "receive_timeout_s": 5}
     with (
         writer(tmp_path / "store", ca=files.ca, **files.settings, **settings) as process,
         contextlib.ExitStack() as stack,
