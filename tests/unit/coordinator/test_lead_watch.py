@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from mqstore.coordinator import lead_watch
+from mqstore.coordinator.begin import Begin
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.errors import LogUnavailable, NotLoaded
 from mqstore.coordinator.lead_watch import LeadWatch, StandsStill
 from mqstore.coordinator.leader_lock import LeaderLock
 from mqstore.coordinator.leadership import NotLeading
 from mqstore.coordinator.log import Standing
+from mqstore.coordinator.records import NewRecord, Placement
 from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.worker import Worker
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -35,11 +37,19 @@ def _a_watch_that_looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AnyLog(StoreLog):
-    """Begins a take-over with ``first``."""
+    """Begins a take-over with ``first``; may be told to take no appends."""
 
     def __init__(self, world: DelayedStore, first: Callable[[], None]) -> None:
         super().__init__(lambda: world.store)
+        self.world = world
+        self.takes_appends = True
         self._first = first
+
+    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        self.world.machine.clock.advance(PATIENCE_S / 2)
+        if not self.takes_appends:
+            raise LogUnavailable("no answer to an append")
+        return super().append(records)
 
     def take_over(self) -> Standing:
         self.answers += 1
@@ -49,6 +59,7 @@ class AnyLog(StoreLog):
 
 @dataclass
 class Bench:
+    log: AnyLog
     watch: LeadWatch
     worker: Worker
     own: LeaderLock
@@ -64,6 +75,11 @@ class Bench:
         """The worker has come by, and made a step before or does so now."""
         with suppress(NotLoaded):
             await self.worker.ask(lambda _: None)
+
+    async def begin(self, key: str) -> None:
+        message = NewRecord("T", 0, b"x", {"UNIQ_KEY": key}, "10.0.0.1:99", 0)
+        with suppress(NotLoaded, LogUnavailable):
+            await self.worker.begin(Begin("g", [message], may_repeat=False))
 
     def was_given_up(self) -> bool:
         """Then another one leads, at once, and this one leaves it the lead."""
@@ -89,7 +105,7 @@ async def bench(tmp_path: Path, first: Callable[[], None]) -> AsyncIterator[Benc
     watch = LeadWatch(own, [worker], PATIENCE_S, failed.set_result)
     worker.start()
     try:
-        yield Bench(watch, worker, own, other, failed)
+        yield Bench(log, watch, worker, own, other, failed)
     finally:
         await asyncio.to_thread(worker.stop)
         own.stop()
@@ -123,6 +139,27 @@ def test_one_whose_steps_all_fail_gives_it_up(tmp_path: Path) -> None:
             await found.look(1)
             assert found.watch.given_up == 1, "it does not lead"
             assert not found.failed.done()
+
+    asyncio.run(lead())
+
+
+def test_one_whose_appends_alone_all_fail_gives_it_up(tmp_path: Path) -> None:
+    async def lead() -> None:
+        async with bench(tmp_path, lambda: None) as found:
+            await found.turn()
+            for key, takes_appends in (("a", False), ("b", True), ("c", False)):
+                found.log.takes_appends = takes_appends
+                await found.begin(key)
+                await found.turn()
+                await found.look(1)
+                assert not found.was_given_up()
+            while found.worker.failing_s < PATIENCE_S:
+                assert not found.was_given_up()
+                await found.begin("d")
+            await found.look(1)
+            assert found.was_given_up()
+            while found.worker.failing_s > 0:
+                await found.turn()
 
     asyncio.run(lead())
 

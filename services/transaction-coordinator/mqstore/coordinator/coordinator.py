@@ -62,9 +62,15 @@ class Coordinator:
     def counts(self) -> Counts:
         return self._ledger.counts
 
+    @property
+    def appends_failing_s(self) -> float:
+        """For how long no append has succeeded, up to the last one that failed. Any thread."""
+        return self._ledger.appends_failing.seconds
+
     def forget(self) -> None:
-        """What is known may be out of date: the next step reads it again."""
+        """In another time in the lead: what is known may be out of date, and is read again."""
         self._ledger.forget()
+        self._ledger.appends_failing.over()
 
     def load(self) -> None:
         """Take over, read everything back, and complete what a crash cut short.

@@ -22,6 +22,7 @@ from mqstore.coordinator.errors import (
     Reopened,
     TransactionGone,
 )
+from mqstore.coordinator.failing import Failing
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.log import Log, LogPosition, Standing, read_one
 from mqstore.coordinator.recent import RecentHalves
@@ -81,6 +82,7 @@ class Ledger:
         self.keys = keys
         self.schedule = schedule
         self.counts = Counts()
+        self.appends_failing = Failing(clock.monotonic)
         self._recent = RecentHalves()
         self._state: Transactions | None = None
         self._standing: Standing | None = None
@@ -238,8 +240,10 @@ class Ledger:
         try:
             placed = yield records
         except LogUnavailable:
+            self.appends_failing.failed()
             self.forget()
             raise
+        self.appends_failing.over()
         self.counts.batches.observe(len(groups))
         begin = 0
         for group in groups:

@@ -15,6 +15,7 @@ from mqstore.coordinator.check import RETRY_S
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import CoordinatorError, NotLoaded
+from mqstore.coordinator.failing import Failing
 from mqstore.coordinator.jobs import (
     BATCH_MAX,
     Ask,
@@ -76,11 +77,14 @@ class Worker:
         self._wake_at = 0.0
         self.trouble: str | None = "the half messages are being read"
         """Why nothing can be begun or decided just now."""
-        self.failing_s = 0.0
-        """For how long no step has succeeded, up to the last one that failed: for a reason that
-        another coordinator need not have. A step that takes its time fails in nothing."""
-        self._failing_since: float | None = None
+        self._steps_failing = Failing(time.monotonic)
         self._turns = 0
+
+    @property
+    def failing_s(self) -> float:
+        """For how long no step has succeeded, or no append, up to the last one that failed: for a
+        reason that another coordinator need not have. What takes its time fails in nothing."""
+        return max(self._steps_failing.seconds, self._coordinator.appends_failing_s)
 
     @property
     def moves(self) -> tuple[int, int]:
@@ -195,13 +199,9 @@ class Worker:
 
     def _note(self, failure: CoordinatorError | None) -> None:
         if failure is None or isinstance(failure, (NotLeading, NotLoaded)):
-            self._failing_since = None
-            self.failing_s = 0.0
-            return
-        now = time.monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        self.failing_s = now - self._failing_since
+            self._steps_failing.over()
+        else:
+            self._steps_failing.failed()
 
     def _keep_term(self) -> None:
         """What was read in another time in the lead is out of date. Raises NotLeading."""
