@@ -194,6 +194,13 @@ def test_only_messages_that_an_expression_is_true_of_come(
         assert [next(events)["data"]["body"] for _ in range(3)] == ["2", "3", "5"]
 
 
+def test_body_shown_as_json_may_have_lines(services: Run, client: Client, topic: str) -> None:
+    _send(client, topic, '{\n "a": "1\\n",\r\n\n "b":\r2}')
+    params = {"from": "0", "body": "json"}
+    with httpx.stream("GET", _url(services, topic), params=params, timeout=30) as response:
+        assert next(_events(response))["data"]["bodyJson"] == {"a": "1\n", "b": 2}
+
+
 @pytest.mark.parametrize(
     ("headers", "query", "status", "kind"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.writer import examples
 from mqstore.writer.models import PinList
-from tests.services.service_processes import ANY_DISK, Process, writer
+from tests.services.service_processes import ANY_DISK, Process, query, writer
 
 SEGMENT = 1 << 20
 BODY = b"x" * (200 << 10)
@@ -106,6 +107,31 @@ def test_a_pin_keeps_its_range_until_it_is_ended(tmp_path: Path) -> None:
         assert client.remove_pin("backup-1") is not None
         assert httpx.get(url).json()["type"] == "urn:mqstore:problem:pin-unknown"
         _await_segments(client, 1)
+
+
+def test_who_goes_on_where_the_log_has_expired_is_told(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with (
+        writer(store, **_small(delete_when=EVERY_HOUR)) as one,
+        query(store) as find,
+        Client(one.url, find.url) as client,
+    ):
+        _fill(client, 4)
+        page = client.messages_by_time("t", limit=1, order="oldest")
+        with contextlib.closing(client.follow("t", from_ms=0)) as events:
+            seen = next(events)
+        _age(store, 100)
+        _await_segments(client, 1)
+        asks: list[Callable[[], object]] = [
+            lambda: client.messages_by_time("t", limit=1, order="oldest", cursor=page.next),
+            lambda: next(client.follow("t", after=seen.id)),
+        ]
+        for ask in asks:
+            with pytest.raises(ProblemError) as caught:
+                ask()
+            assert (caught.value.status, caught.value.type) == (410, "message-expired")
+        again = client.messages_by_time("t", order="oldest")
+        assert again.complete and again.messages[0].physical_offset >= 3 * SEGMENT
 
 
 def test_retention_waits_for_the_archive_until_that_is_ended(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
 from mqstore.service.events import RETRY
 from mqstore.service.problems import Problem
+from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer
 from mqstore.storage.lookup.pull_filter import PullFilter
@@ -32,6 +33,8 @@ BATCH: Final = 100
 """Messages looked at in one go."""
 BATCH_BYTES: Final = 1 << 20
 HEARTBEAT_S: Final = 15.0
+ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Bodies that are shown as JSON may have line ends in them, which are nothing but blanks there."""
 EVENTS_TYPE: Final = "text/event-stream"
 
 
@@ -60,6 +63,7 @@ class EventRoutes:
                     problems.SHARD_NEEDED,
                     *problems.OF_SHARDS,
                     problems.TOPIC_UNKNOWN,
+                    problems.MESSAGE_EXPIRED,
                     *problems.GUARDED,
                 ),
             },
@@ -103,8 +107,9 @@ class EventRoutes:
         ] = None,
     ) -> StreamingResponse:
         """`message` has a message as everywhere, `unreadable` a damaged one, `position` nothing:
-        it comes where nothing else is there to begin with, and every 15 s, and tells that the
-        connection lives. An event's id is where to go on.
+        it comes where nothing else is there to begin with, and when nothing else came for 15 s, and
+        tells that the connection lives. An event's id is where to go on; 410 says that retention
+        took what would come next.
         """
         service = self._service
         service.shards.require_shard(request.scope)
@@ -120,6 +125,7 @@ class EventRoutes:
             start = None
         stream = _Stream(service, query, start, service.filter(topic, tags, sql), form)
         await service.run(lambda: service.require_topic(topic))
+        service.reader.scans.require_there(query, start)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)
 
@@ -152,23 +158,21 @@ class _Stream:
     async def events(self) -> AsyncIterator[bytes]:
         """Until the client or the service ends; first, where it is: a connection that breaks
         before any message came is taken up again there."""
-        arrivals = self._service.arrivals
+        arrivals, now = self._service.arrivals, asyncio.get_running_loop().time
         yield RETRY
-        is_placed = False
+        due = now()
         while not arrivals.interrupted:
-            ends = await self._service.run_in_turn(self._ends)
-            answer, events = await self._service.run_in_turn(self._look)
-            if events:
-                yield events
-            elif not is_placed:
-                yield self._where()
-            is_placed = True
-            if answer.cursor is not None:
-                continue
-            with arrivals.watch(*ends) as arrival:
-                done, _ = await asyncio.wait({arrival}, timeout=HEARTBEAT_S)
-            if not done:
-                yield self._where()
+            try:
+                ends = await self._service.run_in_turn(self._ends)
+                answer, events = await self._service.run_in_turn(self._look)
+            except (RecordExpired, StoreNotOpen, TopicUnknown):
+                return  # who comes back is told
+            if events or now() >= due:
+                yield events or self._where()
+                due = now() + HEARTBEAT_S
+            if answer.cursor is None:
+                with arrivals.watch(*ends) as arrival:
+                    await asyncio.wait({arrival}, timeout=due - now())
 
     def _ends(self) -> list[tuple[str, int, int]]:
         topic = self._query.topic
@@ -204,7 +208,8 @@ class _Stream:
     def _event(self, kind: str, following: int, data: Any) -> bytes:
         """One event; its id is where to go on behind it."""
         place = key_cursor.encode(following, _place(self._query.topic))
-        return f"id: {place}\nevent: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+        told = msgspec.json.encode(data).translate(ONE_LINE)
+        return f"id: {place}\nevent: {kind}\ndata: ".encode() + told + b"\n\n"
 
 
 def _place(topic: str) -> str:

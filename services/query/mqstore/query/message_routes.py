@@ -122,7 +122,7 @@ class MessageRoutes:
                 "Messages by key, or all of a time range",
                 "MessagesView",
                 examples.BY_KEY,
-                (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
+                (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
                 "messages",
             ),
         )
@@ -271,7 +271,8 @@ class MessageRoutes:
             Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the answer before."),
         ] = None,
     ) -> Response:
-        """What was looked at is in `scanned`; nothing is missing when `complete` is true."""
+        """What was looked at is in `scanned`; nothing is missing when `complete` is true. 410: the
+        oldest were first, and what came next has expired."""
         service = self._service
         _ = service.reader
         form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)

@@ -83,7 +83,7 @@ class TopicScans:
 
         ``cursor`` is what an earlier answer to the same query gave; ``complete`` says that
         everything in the range below ``scanned.max_offset``, the log's end, is in the answers.
-        Raises CursorError, StoreNotOpen.
+        Raises CursorError, StoreNotOpen, RecordExpired as ``require_there``.
         """
         start = None if cursor is None else key_cursor.decode(cursor, repr(query))
         return self.scan_from(query, start, limit=limit, max_bytes=max_bytes)
@@ -97,8 +97,19 @@ class TopicScans:
             epoch = self._bounds.epoch
             answer = self._scan(query, start, limit, max_bytes)
             if self._bounds.epoch == epoch:
+                self.require_there(query, start)
                 return answer
         raise StoreNotOpen("recovering", "the store is being recovered; try again")
+
+    def require_there(self, query: TopicQuery, start: int | None) -> None:
+        """Raises RecordExpired where what ``scan_from`` would begin with may have expired, so that
+        there would be a gap."""
+        minimum = self._log.min_offset
+        if start is not None and start < minimum and not query.newest_first:
+            raise RecordExpired(
+                f"this goes on at offset {start}, and the log begins at {minimum} now: what was "
+                "between has expired; begin anew, with a time"
+            )
 
     def _scan(self, query: TopicQuery, start: int | None, limit: int, max_bytes: int) -> KeyAnswer:
         # The end is taken before the dispatched offset, which then has mostly reached it.

@@ -1,0 +1,80 @@
+"""The stream of a topic's events, over a store that answers by a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from mqstore.query import event_routes
+from mqstore.query.arrivals import Arrivals
+from mqstore.query.bodies import BodyForm
+from mqstore.query.event_routes import RETRY
+from mqstore.query.service import QueryService
+from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
+from mqstore.storage.lookup import key_cursor
+from mqstore.storage.lookup.answers import KeyAnswer, Scanned
+from mqstore.storage.lookup.topic_scan import TopicQuery
+
+QUERY = TopicQuery("t", newest_first=False)
+
+
+class Scripted:
+    """A query service whose scans of a topic find nothing that is wanted: ``scans`` says how far
+    each came, or what it raises. The stream ends with the last one."""
+
+    def __init__(self, scans: list[int | StorageError]) -> None:
+        self.arrivals = Arrivals(cast(Any, self), asyncio.get_running_loop())
+        self.settings = SimpleNamespace(shard=0)
+        self.reader = SimpleNamespace(scans=self)
+        self._scans: Iterator[int | StorageError] = iter(scans)
+        self._left = len(scans)
+
+    async def run_in_turn(self, look: Any) -> Any:
+        return look()
+
+    def queues(self, topic: str) -> list[Any]:
+        return []
+
+    def scan_from(self, query: TopicQuery, start: int | None, **_: int) -> KeyAnswer:
+        reached = next(self._scans)
+        if isinstance(reached, StorageError):
+            raise reached
+        self._left -= 1
+        if self._left == 0:
+            self.arrivals.interrupt()
+        following = key_cursor.encode(reached, repr(query))
+        return KeyAnswer([], [], following, False, Scanned(0, 0, 100, 0, reached))
+
+
+def told(scans: list[int | StorageError]) -> list[bytes]:
+    """All that a stream sends."""
+
+    async def follow() -> list[bytes]:
+        service = cast(QueryService, Scripted(scans))
+        stream = event_routes._Stream(service, QUERY, None, None, BodyForm())
+        return [event async for event in stream.events()]
+
+    return asyncio.run(follow())
+
+
+def position(offset: int) -> bytes:
+    place = key_cursor.encode(offset, "events of t")
+    return f"id: {place}\nevent: position\ndata: {{}}\n\n".encode()
+
+
+def test_stream_says_where_it_is_while_nothing_wanted_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert told([100, 200, 300]) == [RETRY, position(100)]
+    monkeypatch.setattr(event_routes, "HEARTBEAT_S", 0.0)
+    assert told([100, 200, 300]) == [RETRY, position(100), position(200), position(300)]
+
+
+@pytest.mark.parametrize("failure", [RecordExpired, TopicUnknown, StoreNotOpen])
+def test_stream_ends_where_who_comes_back_is_told_why(failure: type[StorageError]) -> None:
+    error = failure("recovering", "why") if failure is StoreNotOpen else failure("why")
+    assert told([100, error]) == [RETRY, position(100)]
