@@ -43,9 +43,15 @@ def end_of(error: Exception) -> JobError:
     refused = refusal(error)
     if refused is None:
         log.error("what ended it is no refusal", exc_info=error)
-        said = " ".join(str(error).split())
-        refused = JobError(f"{type(error).__name__}: {said[:SAID_MAX]}")
+        refused = JobError(f"{type(error).__name__}: {_said(error)}"[:SAID_MAX])
     return refused
+
+
+def _said(error: Exception) -> str:
+    """In one line: how a text begins; of one with a task's traceback, how that ends."""
+    lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
+    is_task = "Traceback (most recent call last):" in lines
+    return " ".join(lines[-1:] if is_task else lines[:2])
 
 
 def refusal(error: Exception) -> JobError | None:

@@ -110,5 +110,9 @@ class JobRun:
         return Outcome(told | outcome.report, outcome.exit_code, outcome.log_bytes)
 
     def _stop(self) -> None:
-        if self._is_ours and self._spark is not None:
+        if not self._is_ours or self._spark is None:
+            return
+        try:
             self._spark.stop()
+        except Exception as error:  # its Java was killed: that is what ended the shards
+            log.warning("Spark cannot be stopped: %s", error)

@@ -50,6 +50,16 @@ def test_a_defect_is_no_finding_and_the_log_has_it_whole(
     assert "Traceback" in caplog.text
 
 
+def test_what_a_task_died_of_is_told_of_sparks_text(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "worker.py", line 1, in process\nOSError: [Errno 28] No space left on device\n'
+    )
+    assert ended(RuntimeError(text)) == 2
+    said = "mqstore: RuntimeError: OSError: [Errno 28] No space left on device\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_without_pyspark_a_job_says_in_one_line_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.jobs import job_run
 from mqstore.jobs.errors import NoStore, Unreachable
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.progress import LoggedProgress
@@ -70,6 +71,18 @@ def test_a_defect_is_told_as_such_and_the_rest_finish(
     assert first["error"].startswith("ZeroDivisionError: ")
     assert second["n"] == 3
     assert "Traceback" in caplog.text
+
+
+def test_where_sparks_java_was_killed_the_summary_is_still_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dead:
+        def stop(self) -> None:
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(job_run, "spark_session", lambda name, **_: Dead())
+    code = JobRun("counting").over(["x"], lambda run, shard: Outcome({"n": str(run.spark)}))
+    assert code == json.loads(capsys.readouterr().out)["exitCode"] == 0
 
 
 def test_a_missing_file_is_a_refusal_and_no_defect(
