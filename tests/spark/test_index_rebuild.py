@@ -176,7 +176,9 @@ def test_what_would_fill_the_disk_is_refused_before_it_begins(run: Run, tmp_path
     before = index_of(root)
     told = run(root, disk_ratio=1)
     assert told["exitCode"] == 2
-    assert "above diskMaxUsedSpaceRatio 1: make room; nothing was changed" in told["error"]
+    assert (
+        "above 1 % (diskMaxUsedSpaceRatio, or the job's own): make room; nothing" in told["error"]
+    )
     assert index_of(root) == before
 
 

@@ -20,7 +20,7 @@ from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.derived.index_build import finish_files, make_files
+from mqstore.storage.derived.index_build import finish_files, make_files, refuse_full_disk
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.own import format_file
@@ -59,6 +59,7 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
     with _build(run, place, layout, segments) as build, _scratch() as staging:
         scan = build.scan()
         plan = build.build_plan(scan)
+        refuse_full_disk(files, staging, plan.staged_bytes, settings.disk_ratio)
         make_files(files, staging, plan)
         finish_files(files, staging, plan, build.fill(scan, partial(build_part, staging, plan)))
         low = segments[0].start if segments else 0

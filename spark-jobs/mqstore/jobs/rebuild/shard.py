@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE
 from mqstore.jobs.job_run import JobRun, Outcome, Report
 from mqstore.jobs.rebuild import at_rest, beside_writer, look_beside
 from mqstore.jobs.rebuild.compare import differences
@@ -17,7 +17,12 @@ from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.derived.index_build import BuildPlan, finish_files, make_files
+from mqstore.storage.derived.index_build import (
+    BuildPlan,
+    finish_files,
+    make_files,
+    refuse_full_disk,
+)
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.derived.index_publication import StagedFile, discard
 from mqstore.storage.message_store import MessageStore
@@ -85,8 +90,9 @@ class Rebuild:
     def _built(self, build: SparkBuild) -> Outcome:
         with self._staging():
             scan = self._scan(build)
-            self._refuse_full_disk(scan.plan.staged_bytes)
             plan = build.build_plan(scan)
+            ratio = self._settings.disk_ratio
+            refuse_full_disk(self._files, self._paths.ours, plan.staged_bytes, ratio)
             staged = self._stage(build, scan, plan)
             if self._settings.mode is Mode.VERIFY:
                 return self._verified(scan, plan)
@@ -116,17 +122,6 @@ class Rebuild:
             *(self._paths.root, found.items, found.records, found.file_count, found.staged_bytes),
         )
         return scan
-
-    def _refuse_full_disk(self, needed: int) -> None:
-        usage = self._files.usage(self._paths.ours)
-        ratio = self._settings.disk_ratio
-        percent = 100 * (usage.used + needed) / max(usage.total, 1)
-        if percent > ratio:
-            raise JobError(
-                f"{needed} bytes of new index files would fill the volume of {self._paths.ours} to"
-                f" {percent:.1f} %, above diskMaxUsedSpaceRatio {ratio}: make room; nothing was"
-                " changed"
-            )
 
     def _stage(self, build: SparkBuild, scan: Scan, plan: BuildPlan) -> list[StagedFile]:
         directory = self._paths.index_staging

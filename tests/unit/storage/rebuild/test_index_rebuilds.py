@@ -341,6 +341,14 @@ def test_files_that_are_lost_under_a_writer_make_key_queries_incomplete(
     assert not shard.store.paths.index_lost.exists()
 
 
+def test_what_a_publication_is_replacing_is_not_missed(root: Path, shard: Shard) -> None:
+    with shard.rebuilds._work:  # as while new files take the place of these
+        min((root / "index").iterdir()).unlink()
+        shard.rebuilds.step(0.0)
+        assert shard.store.index_trouble is None
+    await_trouble(shard.store, True)
+
+
 def test_a_loss_is_remembered_over_a_kill_and_made_good_by_the_opening(root: Path) -> None:
     shard = Shard(root)
     sorted((root / "index").iterdir())[0].unlink()

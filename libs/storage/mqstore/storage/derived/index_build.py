@@ -16,6 +16,7 @@ from typing import Final
 from mqstore.storage._kernel import index_chain
 from mqstore.storage.derived.index_plan import IndexPlan, Layout, PlannedFile
 from mqstore.storage.derived.index_publication import StagedFile, staged
+from mqstore.storage.errors import StagingFull
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.seams import FileSystem, MappedBytes
 
@@ -40,6 +41,11 @@ class BuildPlan:
         starts = tuple(chunk.start for chunk in plan.chunks)
         return cls(plan.layout, tuple(files), starts, tuple(plan.firsts))
 
+    @property
+    def staged_bytes(self) -> int:
+        """Disk blocks that all files take."""
+        return sum(self.layout.used_size(each.items) for each in self.files)
+
 
 @dataclass(slots=True)
 class PartBuilt:
@@ -59,6 +65,28 @@ def make_files(files: FileSystem, directory: Path, plan: BuildPlan) -> None:
     for number, planned in enumerate(plan.files):
         layout, path = plan.layout, directory / staged_name(number)
         files.create(path, layout.file_size, reserve=layout.used_size(planned.items))
+
+
+def refuse_full_disk(files: FileSystem, directory: Path, needed: int, ratio: int) -> None:
+    """Before files of so many bytes are made: StagingFull where they would fill the directory's
+    volume to more than ``ratio`` percent. OSError."""
+    usage = files.usage(directory)
+    percent = 100 * (usage.used + needed) / max(usage.total, 1)
+    if percent > ratio:
+        raise StagingFull(
+            f"{needed} bytes of new index files would fill the volume of {directory} to"
+            f" {percent:.1f} %, above {ratio} % (diskMaxUsedSpaceRatio, or the job's own): make"
+            " room; nothing was changed",
+            {
+                "path": str(directory),
+                "neededBytes": needed,
+                "totalBytes": usage.total,
+                "usedBytes": usage.used,
+                "freeBytes": usage.free,
+                "wouldBePercent": round(percent, 2),
+                "refusedAbovePercent": ratio,
+            },
+        )
 
 
 class PartBuilder:

@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, finish_files, make_files
+from mqstore.storage.derived.index_build import (
+    BuildPlan,
+    PartBuilder,
+    finish_files,
+    make_files,
+    refuse_full_disk,
+)
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.derived.index_publication import discard
 from mqstore.storage.errors import (
@@ -157,20 +163,26 @@ class IndexRebuilds:
 
     def step(self, now: float) -> float:
         """End a lease that has lapsed; go on with a publication that the disk held up."""
-        if self._running is not None and self._work.acquire(blocking=False):
+        if self._work.acquire(blocking=False):
             try:
-                self._lapse()
-                if self._running is not None and self._index.is_publishing:
-                    self._publish_now(self._running)
-            except OSError as error:
-                log.error("an index rebuild cannot be ended, tried again: %s", error)
+                self._go_on()
+                self._look_after_index()
             finally:
                 self._work.release()
-        self._look_after_index()
         return now + POLL_S
 
+    def _go_on(self) -> None:
+        """With ``_work`` held."""
+        try:
+            self._lapse()
+            if self._running is not None and self._index.is_publishing:
+                self._publish_now(self._running)
+        except OSError as error:
+            log.error("an index rebuild cannot be ended, tried again: %s", error)
+
     def _look_after_index(self) -> None:
-        """Whoever removes files under a living writer is found out here."""
+        """Whoever removes files under a living writer is found out here. With ``_work`` held: what
+        is missed must not be what a publication replaces before it is told."""
         known, found = self._dispatcher.index_lost, self._index.missing()
         gone = tuple(sorted({*known, *found}))  # what comes back is not what was there
         if gone == known or not self._config.message_index_enable:
@@ -195,7 +207,7 @@ class IndexRebuilds:
         with self._work:
             if self._running is not None and not self._index.is_publishing:
                 self._end("closed")
-        self._look_after_index()
+            self._look_after_index()
 
     # the work -----------------------------------------------------------------------------
 
@@ -215,7 +227,9 @@ class IndexRebuilds:
                     return self._view(running)
             view = running.view
             plan_check.check(plan, parts, view.from_offset, view.to_offset)
-            self._refuse_full_disk(plan, view.disk_ratio)
+            refuse_full_disk(
+                self._seams.files, self._paths.ours, plan.staged_bytes, view.disk_ratio
+            )
             self._make_files(plan)
             with self._lock:
                 running.plan, running.parts = plan, parts
@@ -386,26 +400,6 @@ class IndexRebuilds:
                     " again"
                 )
         return plan
-
-    def _refuse_full_disk(self, plan: BuildPlan, ratio: int) -> None:
-        needed = sum(plan.layout.used_size(each.items) for each in plan.files)
-        usage = self._seams.files.usage(self._paths.ours)
-        percent = 100 * (usage.used + needed) / max(usage.total, 1)
-        if percent > ratio:
-            raise StagingFull(
-                f"{needed} bytes of new index files would fill the volume of {self._paths.ours} to"
-                f" {percent:.1f} %, above {ratio} % (diskMaxUsedSpaceRatio, or the job's own): make"
-                " room",
-                {
-                    "path": str(self._paths.ours),
-                    "neededBytes": needed,
-                    "totalBytes": usage.total,
-                    "usedBytes": usage.used,
-                    "freeBytes": usage.free,
-                    "wouldBePercent": round(percent, 2),
-                    "refusedAbovePercent": ratio,
-                },
-            )
 
     # begin and end ------------------------------------------------------------------------
 
