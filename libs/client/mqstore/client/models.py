@@ -304,6 +304,9 @@ class Store(Model):
     disk_free: int
     read_only_reason: str | None
     index_offset: int
+    hash_slots: int | None = None
+    """Of an index file; None by a writer that does not tell yet."""
+    index_num: int | None = None
     flush_behind: int
     dispatch_behind: int
     index_behind: int

@@ -432,6 +432,8 @@ class MessageStore:
             index_files=len(self.index.files),
             index_complete=self.dispatcher.index_complete,
             index_offset=self.dispatcher.index_position,
+            hash_slots=self.index.slots,
+            index_num=self.index.index_num,
             index_trouble=self.index_trouble,
             damaged_stretches=self.dispatcher.counts.defects,
             disk_total=usage.total,

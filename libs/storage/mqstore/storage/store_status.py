@@ -27,6 +27,9 @@ class StoreStatus:
     index_files: int
     index_complete: bool
     index_offset: int
+    hash_slots: int
+    """Of an index file."""
+    index_num: int
     index_trouble: str | None
     """Why keys may be missed until the index is rebuilt."""
     damaged_stretches: int

@@ -141,6 +141,8 @@ class Store(_Model):
     disk_free: int
     read_only_reason: str | None
     index_offset: Annotated[int, Field(description="Everything below is indexed.")]
+    hash_slots: Annotated[int, Field(description="Of an index file: maxHashSlotNum.")]
+    index_num: Annotated[int, Field(description="Items of one: maxIndexNum.")]
     flush_behind: Annotated[int, Field(description="Bytes that are not known to be on disk.")]
     dispatch_behind: Annotated[int, Field(description="Bytes that are not in their queues.")]
     index_trouble: Annotated[

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, WrongUsage
+from mqstore.client import Store
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError, WrongUsage
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.read_options import ReadOptions
@@ -23,18 +24,15 @@ from mqstore.jobs.shard_place import ShardPlace
 from mqstore.storage.derived.index_build import finish_files, make_files, refuse_full_disk
 from mqstore.storage.derived.index_plan import Layout
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.own import format_file
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 
 def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
-    """Of what is on disk by now. By address a store does not tell the sizes of its index files:
-    what is given counts, else RocketMQ's. Raises JobError, ClientError."""
+    """Of what is on disk by now. Raises JobError, ClientError."""
     with place.client() as client:
-        store_format = StoreFormat(client.store().format)
+        layout = _layout(settings, client.store())
     seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
-    layout = _layout(settings, place, store_format)
     with _build(run, place, layout, seen.segments) as build:
         return build.scan().outcome({"dryRun": True})
 
@@ -52,7 +50,7 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
     with place.client() as client:
         status = client.store()
     paths = StorePaths(Path(place.where))
-    layout = _layout(settings, place, StoreFormat(status.format))
+    layout = _layout(settings, status)
     seen = ReadOptions(place.where).look().segments
     segments = list(_below(seen, status.index_offset))
     files = PosixFileSystem()
@@ -70,13 +68,18 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
     return scan.outcome(more, code)
 
 
-def _layout(settings: RebuildSettings, place: ShardPlace, store_format: StoreFormat) -> Layout:
-    sizes = settings.config()
-    slots, index_num = sizes.max_hash_slot_num, sizes.max_index_num
-    if not place.is_url:
-        known = format_file.load(PosixFileSystem(), StorePaths(Path(place.where)))
-        if known is not None:
-            slots, index_num = known.sizes.max_hash_slot_num, known.sizes.max_index_num
+def _layout(settings: RebuildSettings, store: Store) -> Layout:
+    """As the writer has it. Raises WrongUsage for any other, as it refuses a rebuild to one."""
+    slots, index_num, store_format = store.hash_slots, store.index_num, StoreFormat(store.format)
+    if slots is None or index_num is None:
+        raise JobError("store-writer does not tell the sizes of its index files: upgrade it first")
+    for option, asked, there in (
+        ("--format", settings.store_format, store_format),
+        ("--hash-slots", settings.hash_slots, slots),
+        ("--index-num", settings.index_num, index_num),
+    ):
+        if asked not in (None, there):
+            raise WrongUsage(f"{option} {asked} instead of {there}: for a store at rest only")
     return Layout(slots, index_num, store_format.indexes_tags)
 
 
