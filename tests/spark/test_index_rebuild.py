@@ -163,6 +163,37 @@ def test_verify_tells_each_difference_and_changes_nothing(run: Run, tmp_path: Pa
     assert not (root / "mqstore/index-rebuild").exists()
 
 
+def header_differences(run: Run, root: Path) -> list[tuple[str, str]]:
+    told = run(root, mode=Mode.VERIFY)
+    return [(each["kind"], each["field"]) for each in told["found"]]
+
+
+@pytest.mark.parametrize(("field", "at"), [("begin_ms", 7), ("end_ms", 15)])
+def test_verify_tells_of_times_that_a_header_has_wrong(
+    run: Run, tmp_path: Path, field: str, at: int
+) -> None:
+    root = written(tmp_path / "store")
+    first, *_ = sorted((root / "index").iterdir())
+    data = bytearray(first.read_bytes())
+    data[at] ^= 1
+    first.write_bytes(bytes(data))
+    assert header_differences(run, root) == [("header", field)]
+
+
+def test_verify_tells_of_ends_of_files_that_are_not_cut_as_a_rebuild_cuts_them(
+    run: Run, tmp_path: Path
+) -> None:
+    root = written(tmp_path / "store")
+    for path in sorted((root / "commitlog").iterdir())[:1] + sorted((root / "index").iterdir())[:1]:
+        path.unlink()  # as retention does
+    assert header_differences(run, root) == []
+    first, *_ = sorted((root / "index").iterdir())
+    data = bytearray(first.read_bytes())
+    data[13] ^= 1  # of where it ends, 65 seconds
+    first.write_bytes(bytes(data))
+    assert header_differences(run, root) == [("header", "end_ms")]
+
+
 def test_a_dry_run_says_how_much_and_changes_nothing(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan, staged_name
-from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.derived.index_plan import Layout, PlannedFile
 from mqstore.storage.derived.index_publication import index_names
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.paths import StorePaths
@@ -103,12 +103,17 @@ def differences(
     there = []
     for name in index_names(files, paths):
         stat = files.stat(paths.index / name)
-        if stat is not None and stat.size != layout.file_size:
+        if stat is None:  # retention takes files meanwhile
+            continue
+        if stat.size != layout.file_size:
             found.add("length", file=name, found=stat.size, due=layout.file_size)
         else:
             there.append(IndexBytes.of(paths.index / name, layout))
+    planned = {(each.begin[0], each.end[0]): each for each in plan.files}
     for each in there if high == OFFSET_MAX else there[:-1]:
         _check_chains(each, layout, found)
+        begin, end = int(each.header["begin_physical"]), int(each.header["end_physical"])
+        _check_times(each, planned.get((begin, end)), found)
     due = (
         IndexBytes.of(staging / staged_name(number), layout) for number in range(len(plan.files))
     )
@@ -158,6 +163,30 @@ def _check_chains(file: IndexBytes, layout: Layout, found: Differences) -> None:
                     found=int(file.header[name]),
                     due=value,
                 )
+
+
+def _check_times(file: IndexBytes, due: PlannedFile | None, found: Differences) -> None:
+    """Of the header, where a file that is due ends at the same records; else its end must be of the
+    second that its last item has."""
+    begin_ms, end_ms = int(file.header["begin_ms"]), int(file.header["end_ms"])
+    if due is not None:
+        due_ms = {"begin_ms": due.begin[1], "end_ms": due.end[1]}
+    elif len(file.items) > 2:  # item 0 is none, and the first one's seconds are of another file
+        seconds = int(file.items["seconds"][-1])
+        last_ms = begin_ms + seconds * _SECOND_MS
+        least_ms = last_ms if seconds else 0  # a clock that was set back
+        due_ms = {"end_ms": min(max(end_ms, least_ms), last_ms + _SECOND_MS - 1)}
+    else:
+        due_ms = {}
+    for name, value in due_ms.items():
+        if int(file.header[name]) != value:
+            found.add(
+                "header",
+                file=file.name,
+                field=name,
+                found=int(file.header[name]),
+                due=value,
+            )
 
 
 class _Stream:
