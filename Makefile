@@ -23,7 +23,6 @@ IMAGES ?= services spark
 IMAGE_PREFIX ?=
 IMAGE_BUILD ?=
 KUBE ?= ../shared/kube
-PROMETHEUS := v0.316.0
 # What upgrades begin at: the last release, and before the first one the first chart there was.
 PREVIOUS ?= $(shell git describe --tags --abbrev=0 2>/dev/null || \
 	git log --diff-filter=A --format=%h -- charts/mqstore/Chart.yaml 2>/dev/null | tail -1)
@@ -86,11 +85,9 @@ e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart a
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
 
-promtool: ## build/promtool from its Go module (10 minutes, once), with which `make test` tries the alerts
-	@mkdir -p build/promtool-module && cd build/promtool-module && \
-		printf 'module promtool\ngo 1.25.0\n' >go.mod && export GOFLAGS="-mod=mod -tags=remove_all_sd" CGO_ENABLED=0 && \
-		go get github.com/prometheus/prometheus/cmd/promtool@$(PROMETHEUS) && \
-		go build -ldflags "-s -w" -o ../promtool github.com/prometheus/prometheus/cmd/promtool
+promtool: ## build/promtool from Debian's package of Prometheus, with which `make test` tries the alerts
+	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \
+		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool .. && rm -rf "$$PWD"
 
 nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \

@@ -18,14 +18,18 @@ pytestmark = [
     needs_helm,
     pytest.mark.skipif(PROMTOOL is None, reason="needs promtool; `make promtool` builds it"),
 ]
-MINE = 'app_kubernetes_io_instance="shop"'
+MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
 HEALTHY = {
     f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
     f'mqstore_coordinator_leader{{{MINE},pod="b"}}': "1x30",
     f'mqstore_coordinator_leader{{{MINE},pod="c"}}': "0x30",
     f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
-    'mqstore_store_read_only{app_kubernetes_io_instance="another",pod="z"}': "1x30",
+} | {
+    f'{metric}{{namespace="{namespace}",app_kubernetes_io_instance="{instance}",pod="z"}}': "1x30"
+    for namespace, instance in (("default", "another"), ("another", "shop"))
+    for metric in ("mqstore_store_open", "mqstore_coordinator_leader", "mqstore_store_read_only")
 }
+"""Releases of other names, and in other namespaces, say nothing about this one."""
 # What a metric is, and the alert that follows.
 BAD = {
     "ShardMissing": ("mqstore_store_open", 'pod="a"', "0x30"),

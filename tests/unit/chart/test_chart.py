@@ -420,9 +420,31 @@ def test_alerts_go_by_metrics_that_there_are() -> None:
     rules = render(**EVERYTHING)["PrometheusRule"]["shop-mqstore"]["spec"]["groups"][0]["rules"]
     assert len(rules) >= 10
     for rule in rules:
-        for metric in re.findall(r"\b(?:mqstore|rocketmq)_[a-z_]+", rule["expr"]):
-            assert f"`{metric}`" in page or metric in page, metric
+        _goes_by_metrics_of(rule["expr"], 'namespace="default",app_kubernetes_io_instance="shop"')
         assert rule["annotations"]["summary"]
         anchor = rule["annotations"]["runbook_url"].partition("#")[2]
         titles = re.findall(r"^#+ (.*)$", page, re.M)
         assert anchor in {re.sub(r"[^a-z0-9 -]", "", t.lower()).replace(" ", "-") for t in titles}
+
+
+@needs_helm
+def test_panels_go_by_metrics_that_there_are() -> None:
+    shown = render(**EVERYTHING)["ConfigMap"]["shop-mqstore-dashboard"]["data"]["mqstore.json"]
+    dashboard = json.loads(shown)
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(asked) >= 10
+    for expression in asked:
+        mine = 'namespace="$namespace",app_kubernetes_io_instance="$release"'
+        _goes_by_metrics_of(expression, mine)
+    variables = {each["name"] for each in dashboard["templating"]["list"]}
+    assert variables == {"source", "namespace", "release"}
+
+
+def _goes_by_metrics_of(expression: str, release: str) -> None:
+    """Only of metrics that the documentation has, and of one release."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    metrics = re.findall(r"\b((?:mqstore|rocketmq)_[a-z_]+)(\{[^}\"]*\"[^}]*)?", expression)
+    assert metrics
+    for metric, labels in metrics:
+        assert f"`{metric.removesuffix('_bucket')}`" in page, metric
+        assert labels.startswith(f"{{{release}"), expression
