@@ -1,12 +1,13 @@
+{{/* A CronJob's name has 52 characters, with -expiry-report behind this. */}}
 {{- define "mqstore.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 38 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 38 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 38 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -80,7 +81,7 @@ capabilities: {drop: [ALL]}
 - {name: MQSTORE_TOKENS_DIR, value: /etc/mqstore/tokens}
 - {name: MQSTORE_HOST, value: 0.0.0.0}
 - {name: MQSTORE_LOG_FORMAT, value: json}
-- {name: MQSTORE_SHUTDOWN_TIMEOUT_S, value: {{ sub (int .Values.terminationGracePeriodSeconds) 5 | quote }}}
+- {name: MQSTORE_SHUTDOWN_TIMEOUT_S, value: {{ sub (int64 .Values.terminationGracePeriodSeconds) 5 | quote }}}
 {{- end -}}
 
 {{- define "mqstore.mounts" -}}
@@ -161,6 +162,17 @@ topologySpreadConstraints:
 - {name: MQSTORE_STORE_HOST, value: "{{ .Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .Values.storeHost.port }}"}
 - name: MQSTORE_BROKER_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- end -}}
+
+{{/* Called with (dict "root" $ "of" ingress|gateway): hosts that lead somewhere. */}}
+{{- define "mqstore.requireHosts" -}}
+{{- $values := get .root.Values .of -}}
+{{- if not (or $values.writerHost $values.queryHost $values.coordinatorHost) }}
+{{- fail (printf "%s.enabled needs a host: writerHost, queryHost or coordinatorHost" .of) }}
+{{- end }}
+{{- if and $values.coordinatorHost (not .root.Values.coordinator.enabled) }}
+{{- fail (printf "%s.coordinatorHost needs coordinator.enabled" .of) }}
+{{- end }}
 {{- end -}}
 
 {{/* Peers that may call the services. */}}

@@ -120,9 +120,20 @@ def _compare(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
         return
     assert schema["additionalProperties"] is False, path
     assert set(schema["properties"]) - {"global"} == set(values), path
+    assert set(schema.get("required", ())) == _needed(schema, values), path
     for name, value in values.items():
         if isinstance(value, dict):
             _compare(schema["properties"][name], value, f"{path}/{name}")
+
+
+def _needed(schema: dict[str, Any], values: dict[str, Any]) -> set[str]:
+    """What may not be taken away (``null``): sections, and what has a value."""
+    return {
+        name
+        for name, value in values.items()
+        if "properties" in schema["properties"][name]
+        or (isinstance(value, str | int | float) and value != "")
+    }
 
 
 @needs_helm
@@ -135,6 +146,25 @@ def test_wrong_values_are_refused_by_name() -> None:
     assert "'replicas' not allowed" in said
     assert "/shards" in said
     assert "is one volume" in refusal(shards=2, persistence={"existingClaim": "mine"})
+    assert "missing property 'shards'" in refusal(shards=None)
+    assert "'limit' not allowed" in refusal(writer={"resources": {"limit": {"memory": "1Gi"}}})
+    assert "/storeHost/network" in refusal(storeHost={"network": "999.18.0"})
+
+
+@needs_helm
+@pytest.mark.parametrize("part", ["cidrs", "ports"])
+def test_a_policy_without_peers_would_let_everything_through_and_is_refused(part: str) -> None:
+    assert f"/networkPolicy/apiServer/{part}" in refusal(networkPolicy={"apiServer": {part: []}})
+
+
+@needs_helm
+def test_the_longest_name_of_a_release_leaves_room_for_what_is_behind_it() -> None:
+    done = _run("template", "r" * 53, values=EVERYTHING)
+    most = {"CronJob": 52, "Service": 63, "StatefulSet": 52}
+    found = list(yaml.safe_load_all(done.stdout))
+    assert set(most) <= {each["kind"] for each in found}
+    for each in found:
+        assert len(each["metadata"]["name"]) <= most.get(each["kind"], 253), each["kind"]
 
 
 @needs_helm
@@ -411,6 +441,9 @@ def test_a_gateway_leads_each_host_to_its_service_and_to_no_other() -> None:
         ports = found["Service"][backend["name"]]["spec"]["ports"]
         assert backend["port"] in {each["port"] for each in ports}
     assert "needs a host" in refusal(gateway=gateway)
+    assert "needs coordinator.enabled" in refusal(
+        gateway=gateway | hosts, coordinator={"enabled": False}
+    )
     assert "needs parentRefs" in refusal(gateway={"enabled": True, **hosts})
 
 
