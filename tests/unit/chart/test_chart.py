@@ -448,6 +448,22 @@ def test_a_gateway_leads_each_host_to_its_service_and_to_no_other() -> None:
 
 
 @needs_helm
+def test_the_charts_own_test_runs_where_its_pods_may() -> None:
+    placed = {"tolerations": [{"key": "disks"}], "nodeSelector": {"disks": "fast"}}
+    spec = pods(render(**placed))["shop-mqstore-test"]
+    assert {name: spec[name] for name in placed} == placed
+
+
+@needs_helm
+def test_the_hours_of_deletewhen_are_those_of_one_zone() -> None:
+    found = pods(render(jobs={"timeZone": "Europe/Berlin", "output": {"uri": "s3://reports"}}))
+    writer, driver = (found[f"shop-mqstore-{name}"] for name in ("shard", "expiry-report"))
+    for spec in (writer, driver):
+        zones = [each["value"] for each in spec["containers"][0]["env"] if each["name"] == "TZ"]
+        assert zones == ["Europe/Berlin"]
+
+
+@needs_helm
 def test_alerts_go_by_metrics_that_there_are() -> None:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rules = render(**EVERYTHING)["PrometheusRule"]["shop-mqstore"]["spec"]["groups"][0]["rules"]
