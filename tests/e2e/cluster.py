@@ -95,7 +95,8 @@ class Release:
         return run("kubectl", "-n", self.namespace, *words, given=given, check=check)
 
     def get(self, *words: str) -> Any:
-        return json.loads(self.kubectl("get", *words, "-o", "json"))
+        """Nothing of it where ``--ignore-not-found`` is said and it is not there."""
+        return json.loads(self.kubectl("get", *words, "-o", "json") or "{}")
 
     def install(self, *, wait: bool = True) -> None:
         """Also an upgrade. Returns when everything is ready, unless told not to wait."""

@@ -158,7 +158,7 @@ def test_a_restore_that_fails_leaves_the_shard_as_it_was(tmp_path: Path) -> None
         refused = operator("restore", "0", str(tmp_path), "--replace")
         assert refused.returncode == 2
         assert "the copy has 300.0 MiB, and the volume room for" in refused.stderr
-        release.kubectl("wait", f"pod/{release.shard}", "--for=condition=Ready", "--timeout=120s")
+        until(release.is_ready, "the shard is back")
         assert bodies(operator, "before") == ["one"]
         kept = release.in_container("query", "ls", "-A", "/var/lib/mqstore").split()
         assert set(kept) <= {"store", "lost+found"}

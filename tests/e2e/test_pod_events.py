@@ -89,6 +89,7 @@ def test_a_recovery_is_told_on_the_pod_that_was_killed(release: Release) -> None
     release.kill_writer()
     told = until(lambda: _finished(release), "kubectl describe shows the recovery")
     assert "nothing was cut" in told
+    until(release.is_ready, "the pod is ready")
 
 
 def _finished(release: Release) -> str:

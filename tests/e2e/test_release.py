@@ -41,16 +41,23 @@ def test_containers_are_nobody_of_note_with_an_init_and_a_root_that_stays(releas
 
 
 def test_one_coordinator_leads_by_the_lease_and_both_answer(release: Release) -> None:
-    lease = release.get("lease", f"{release.full_name}-coordinator")["spec"]["holderIdentity"]
-    label = "app.kubernetes.io/component=coordinator"
-    pods = [each["metadata"]["name"] for each in release.get("pods", "-l", label)["items"]]
-    assert len(pods) == 2
-    assert lease.rpartition("_")[0] in pods
+    until(lambda: len(_coordinators(release)) == 2, "two coordinators are there")
+    until(lambda: _leader(release) in _coordinators(release), "one of them leads")
+
+
+def _coordinators(release: Release) -> list[str]:
+    found = release.get("pods", "-l", "app.kubernetes.io/component=coordinator")["items"]
+    return [each["metadata"]["name"] for each in found]
+
+
+def _leader(release: Release) -> str:
+    lease = release.get("lease", f"{release.full_name}-coordinator", "--ignore-not-found")
+    return str(lease.get("spec", {}).get("holderIdentity", "")).rpartition("_")[0]
 
 
 def test_a_pod_that_is_not_meant_to_gets_through_to_nothing(release: Release) -> None:
     name = uuid.uuid4().hex[:8]
-    inside = release.client_pod(f"in-{name}", "knock")
+    inside = release.client_pod(f"in-{name}", "knock", PATIENCE_S="60")
     outside = release.client_pod(f"out-{name}", "knock", labelled=False)
     assert inside.ends()[-1] == {"open": ["WRITER_URL", "QUERY_URL", "COORDINATOR_URL"]}
     assert outside.ends()[-1] == {"open": []}

@@ -1,4 +1,5 @@
-"""Runs in a pod: which of the services let it through. A policy drops, so it waits a moment."""
+"""Runs in a pod: which of the services let it through. A policy drops, so it waits a moment, or
+PATIENCE_S where it is meant to get through."""
 
 from __future__ import annotations
 
@@ -9,15 +10,18 @@ from urllib.parse import urlsplit
 
 import httpx
 
+PATIENCE_S = float(os.environ.get("PATIENCE_S", "2"))
+
 
 def is_open(name: str) -> bool:
     url = urlsplit(os.environ[name])
     # The address is found out by whoever may: what is asked is whether it lets us through.
     try:
-        socket.create_connection((url.hostname, url.port), timeout=2.0).close()
+        socket.create_connection((url.hostname, url.port), timeout=PATIENCE_S).close()
     except OSError:
         return False
-    return httpx.get(f"{os.environ[name]}/healthz/live").status_code == 200
+    live = httpx.get(f"{os.environ[name]}/healthz/live", timeout=PATIENCE_S)
+    return live.status_code == 200
 
 
 NAMES = ("WRITER_URL", "QUERY_URL", "COORDINATOR_URL")
