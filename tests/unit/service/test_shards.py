@@ -80,9 +80,7 @@ def test_what_this_shard_does_not_have_others_may_have(listed: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [problems.BAD_CURSOR, problems.BODY_INVALID])
-def test_what_every_shard_would_refuse_is_refused(
-    listed: Path, kind: problems.ProblemType
-) -> None:
+def test_what_every_shard_would_refuse_is_refused(listed: Path, kind: problems.ProblemType) -> None:
     with pytest.raises(Problem) as caught:
         _asked(listed, Problem(kind, "no"))
     assert caught.value.kind is kind
