@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import fsspec
 
-from mqstore.jobs.errors import OutputRefused
+from mqstore.jobs.errors import JobError, OutputRefused
 
 STAGED: Final = "_staged."
 """How names begin that are no results yet: Spark passes over them, and ``*.parquet`` does."""
@@ -114,9 +114,15 @@ class Output:
 def _refusals(url: str) -> Iterator[None]:
     try:
         yield
-    except OutputRefused:
+    except JobError:
         raise
     except OSError as error:
         raise OutputRefused(f"{url} cannot be written to: {error.strerror or error}") from error
     except (ImportError, ValueError) as error:
         raise OutputRefused(f"{url} is no place to write to: {error}") from error
+    except Exception as error:
+        if type(error).__module__ == "builtins":
+            raise
+        # What stores in the cloud raise, as for missing credentials, is of types of their own.
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise OutputRefused(f"{url} cannot be written to: {why}") from error

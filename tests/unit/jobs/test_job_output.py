@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from mqstore.jobs.errors import OutputRefused
 from mqstore.jobs.output import Output
@@ -64,6 +66,28 @@ def test_a_place_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path) ->
 def test_a_place_that_nothing_here_knows_how_to_reach_is_refused() -> None:
     with pytest.raises(OutputRefused, match="no place to write to"):
         Output("nowhere://x").check()
+
+
+class NoCredentialsError(Exception):
+    """As botocore has one: of no type that Python knows."""
+
+
+class Locked(MemoryFileSystem):
+    protocol = "locked"
+
+    def pipe_file(self, path: str, value: bytes, **_: object) -> None:
+        raise NoCredentialsError("unable to\nlocate credentials")
+
+
+def test_what_a_store_in_the_cloud_refuses_with_is_told_in_one_line() -> None:
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    with pytest.raises(OutputRefused, match=r"written to: NoCredentialsError: unable to loc"):
+        Output("locked://x").check()
+
+
+def test_a_defect_of_whoever_writes_is_no_refusal(out: Output) -> None:
+    with pytest.raises(ZeroDivisionError):
+        out.publish({"a": lambda file: file.write(b"x" * (1 // 0))})
 
 
 def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
