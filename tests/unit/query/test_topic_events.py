@@ -12,8 +12,8 @@ import pytest
 from mqstore.query import event_routes
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm
-from mqstore.query.event_routes import RETRY
 from mqstore.query.service import QueryService
+from mqstore.service.events import RETRY
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned
