@@ -72,7 +72,7 @@ class NoCredentialsError(Exception):
     """As botocore has one: of no type that Python knows."""
 
 
-class Locked(MemoryFileSystem):
+class Locked(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     protocol = "locked"
 
     def pipe_file(self, path: str, value: bytes, **_: object) -> None:
