@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import pytest
 from msgspec import structs
@@ -15,13 +16,14 @@ from mqstore.coordinator.decide import Decide, Decided
 from mqstore.coordinator.errors import (
     Contradicted,
     Fenced,
+    LogRefused,
     LogUnavailable,
     NotLoaded,
     Reopened,
     TransactionUnknown,
 )
 from mqstore.coordinator.halves import Decision, Verdict
-from mqstore.coordinator.records import NewRecord
+from mqstore.coordinator.records import NewRecord, Placement
 from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -30,6 +32,7 @@ from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
+    PROPERTIES_LENGTH_MAX,
     StoreFormat,
 )
 from tests.simulation import Loss
@@ -37,7 +40,17 @@ from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.store_log import StoreLog, message_of
 
 GROUP = "producers"
+RECORDS_MAX = 250
 RULES = Rules(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=3)
+
+
+class NarrowLog(StoreLog):
+    """Takes few records at a time, as store-writer takes a request of bounded size."""
+
+    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        if len(records) > RECORDS_MAX:
+            raise LogRefused("the request's body is too large")
+        return super().append(records)
 
 
 class Bench:
@@ -51,7 +64,7 @@ class Bench:
     def lead(self) -> Coordinator:
         """The next coordinator."""
         seams = self.world.machine.seams
-        log = StoreLog(lambda: self.world.store)
+        log = NarrowLog(lambda: self.world.store)
         self.coordinator = Coordinator(log, seams.clock, UniqueKeys(seams), self.rules)
         self.step()
         return self.coordinator
@@ -287,6 +300,44 @@ def test_a_commit_that_was_cut_short_is_completed(bench: Bench) -> None:
     bench.lead()
     assert sorted(bench.bodies()) == [b"a", b"b", b"c"]
     assert not bench.coordinator.state.pending
+
+
+def test_commits_of_which_only_op_records_are_missing_are_completed_however_many(
+    bench: Bench,
+) -> None:
+    """A broker of 5.x that is killed leaves seconds of them."""
+    keys = [f"k{number}" for number in range(RECORDS_MAX + 10)]
+    begun = [bench.begin(key).first for key in keys]
+    log = StoreLog(lambda: bench.world.store)
+    log.take_over()
+    for key, half in zip(keys, begun, strict=True):
+        offset = half.physical_offset
+        log.append(
+            [structs.replace(bench.message(key), sys_flag=8, prepared_transaction_offset=offset)]
+        )
+    bench.lead()
+    assert not bench.coordinator.state.pending
+    assert bench.bodies() == [key.encode() for key in keys]
+
+
+def test_a_half_of_which_no_copy_can_be_stored_keeps_no_other_from_being_asked_about(
+    bench: Bench,
+) -> None:
+    message = bench.message("full")
+    for length in range(PROPERTIES_LENGTH_MAX, 0, -1):
+        full = structs.replace(message, properties={**message.properties, "p": "x" * length})
+        (found,) = bench.coordinator.begin([Begin(GROUP, [full])])
+        if isinstance(found, Transaction):
+            break
+    bench.begin("other")
+    bench.step(7)
+    assert [each.key for each in bench.coordinator.due()] == ["full", "other"]
+    assert bench.check() == ["other"]
+    bench.step(60)
+    with pytest.raises(LogRefused, match="properties"):
+        bench.coordinator.sent(["full"])
+    assert isinstance(bench.commit("full"), Decided)
+    assert bench.bodies() == [b"full"]
 
 
 def test_what_a_power_cut_left_of_a_commit_is_not_committed_again(bench: Bench) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from mqstore.coordinator.callbacks import Caller, CheckAnswer, NotSent, Unanswered, Wanted
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.errors import CoordinatorError
+from mqstore.coordinator.errors import CoordinatorError, LogRefused
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.models import TransactionView
 from mqstore.coordinator.producers import Producers
@@ -75,7 +75,8 @@ class Asker:
                 await shard.worker.ask(lambda c: c.unsent([key]))
                 return
             told = "none" if answer is None else answer.decision.value
-            await shard.worker.ask(lambda c: c.sent([key], by, told))
+            with contextlib.suppress(LogRefused):  # it is not counted, and its answer still counts
+                await shard.worker.ask(lambda c: c.sent([key], by, told))
             if answer is not None and answer.decision is not Wanted.UNKNOWN:
                 why = answer.reason or f"asked: {by}"
                 await shard.worker.decide(Decide(key, Verdict(answer.decision.value), why))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -47,20 +46,25 @@ class Checks:
 
     def sent(self, keys: Iterable[str], by: str, answer: str | None) -> list[str]:
         """See ``Coordinator.sent``."""
-        groups: list[tuple[str, Group]] = []
-        for key in keys:
-            transaction = self._ledger.state.pending.get(key)
-            if transaction is None:
-                continue
-            with suppress(TransactionGone):
-                times = transaction.check_times + 1
-                note = partial(self._checked, by, answer)
-                groups.append((key, self._copy_group(transaction, times, note)))
-        self._ledger.append([group for _, group in groups])
-        return [key for key, _ in groups]
+        ledger = self._ledger
+        counted: list[str] = []
+
+        def note(transaction: Transaction, at_ms: int) -> None:
+            transaction.checked(Check(at_ms, by, answer))
+            ledger.counts.checks_sent += 1
+            ledger.schedule.again(transaction)
+            counted.append(transaction.key)
+
+        pending = ledger.state.pending
+        asked = [pending[key] for key in keys if key in pending]
+        refused = ledger.append_apart(self._copy_groups(asked, 1, note))
+        if refused and not counted:
+            raise refused[0]
+        return counted
 
     def carry(self) -> None:
-        """Write the half messages again that hold the saved offsets back."""
+        """Write the half messages again that hold the saved offsets back; what the store refuses
+        now is tried again."""
         state = self._ledger.state
         behind = state.half_end - self._rules.carry_behind
         late = (
@@ -68,12 +72,8 @@ class Checks:
             for each in state.pending.values()
             if min(half.queue_offset for half in each.halves) < behind
         )
-        groups = []
-        for transaction in itertools.islice(late, CARRIED_AT_ONCE):
-            with suppress(TransactionGone):
-                times = transaction.check_times
-                groups.append(self._copy_group(transaction, times, lambda *_: None))
-        self._ledger.append(groups)
+        first = list(itertools.islice(late, CARRIED_AT_ONCE))
+        self._ledger.append_apart(self._copy_groups(first, 0, lambda *_: None))
 
     def too_old(self) -> list[str]:
         """Keys of those whose half messages may soon be deleted."""
@@ -97,6 +97,17 @@ class Checks:
             except LogRefused:
                 ledger.schedule.later(transaction, RETRY_S)
 
+    def _copy_groups(
+        self,
+        transactions: Iterable[Transaction],
+        checks: int,
+        then: Callable[[Transaction, int], None],
+    ) -> Iterator[Group]:
+        """With so many more checks; what is gone is passed over."""
+        for transaction in transactions:
+            with suppress(TransactionGone):
+                yield self._copy_group(transaction, transaction.check_times + checks, then)
+
     def _copy_group(
         self, transaction: Transaction, times: int, then: Callable[[Transaction, int], None]
     ) -> Group:
@@ -112,8 +123,3 @@ class Checks:
             then(transaction, placed[-1].store_timestamp_ms)
 
         return Group(records, note)
-
-    def _checked(self, by: str, answer: str | None, transaction: Transaction, at_ms: int) -> None:
-        transaction.checked(Check(at_ms, by, answer))
-        self._ledger.counts.checks_sent += 1
-        self._ledger.schedule.again(transaction)

@@ -7,7 +7,6 @@ unclear answer of the log (LogUnavailable) it knows nothing any more and is load
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from mqstore.coordinator import loading
@@ -15,7 +14,7 @@ from mqstore.coordinator.begin import Begin, Begins
 from mqstore.coordinator.check import Checks
 from mqstore.coordinator.counts import Counts
 from mqstore.coordinator.decide import Decide, Decided, Decisions
-from mqstore.coordinator.errors import CoordinatorError, LogRefused
+from mqstore.coordinator.errors import CoordinatorError
 from mqstore.coordinator.ledger import Ledger, Steps
 from mqstore.coordinator.log import Log, QueueOffsets
 from mqstore.coordinator.schedule import Rules, Schedule
@@ -87,7 +86,8 @@ class Coordinator:
         try:
             ledger.fill_up()
             unfinished = [*loading.torn(log, state), *loading.cut(log, state)]
-            ledger.append(self._decisions.complete(unfinished))
+            if refused := ledger.append_apart(self._decisions.complete(unfinished)):
+                raise refused[0]
             loading.read_set_aside(log, state)
         except CoordinatorError:
             ledger.forget()
@@ -108,8 +108,7 @@ class Coordinator:
             checks.set_aside(tired)
         else:
             checks.set_aside({*tired, *checks.too_old()})
-            with suppress(LogRefused):  # tried again at the next turn
-                checks.carry()
+            checks.carry()
             self._save_progress()
             self._progress_at = now + PROGRESS_INTERVAL_S
         return min(self._progress_at, self._schedule.next_at)
@@ -178,8 +177,8 @@ class Coordinator:
 
     def sent(self, keys: Iterable[str], by: str = "", answer: str | None = None) -> list[str]:
         """Checks that were sent: each half message is written once more with its count, as a broker
-        does. Returns those that were pending. ``by`` is who was asked, ``answer`` what came back.
-        Raises LogUnavailable, LogRefused."""
+        does. Returns those of which it was. ``by`` is who was asked, ``answer`` what came back.
+        Raises LogUnavailable, and LogRefused where the store took none of them."""
         return self._checks.sent(keys, by, answer)
 
     def unsent(self, keys: Iterable[str]) -> None:

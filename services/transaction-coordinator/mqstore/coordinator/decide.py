@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -122,9 +122,9 @@ class Decisions:
 
     def complete(
         self, unfinished: Iterable[tuple[Transaction, Decision, list[Part]]]
-    ) -> list[Group]:
+    ) -> Iterator[Group]:
         """The rest of groups that were cut short. Raises LogUnavailable."""
-        return [self._completion(*each) for each in unfinished]
+        return (self._completion(*each) for each in unfinished)
 
     def _completion(
         self, transaction: Transaction, decision: Decision, missing: list[Part]

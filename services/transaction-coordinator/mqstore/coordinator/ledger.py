@@ -7,7 +7,7 @@ it must be read again, which first fences off whatever append was still under wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -36,6 +36,10 @@ from mqstore.storage.seams import Clock
 FILLED_MAX: Final = 10_000
 """Half messages in whose place fillers are put."""
 FILLED_AT_ONCE: Final = 100
+RUN_MAX: Final = 64
+RUN_SIZE_MAX: Final = 4 << 20
+"""Groups of one append that need not be one, and bytes of their bodies and properties."""
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Steps = Generator[Sequence[NewRecord], list[Placement], T]
 """Something to do with appends in it: it yields the records of each, and is sent where they stand,
@@ -52,6 +56,13 @@ class Group:
     then: Callable[[list[Placement]], None]
     is_unclear: bool = False
     """Whether the log has to be read again to tell what became of it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies and properties, about."""
+        return sum(
+            len(each.body) + sum(map(len, each.properties.values())) for each in self.records
+        )
 
 
 @dataclass(slots=True)
@@ -212,6 +223,14 @@ class Ledger:
         """Follow ``appended``. Raises LogRefused, LogUnavailable, NotLoaded."""
         self.follow(self.appended(groups))
 
+    def append_apart(self, groups: Iterable[Group]) -> list[LogRefused]:
+        """Append groups that need not stand together, some at a time, and each by itself where the
+        store refuses several; why it refused some. Raises LogUnavailable, NotLoaded."""
+        refused: list[LogRefused] = []
+        for run in _runs(groups):
+            refused += self.follow(self._refused(dict(enumerate(run)))).values()
+        return refused
+
     def follow(self, steps: Steps[T]) -> T:
         """Take the steps, waiting for each append. Raises what they raise."""
         try:
@@ -271,13 +290,13 @@ class Ledger:
                 if result is None:
                     plan.results[index] = attempt(partial(plan.repeated, index))
 
-    def _refused(self, groups: dict[tuple[int, int], Group]) -> Steps[dict[Any, CoordinatorError]]:
+    def _refused(self, groups: Mapping[K, Group]) -> Steps[dict[K, LogRefused]]:
         try:
             yield from self.appended(list(groups.values()))
         except LogRefused as error:
             if len(groups) == 1:
                 return dict.fromkeys(groups, error)
-            refused: dict[Any, CoordinatorError] = {}
+            refused: dict[K, LogRefused] = {}
             for index, group in groups.items():
                 refused |= yield from self._refused({index: group})
             return refused
@@ -302,6 +321,20 @@ class Ledger:
     def _lost_touch(self, why: str) -> LogUnavailable:
         self.forget()
         return LogUnavailable(f"the store changed behind us ({why}); it is read again")
+
+
+def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """As many as go into one append."""
+    run: list[Group] = []
+    size = 0
+    for group in groups:
+        if run and (len(run) == RUN_MAX or size + group.size > RUN_SIZE_MAX):
+            yield run
+            run, size = [], 0
+        run.append(group)
+        size += group.size
+    if run:
+        yield run
 
 
 def attempt(act: Callable[[], T]) -> T | CoordinatorError:
