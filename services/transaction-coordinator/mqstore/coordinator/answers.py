@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mqstore.coordinator import errors
 from mqstore.coordinator.worker import Busy
@@ -13,6 +13,15 @@ from mqstore.service.problems import Problem
 from mqstore.service.quick import Later
 
 T = TypeVar("T")
+_WRONG: Final = frozenset(
+    {
+        problems.BODY_TOO_LARGE,
+        problems.MESSAGE_INVALID,
+        problems.PROPERTY_INVALID,
+        problems.TOPIC_INVALID,
+    }
+)
+"""What store-writer finds wrong with messages; all else that it refuses is not the producer's."""
 
 
 async def result_of(ask: Callable[[Any], asyncio.Future[T]], asked: Any) -> T:
@@ -34,12 +43,12 @@ def later_of(
         try:
             return answer(told)
         except errors.CoordinatorError as error:
-            raise problem_of(error) from error
+            raise problem_of_sent(error) from error
 
     try:
         return Later(ask(asked), answered)
     except errors.CoordinatorError as error:
-        raise problem_of(error) from error
+        raise problem_of_sent(error) from error
 
 
 def problem_of(error: errors.CoordinatorError) -> Problem:
@@ -54,3 +63,13 @@ def problem_of(error: errors.CoordinatorError) -> Problem:
         Busy: problems.OVERLOADED,
     }
     return Problem(kinds.get(type(error), problems.COORDINATOR_NOT_READY), str(error))
+
+
+def problem_of_sent(error: errors.CoordinatorError) -> Problem:
+    """As ``problem_of``, for who sent the messages: what is wrong with them is told as that."""
+    if isinstance(error, errors.LogRefused):
+        name = str(error.problem.get("type", "")).removeprefix(problems.TYPE_PREFIX)
+        kind = problems.REGISTRY.get(name)
+        if kind in _WRONG:
+            return Problem(kind, str(error))
+    return problem_of(error)

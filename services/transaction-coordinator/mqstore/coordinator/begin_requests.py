@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import time
+from typing import Final
 
 from mqstore.client import Topic
 from mqstore.coordinator.begin import Begin
@@ -21,6 +22,10 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
+
+PROPERTIES_SIZE_MAX: Final = 30 << 10
+"""Bytes of a message's properties: its half message has more of them, and a copy of that once more,
+which must fit as well, or nobody could be asked about it."""
 
 
 class BeginRequests:
@@ -68,6 +73,13 @@ class BeginRequests:
             table[PROPERTY_TAGS] = message.tags
         if immunity_s is not None:
             table[PROPERTY_CHECK_IMMUNITY] = str(immunity_s)
+        size = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in table.items())
+        if size > PROPERTIES_SIZE_MAX:
+            raise Problem(
+                problems.PROPERTY_INVALID,
+                f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}, what a message of a "
+                "transaction may have; send fewer or shorter ones",
+            )
         return table
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mqstore.client import Client, ClientError, Message, ProblemError, Store
+from mqstore.client.again import NOTHING_STORED
 from mqstore.coordinator.connection import Connection
 from mqstore.coordinator.errors import (
     CoordinatorError,
@@ -218,7 +219,7 @@ def _error_of(error: Exception) -> CoordinatorError:
     if error.type == "fence-unknown":  # the store was opened again since our take-over
         return LogUnavailable(error.detail)
     # Of the others only these say for sure that nothing was stored.
-    if error.status in REFUSED or error.status == 507:
+    if error.status in REFUSED or error.type in NOTHING_STORED:
         return LogRefused(error.detail, error.problem)
     return LogUnavailable(str(error))
 
