@@ -7,9 +7,13 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mqstore.coordinator.transactions import Transaction
 from mqstore.storage.seams import Clock
+
+TIMES_MIN: Final = 1_000
+"""So many times are kept without a look at which of them still count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class Schedule:
         """Due for a check, by group and key, in the order in which they became due."""
         self._times: list[tuple[float, int, Transaction]] = []
         """A heap, also of times that count no more: those that are not its transaction's own."""
+        self._looked_through_at = TIMES_MIN
+        """At how many times those that count no more go: else each would stay until it comes, and
+        most transactions are decided long before."""
         self._ticket = itertools.count()
 
     def clear(self) -> None:
@@ -87,6 +94,10 @@ class Schedule:
     def later(self, transaction: Transaction, seconds: float) -> None:
         transaction.due_at = self._clock.monotonic() + seconds
         heapq.heappush(self._times, (transaction.due_at, next(self._ticket), transaction))
+        if len(self._times) >= self._looked_through_at:
+            self._times = [each for each in self._times if each[2].due_at == each[0]]
+            heapq.heapify(self._times)
+            self._looked_through_at = max(TIMES_MIN, 2 * len(self._times))
 
     def drop(self, transaction: Transaction) -> None:
         """Nobody is to be asked about it."""
