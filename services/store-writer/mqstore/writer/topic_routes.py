@@ -128,9 +128,10 @@ def _change(spec: TopicSpec) -> TopicChange:
 
 
 def _spec_of(made: Topic) -> TopicSpec:
-    """What another shard is asked, so that a topic it lacks, or has otherwise, becomes this one."""
+    """What another shard is asked, so that a topic it lacks, or has otherwise, becomes this one.
+    A broker's topic may be what no client can ask for: then the other one says so."""
     fields = made.model_dump(exclude={"topic", "queues", "attributes", "shards"})
-    return TopicSpec.model_validate(fields | {"attributes": made.attributes or None})
+    return TopicSpec.model_construct(**fields, attributes=made.attributes or None)
 
 
 def _summed(gone: Sequence[TopicDeletion]) -> TopicDeletion:
