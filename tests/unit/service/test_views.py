@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mqstore.query import examples, views
-from mqstore.query.bodies import BodyForm
+from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.lookup.record_place import Cover, RecordPlace
@@ -51,3 +51,25 @@ def test_sys_flag_has_names(sys_flag: int, names: list[str]) -> None:
 
 def test_ipv6_hosts_stand_in_brackets() -> None:
     assert views.host_text(Host(b"\0" * 15 + b"\1", 5)) == "[0:0:0:0:0:0:0:1]:5"
+
+
+def _nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def _is_read(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except RecursionError:
+        return False
+    return True
+
+
+def test_json_that_is_nested_too_deep_for_who_reads_the_answer_is_not_shown_as_such() -> None:
+    form = BodyForm(BodyShape.JSON)
+    deepest = next(depth for depth in range(200_000, 0, -50) if _is_read(_nested(depth)))
+    for depth, is_shown in ((150, True), (deepest - 50, False)):
+        view = views.message(stored(body=_nested(depth)), 0, form)
+        assert (view.body_json is not msgspec.UNSET) == is_shown
+        assert (view.body == _nested(depth).decode()) == (not is_shown)
+    assert "it is no JSON" in str(view.body_problem)

@@ -19,6 +19,8 @@ from mqstore.storage.layout import SysFlag
 
 _UTF8_TAIL: Final = 3
 """Bytes of a character that a cut may leave behind, at most."""
+ROOM: Final = 100
+"""Levels that whoever reads the answer may need besides those of a body that is shown as JSON."""
 
 
 class BodyShape(StrEnum):
@@ -94,6 +96,8 @@ class BodyForm:
         try:
             msgspec.json.decode(body)
             body.decode()
+            if body.count(b"[") + body.count(b"{") > ROOM:
+                msgspec.json.decode(b"[" * ROOM + body + b"]" * ROOM)
         except (ValueError, RecursionError) as error:
             view.body_problem = f"it is no JSON: {error}"
             return False
