@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,21 @@ def test_a_trace_names_the_shard_of_each_copy(client: Client) -> None:
             break
         cursor = page.next
     assert len(set(seen)) == len(seen) == 20
+
+
+def test_a_unique_key_may_have_slashes(shards: Cluster, client: Client) -> None:
+    with shards.client(1, token=ADMIN) as one:
+        one.create_topic("slashes", queues=1)
+        one.produce("slashes", [NewMessage(body="found", uniq_key="order/1/7")])
+    found = client.message("order/1/7", topic="slashes")
+    assert (found.body, found.shard) == ("found", 1)
+    assert client.message_body("order/1/7", topic="slashes").content == b"found"
+    for told in (
+        client.trace("order/1/7", topic="slashes"),
+        client.trace(found.offset_msg_id),
+    ):
+        assert [copy.shard for copy in told.trace.copies] == [1]
+        assert told.trace.complete
 
 
 def test_commands_ask_the_shard_that_they_name(shards: Cluster) -> None:
@@ -325,6 +342,29 @@ def test_a_shard_that_is_down_is_named_and_comes_back(tmp_path: Path) -> None:
                 again = client.messages_by_key("t", "k", cursor=first.next)
                 assert [message.body for message in again.messages] == ["0"]
                 assert client.message(ids[0]).body == "1"
+
+
+def test_a_trace_is_asked_where_the_message_is_whatever_expired_elsewhere(tmp_path: Path) -> None:
+    small = {"mapped_file_size_commit_log": 1 << 20, "disk_max_used_space_ratio": 95}
+    with cluster(tmp_path, clean_resource_interval=100, **small) as two:
+        with two.client(0) as client:
+            client.create_topic("t", queues=1)
+            while client.store().segments < 2:
+                client.produce("t", [NewMessage(body=b"x" * 200_000)], durability="async")
+            for path in (two.root / "store-0" / "commitlog").iterdir():
+                os.utime(path, (0, 0))
+            client.run_retention()
+            while client.store().segments > 1:
+                time.sleep(0.02)
+        with two.client(1) as client:
+            [placed] = client.produce("t", [NewMessage(body="there")]).messages
+        with two.client(0) as client:
+            told = client.trace(placed.offset_msg_id)
+            assert [copy.shard for copy in told.trace.copies] == [1]
+            assert told.trace.complete
+            with pytest.raises(ProblemError) as error:
+                client.trace(placed.offset_msg_id[:16] + f"{1 << 20:016X}")
+            assert error.value.type == "message-unknown"
 
 
 def test_tokens_are_in_no_log(shards: Cluster) -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from mqstore.query import merging, shard_cursor
 from mqstore.query.merging import Paging
 from mqstore.query.shard_cursor import Part
+from mqstore.query.trace_examples import TRACE, TRACES
+from mqstore.service import shards
 from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import Spread
 from mqstore.storage.errors import CursorError
@@ -179,6 +181,26 @@ def test_nothing_at_all_is_what_the_shards_refuse() -> None:
     assert refused.value.kind is MESSAGE_UNKNOWN
     assert refused.value.extra["complete"] is False
     assert refused.value.extra["shards"].missing == [1]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_shard_that_could_not_look_at_all_it_has_leaves_a_trace_incomplete(
+    *, complete: bool
+) -> None:
+    """As one without an index that is whole answers, when it has not found the key."""
+    refusal = Problem(MESSAGE_UNKNOWN, "no such key", extra={"complete": complete})
+    spread = Spread(answers={0: msgspec.json.encode(TRACE)})
+    shards._sort_in(spread, 1, 404, refusal.body("id"))
+    assert merging.trace(spread).trace.complete == complete
+    page = msgspec.json.decode(_traces(Spread({0: msgspec.json.encode(TRACES)}, spread.refusals)))
+    assert (page["complete"], page["traces"][0]["complete"]) == (complete, complete)
+    with pytest.raises(Problem) as refused:
+        merging.trace(Spread(refusals=spread.refusals))
+    assert (refused.value.kind, refused.value.extra["complete"]) == (MESSAGE_UNKNOWN, complete)
+
+
+def _traces(spread: Spread) -> bytes:
+    return merging.traces(spread, {}, partial(shard_cursor.encode, query=QUERY))
 
 
 @given(

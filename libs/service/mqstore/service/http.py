@@ -411,4 +411,4 @@ def _template(scope: Scope, known: str) -> str:
     if hot is not None:
         return hot
     route = scope.get("route")
-    return getattr(route, "path", known)
+    return getattr(route, "path_format", known)

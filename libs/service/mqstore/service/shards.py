@@ -66,6 +66,13 @@ class Spread:
     missing: dict[int, str] = field(default_factory=dict)
     """Why each of the others did not answer."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all have answered, and who has nothing has looked at all that there is."""
+        return not self.missing and all(
+            each.extra.get("complete", True) for each in self.refusals.values()
+        )
+
     def view(self) -> ShardsView:
         asked = sorted({*self.answers, *self.refusals, *self.missing})
         why = {str(number): self.missing[number] for number in sorted(self.missing)}
@@ -79,8 +86,10 @@ class Spread:
             found = self.refusals[min(self.refusals)]
         else:
             found = Problem(problems.SHARD_UNREACHABLE, "no shard answers")
+        if not self.is_whole:
+            found.extra["complete"] = False
         if self.missing:
-            found.extra |= {"complete": False, "shards": self.view()}
+            found.extra["shards"] = self.view()
         raise found
 
 
@@ -433,7 +442,8 @@ def _problem(status: int, body: bytes) -> Problem | None:
     kind = problems.REGISTRY.get(str(told.get("type", "")).removeprefix(problems.TYPE_PREFIX))
     if kind is None or kind.status != status:
         return None
-    return Problem(kind, str(told.get("detail", "")))
+    extra = {name: told[name] for name in ("complete",) if name in told}
+    return Problem(kind, str(told.get("detail", "")), extra=extra)
 
 
 def _unreachable(entry: ShardEntry, error: Exception) -> Problem:

@@ -18,8 +18,8 @@ from mqstore.service.app import Api
 def add(api: Api, service: QueryService) -> None:
     """Put all routes of query into its interface."""
     api.add_schemas(*models.SCHEMAS, *group_models.SCHEMAS, *trace_models.SCHEMAS)
+    TraceRoutes(service).add(api)  # first: a unique key may have slashes
     MessageRoutes(service).add(api)
-    TraceRoutes(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
     GroupRoutes(service).add(api)

@@ -277,7 +277,7 @@ def _oldest(sources: Iterable[OffsetsSourceView]) -> OffsetsSourceView:
 def trace(spread: Spread) -> MessageTraceView:
     """One message's: the copies on all shards."""
     found = _views(spread, MessageTraceView)
-    told = _joined([each.trace for each in found], whole=not spread.missing)
+    told = _joined([each.trace for each in found], whole=spread.is_whole)
     return MessageTraceView(told, _oldest(each.offsets for each in found), None, spread.view())
 
 
@@ -288,8 +288,7 @@ def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> b
     for each in found.values():
         for one in each.traces:
             by_key[one.uniq_key or one.copies[0].offset_msg_id].append(one)
-    whole = not spread.missing
-    told = [_joined(same, whole=whole) for same in by_key.values()]
+    told = [_joined(same, whole=spread.is_whole) for same in by_key.values()]
     told.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
     parts = _parts(spread, begun, {shard: _part(each) for shard, each in found.items()})
     goes_on = _goes_on(spread, parts)
@@ -360,4 +359,4 @@ def _goes_on(spread: Spread, parts: Parts) -> bool:
 
 
 def _is_whole(spread: Spread, parts: Parts) -> bool:
-    return not spread.missing and all(part.complete for part in parts.values())
+    return spread.is_whole and all(part.complete for part in parts.values())

@@ -72,10 +72,8 @@ class MessageRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        for route in self._routes():
-            route.add(api)
         api.app.add_api_route(
-            "/v1/messages/{id}/body",
+            "/v1/messages/{id:path}/body",
             self.body,
             summary="A message's body, for download",
             response_class=Response,
@@ -95,6 +93,8 @@ class MessageRoutes:
             tags=["messages"],
             dependencies=[api.requires(Role.CONSUME)],
         )
+        for route in self._routes():
+            route.add(api)
 
     def _routes(self) -> tuple[Route, ...]:
         return (
@@ -108,7 +108,7 @@ class MessageRoutes:
                 "messages",
             ),
             Route(
-                "/v1/messages/{id}",
+                "/v1/messages/{id:path}",
                 self.message,
                 "One message, by its id",
                 "MessageDetailView",

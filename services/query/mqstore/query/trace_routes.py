@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import quote, urlencode
 
@@ -24,7 +25,9 @@ from mqstore.query.trace_models import (
 )
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.shards import Own
+from mqstore.service.forwarded import Relayed
+from mqstore.service.shards import Own, Spread
+from mqstore.storage.codec.message_id import decode as message_id_of
 from mqstore.storage.lookup.message_trace import Copy, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
 
@@ -39,7 +42,7 @@ class TraceRoutes:
 
     def add(self, api: Api) -> None:
         Route(
-            "/v1/messages/{id}/trace",
+            "/v1/messages/{id:path}/trace",
             self.trace,
             "A message's way: where its copies stand, which groups are past them",
             "MessageTraceView",
@@ -73,22 +76,39 @@ class TraceRoutes:
 
         own = partial(service.run, lambda: self._one(find))
         if service.shards.spreads(request.scope):
-            return json_answer(await self._over_shards(request, own, has_topic=topic is not None))
+            return json_answer(await self._over_shards(request, own, message_id, topic))
         return json_answer(await own())
 
-    async def _over_shards(self, request: Request, own: Own, *, has_topic: bool) -> bytes:
+    async def _over_shards(
+        self, request: Request, own: Own, message_id: str, topic: str | None
+    ) -> bytes:
         """An offset message id is of one shard, which tells the key that all are asked for."""
+        first, target = Spread(), None
+        if topic is None:
+            first = await self._where_it_is(request, own, message_id)
+            found = merging.trace(first)
+            key, origin = found.trace.uniq_key, found.trace.topic
+            if key is None:
+                return msgspec.json.encode(found)
+            target = f"/v1/messages/{quote(key, safe='')}/trace?{urlencode({'topic': origin})}"
+            find = partial(self._one, lambda traces: traces.by_unique_key(origin, key))
+            own = partial(self._service.run, find)
         everywhere = self._service.shards.everywhere
-        async with everywhere(request, own) as spread:
-            found = merging.trace(spread)
-        key, topic = found.trace.uniq_key, found.trace.topic
-        if key is None or has_topic:
-            return msgspec.json.encode(found)
-        target = f"/v1/messages/{quote(key, safe='')}/trace?{urlencode({'topic': topic})}"
-        find = partial(self._one, lambda traces: traces.by_unique_key(topic, key))
-        own = partial(self._service.run, find)
-        async with everywhere(request, own, target=target) as spread:
+        async with everywhere(request, own, target=target, skip=first.answers) as spread:
+            spread.answers |= first.answers
             return msgspec.json.encode(merging.trace(spread))
+
+    async def _where_it_is(self, request: Request, own: Own, message_id: str) -> Spread:
+        """What the shard says whose STOREHOST an id names. Raises Problem, Relayed."""
+        shards = self._service.shards
+        entry = shards.members.of_host(message_id_of(message_id)[0])
+        if entry is None or entry.shard == shards.own:
+            return Spread({shards.own: await own()})
+        reply = await shards.reply(entry, request.scope)
+        if reply.status != HTTPStatus.OK:
+            media_type = reply.content_type.decode()
+            raise Relayed(Response(reply.body, reply.status, media_type=media_type))
+        return Spread({entry.shard: reply.body})
 
     def _one(self, find: Callable[[MessageTraces], Trace]) -> bytes:
         service = self._service
