@@ -165,9 +165,10 @@ def test_the_token_comes_from_a_file_or_the_environment(
     assert seen == ["Bearer filed", "Bearer from-environment", "Bearer filed"]
 
 
-def test_a_token_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
+def test_a_token_file_that_is_not_there_or_holds_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(AccessRefused, match="missing"):
         at_url.look(LogAtUrl("http://127.0.0.1:1", str(tmp_path / "missing"), None))
-    (tmp_path / "empty").touch()
-    with pytest.raises(AccessRefused, match="holds no token"):
-        at_url.look(LogAtUrl("http://127.0.0.1:1", str(tmp_path / "empty"), None))
+    for content in (b"", "tökén".encode(), b"\x7fELF\xd0"):
+        (tmp_path / "odd").write_bytes(content)
+        with pytest.raises(AccessRefused, match="holds no token"):
+            at_url.look(LogAtUrl("http://127.0.0.1:1", str(tmp_path / "odd"), None))

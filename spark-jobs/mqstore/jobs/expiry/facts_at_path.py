@@ -79,7 +79,11 @@ def _config(path: Path, is_asked_for: bool) -> StoreConfig:
     """The settings that count here, of a file with a ``name=value`` a line."""
     if not is_asked_for and not path.exists():
         return StoreConfig()
-    lines = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise WrongUsage(f"{path} is no broker.conf ({error})") from error
+    lines = (line.partition("=") for line in text.splitlines())
     said = {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
     fields = StoreConfig.model_fields
     chosen = {

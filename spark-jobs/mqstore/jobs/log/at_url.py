@@ -59,10 +59,10 @@ class LogAtUrl:
         file = self.token_file or os.environ.get("MQSTORE_TOKEN_FILE")
         if file is None:
             return os.environ.get("MQSTORE_TOKEN")
-        found = Path(file).read_text(encoding="utf-8").split()
-        if not found:
+        found = Path(file).read_bytes().split()
+        if not found or not found[0].isascii():
             raise AccessRefused(f"{file} holds no token; write one into it")
-        return found[0]
+        return found[0].decode()
 
 
 def look(log: LogAtUrl) -> Snapshot:
