@@ -111,6 +111,18 @@ def test_a_second_run_archives_only_what_came_to_its_end_since(
         assert (mark.offset, mark.place) == (first["upTo"], f"file://{tmp_path}/archive")
 
 
+def test_what_went_before_it_was_archived_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    root = topics_written(tmp_path / "store")
+    aged(root, 0)
+    outcome = archived(spark, str(root), tmp_path)
+    told = outcome.report["archive"]
+    assert (outcome.exit_code, told["segments"], told["missedBytes"]) == (0, 0, 0)
+    min((root / "commitlog").iterdir()).unlink()  # as at the disk's ceiling
+    outcome = archived(spark, str(root), tmp_path)
+    assert outcome.exit_code == 1
+    assert outcome.report["archive"]["missedBytes"] == CONFIG.mapped_file_size_commit_log
+
+
 def test_beside_a_writer_retention_waits_for_it(spark: SparkSession, tmp_path: Path) -> None:
     root, rule = tmp_path / "store", {"delete_when": ANY_HOUR, "file_reserved_time": 72}
     with running(root, mapped_file_size_commit_log=1 << 20, **rule) as run, run.client() as client:  # type: ignore[arg-type]  # settings

@@ -27,6 +27,8 @@ from mqstore.jobs.shard_place import ShardPlace
 
 HORIZONS: Final = "24,72,168"
 HOURS_MAX: Final = 24 * 366 * 100
+NOT_ARCHIVED: Final = ("corruptStretches", "missedBytes")
+"""Of what an archive's run tells: more than none is a finding."""
 RISKS_TOLD: Final = 20
 """Of the summary on stdout."""
 
@@ -129,7 +131,7 @@ def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
     is_found = report.at_risk
     if options.archive is not None:
         told["archive"] = _archived(run, place, facts, report, options.archive)
-        is_found = is_found or told["archive"]["corruptStretches"] > 0
+        is_found = is_found or any(told["archive"][name] > 0 for name in NOT_ARCHIVED)
     code = EXIT_FINDINGS if is_found else EXIT_FINE
     return Outcome(told | {"files": files}, code, log_bytes)
 
@@ -167,11 +169,12 @@ def _archived(
     end = max(each.end_offset for each in report.expiring if each.is_in_force)
     with keeper_of(place, out.place, facts.max_offset) as keeper:
         seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
+        first = seen.segments[0].start if seen.segments else facts.max_offset
         archived = keeper.archived()
         if archived is None:  # from now on nothing goes that is not archived
-            archived = seen.segments[0].start if seen.segments else facts.max_offset
-            keeper.advance(archived)
-        return archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
+            keeper.advance(archived := first)
+        told = archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
+        return told | {"missedBytes": max(0, first - archived)}
 
 
 def _facts(place: ShardPlace, options: Options) -> ShardFacts:
