@@ -19,6 +19,7 @@ from mqstore.cli.asking import (
     in_json,
     print_json,
 )
+from mqstore.cli.looking import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
 
 
@@ -34,30 +35,30 @@ def lag(
 ) -> None:
     """Tell how far consumer groups are behind, in messages and in time.
 
-    Exit code 0: told; 2: refused; 3: the query service does not answer.
+    Exit code 0: told; 1: a shard is missing; 2: refused; 3: the query service does not answer.
     """
 
     def ask(client: Client) -> int:
         if group is None:
-            _tell_all(client, topic, in_lines=in_json(as_json))
-        else:
-            _tell(client.lag(group, topic=topic), in_lines=in_json(as_json))
-        return 0
+            return _tell_all(client, topic, in_lines=in_json(as_json))
+        return _tell(client.lag(group, topic=topic), in_lines=in_json(as_json))
 
     raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
 
 
-def _tell_all(client: Client, topic: str | None, *, in_lines: bool) -> None:
+def _tell_all(client: Client, topic: str | None, *, in_lines: bool) -> int:
     cursor: str | None = None
+    worst = EXIT_FINE
     while True:
         page = client.lags(topic=topic, cursor=cursor)
         if in_lines:
             print_json(page)
         else:
             _print_page(page, with_head=cursor is None)
+        worst = max(worst, _exit_code(page))
         cursor = page.next
         if cursor is None:
-            return
+            return worst
 
 
 def _print_page(page: GroupLags, *, with_head: bool) -> None:
@@ -72,21 +73,31 @@ def _print_page(page: GroupLags, *, with_head: bool) -> None:
             )
 
 
-def _tell(found: GroupLag, *, in_lines: bool) -> None:
+def _tell(found: GroupLag, *, in_lines: bool) -> int:
     if in_lines:
         print_json(found)
-        return
+        return _exit_code(found)
     _print_source(found)
-    print(f"{'topic':<32} {'queue':>5} {'committed':>12} {'end':>12} {'lag':>12} {'oldest':>10}")
+    print(
+        f"{'topic':<32} {'shard':>5} {'queue':>5} {'committed':>12} {'end':>12} {'lag':>12} "
+        f"{'oldest':>10}"
+    )
     for topic in found.topics:
         for queue in topic.queues:
             committed = "-" if queue.committed is None else queue.committed
+            shard = "-" if queue.shard is None else queue.shard
             print(
-                f"{topic.topic:<32} {queue.queue_id:>5} {committed:>12} {queue.max_offset:>12} "
-                f"{queue.lag:>12} {duration(queue.lag_ms):>10}"
+                f"{topic.topic:<32} {shard:>5} {queue.queue_id:>5} {committed:>12} "
+                f"{queue.max_offset:>12} {queue.lag:>12} {duration(queue.lag_ms):>10}"
             )
     if found.dead_letters:
         print(f"dead letters: {found.dead_letters}")
+    return _exit_code(found)
+
+
+def _exit_code(answer: GroupLags | GroupLag) -> int:
+    is_whole = answer.shards is None or not answer.shards.missing
+    return EXIT_FINE if is_whole else EXIT_FINDINGS
 
 
 def _print_source(answer: GroupLags | GroupLag) -> None:
@@ -95,3 +106,6 @@ def _print_source(answer: GroupLags | GroupLag) -> None:
         print("no offset was ever saved")
     else:
         print(f"offsets saved {duration(offsets.age_ms)} ago; the writer is {offsets.writer}")
+    if answer.shards is not None:
+        for number in answer.shards.missing:
+            print(f"what is on shard {number} is not told: {answer.shards.why[str(number)]}")

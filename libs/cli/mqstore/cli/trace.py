@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -40,19 +41,24 @@ def trace(
 ) -> None:
     """Tell where a message stands: delayed, half, stored, sent back; and which groups are past it.
 
-    Exit code 0: told; 1: a copy may be missing or is damaged, or there is none; 2: refused;
-    3: the query service does not answer.
+    Exit code 0: told; 1: a copy may be missing or is damaged, there is none, or there are more
+    messages than are told; 2: refused; 3: the query service does not answer.
     """
 
     def ask(client: Client) -> int:
         if topic is None:
             return _tell([client.trace(message).trace], in_lines=in_json(as_json))
-        return _tell(_with_key(client, topic, message), in_lines=in_json(as_json))
+        told, there_are_more = _with_key(client, topic, message)
+        code = _tell(told, in_lines=in_json(as_json))
+        if there_are_more:
+            print(f"mqstore: there are more than these {len(told)} messages", file=sys.stderr)
+        return EXIT_FINDINGS if there_are_more else code
 
     raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
 
 
-def _with_key(client: Client, topic: str, key: str) -> list[Trace]:
+def _with_key(client: Client, topic: str, key: str) -> tuple[list[Trace], bool]:
+    """And whether there are more of them."""
     found: dict[str, Trace] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
@@ -62,7 +68,7 @@ def _with_key(client: Client, topic: str, key: str) -> list[Trace]:
         cursor = page.next
         if cursor is None:
             break
-    return list(found.values())
+    return list(found.values()), cursor is not None
 
 
 def _tell(traces: list[Trace], *, in_lines: bool) -> int:
