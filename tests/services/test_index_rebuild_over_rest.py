@@ -82,7 +82,7 @@ def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) ->
         client.create_topic("orders", queues=2)
         with producing(other, "orders", first=700) as keys:
             for _ in range(2):  # the second one over the first one's files
-                job = Job(client, store, client.begin_index_rebuild("a test"))
+                job = Job(client, store, client.begin_index_rebuild("a test", ttl_s=600))
                 job.fill()
                 published = client.publish_index_rebuild(job.rebuild.id)
                 assert published == client.publish_index_rebuild(job.rebuild.id)
@@ -101,12 +101,12 @@ def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) ->
 
 def test_a_second_job_is_told_of_the_first_one(tmp_path: Path) -> None:
     with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
-        rebuild = client.begin_index_rebuild("the first")
+        rebuild = client.begin_index_rebuild("the first", ttl_s=600)
         with pytest.raises(ProblemError) as refused:
             client.begin_index_rebuild("the second")
         assert refused.value.type == "index-rebuild-running"
         assert refused.value.problem["running"]["owner"] == "the first"
-        assert client.renew_index_rebuild(rebuild.id).id == rebuild.id
+        assert client.renew_index_rebuild(rebuild.id, ttl_s=600).id == rebuild.id
         client.end_index_rebuild(rebuild.id)
         with pytest.raises(ProblemError) as unknown:
             client.renew_index_rebuild(rebuild.id)
@@ -120,7 +120,7 @@ def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path
         client.produce("t", [NewMessage(keys=(f"k{number}",)) for number in range(50)])
         with pytest.raises(ProblemError, match="pattern"):
             client.begin_index_rebuild("of two\nlines")
-        rebuild = client.begin_index_rebuild("the job")
+        rebuild = client.begin_index_rebuild("the job", ttl_s=600)
         with pytest.raises(ProblemError, match="there is no plan yet"):
             client.send_index_part(rebuild.id, 0, part_frames([]))
         job = Job(client, tmp_path / "store", rebuild)

@@ -378,7 +378,7 @@ def test_an_index_that_lacks_too_much_waits_for_a_rebuild_and_then_goes_on(root:
         store.wait_for_index()
         assert "more than indexCatchUpSize 1000; rebuild it" in str(store.index_trouble)
         assert not store.lookups.by_key("T", f"U{0:031d}").complete
-        job = RebuildJob(store, store.rebuilds.begin("a test", lease_s=60))
+        job = RebuildJob(store, store.rebuilds.begin("a test", lease_s=600))
         job.fill()
         put_some(store, 100, start=COUNT)
         job.publish()
