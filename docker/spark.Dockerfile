@@ -18,6 +18,9 @@ RUN python3 docker/third_party.py libs/*/pyproject.toml spark-jobs/pyproject.tom
     && python3 -m venv /opt/tools \
     && /opt/tools/bin/pip install -q -c requirements/constraints.txt -r requirements/build.txt \
     && pip install -q -c requirements/constraints.txt -r third-party.txt
+# What reaches where results go, for instance s3fs; it may need other versions than our constraints.
+ARG PACKAGES=
+RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
 COPY libs/storage libs/storage
 COPY libs/client libs/client
 COPY spark-jobs spark-jobs

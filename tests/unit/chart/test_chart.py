@@ -256,6 +256,16 @@ def test_each_job_has_an_account_of_its_own_that_may_run_executors_and_no_more(j
 
 
 @needs_helm
+def test_a_driver_may_be_given_rights_to_where_results_go() -> None:
+    given = [{"secretRef": {"name": "bucket-keys"}}]
+    driver = {"envFrom": given, "accountAnnotations": {"cloud/role": "reports"}}
+    found = render(jobs={"output": {"uri": "s3://bucket"}, "driver": driver})
+    assert pods(found)["shop-mqstore-expiry-report"]["containers"][0]["envFrom"] == given
+    account = found["ServiceAccount"]["shop-mqstore-expiry-report"]
+    assert account["metadata"]["annotations"] == {"cloud/role": "reports"}
+
+
+@needs_helm
 def test_an_index_rebuild_may_have_executors_of_its_own() -> None:
     jobs = {"output": {"existingClaim": "results"}, "indexRebuild": {"executors": 5}}
     found = render(jobs=jobs)
