@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ def _helm() -> str | None:
         return found
     if not unpacked.exists():
         unpacked.parent.mkdir(exist_ok=True)
-        staged = unpacked.with_name(f"helm.{id(packed)}")
+        staged = unpacked.with_name(f"helm.{os.getpid()}")
         with packed.open("rb") as source, staged.open("wb") as target:
             zstandard.ZstdDecompressor(max_window_size=1 << 31).copy_stream(source, target)
         staged.chmod(0o755)

@@ -129,7 +129,8 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
     inside = ("exec", shard.name, "-c", WRITER, "--")
     names = release.kubectl.run(*inside, "ls", "-A", store.root).split()
     ordered = sorted(names, key=lambda name: (name == _LAST, name))
-    total = int(release.kubectl.run(*inside, "du", "--summarize", "--bytes", store.root).split()[0])
+    du = ("sh", "-c", 'du --summarize --bytes "$1" 2>/dev/null || true', "du", store.root)
+    total = int(release.kubectl.run(*inside, *du).split()[0])  # files go while it counts, too
     tar = (*TAR, "--file=-", f"--directory={store.root}", "--", *ordered)
     with release.kubectl.streamed_out(*inside, *tar) as archive, shown_progress() as show:
         done = 0
