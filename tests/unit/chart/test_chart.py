@@ -417,6 +417,13 @@ def test_one_address_leads_to_all_shards_and_shards_reach_nobody_else() -> None:
 
 
 @needs_helm
+@pytest.mark.parametrize("name", ["1shop", "our.shop"])
+def test_a_release_whose_name_no_service_can_have_is_told_how_to_go_on(name: str) -> None:
+    assert "set fullnameOverride" in _run("template", name, values={}).stderr
+    assert not _run("template", name, values={"fullnameOverride": "shop"}).returncode
+
+
+@needs_helm
 def test_a_name_with_mqstore_in_it_is_used_as_it_is() -> None:
     done = _run("template", "our-mqstore", values={})
     assert re.search(r"^  name: our-mqstore-shard$", done.stdout, re.M)
