@@ -149,6 +149,7 @@ def test_wrong_values_are_refused_by_name() -> None:
     assert "is one volume" in refusal(shards=2, persistence={"existingClaim": "mine"})
     assert "missing property 'shards'" in refusal(shards=None)
     assert "'limit' not allowed" in refusal(writer={"resources": {"limit": {"memory": "1Gi"}}})
+    assert "/topologyKeys/0" in refusal(topologyKeys=[""])
     assert "/storeHost/network" in refusal(storeHost={"network": "999.18.0"})
 
 
