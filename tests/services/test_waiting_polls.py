@@ -21,8 +21,9 @@ from tests.services.service_processes import Process, query, writer
 POLLS = 3_000
 OTHERS = 100
 """Of another queue, and as many whose tag does not come."""
-AT_ONCE = 100
-"""Connections that are opened before the first of them is looked for among those that wait."""
+AT_ONCE = 1_000
+"""Connections that are opened before the first of them is looked for among those that wait. Looking
+takes time, and none of them waits for more than 30 s."""
 OPEN_FILES = 20_000
 """Each process has one end of a connection; a service takes three quarters of its limit."""
 RSS_A_POLL = 40 << 10
