@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import httpx
 import lz4.frame
 import pytest
 
-from mqstore.client import Client, NewMessage, ProblemError, Target
+from mqstore.client import Client, NewMessage, ProblemError, Target, TopicEvent
+from mqstore.storage.codec import properties
 from mqstore.storage.paths import StorePaths, segment_name
 from tests.services.service_processes import Run, await_ready, query, running, writer
 from tests.unit.storage.stores import message, open_store
@@ -82,6 +84,45 @@ def test_compressed_body_is_as_stored_unless_inflating_is_asked_for(tmp_path: Pa
             assert httpx.get(url).json()["compression"] == found["compression"]
             assert httpx.get(url + "/body").content == body
             assert httpx.get(url + "/body?inflate=true").content == b"long " * 99
+
+
+def test_answers_with_inflated_bodies_are_short_and_go_on(tmp_path: Path) -> None:
+    """Each body becomes 700 times as long, and one answer may hold five such at most."""
+    body, count = zlib.compress(b"x" * 60_000), 20
+    with open_store(tmp_path) as store:
+        store.create_topic("T", queues=1)
+        for number in range(count):
+            encoded = properties.encode({"KEYS": "k"}, trailing_separator=False)
+            store.put(message(store, number).replaced(sys_flag=0x1, body=body, properties=encoded))
+    bounds = {"max_inflated_size": 1 << 16, "max_inflate_ratio": 1000}
+    with query(tmp_path, **bounds) as find, Client(find.url, find.url) as client:
+
+        def inflated(path: str, start: str, **params: str) -> list[int]:
+            """The lengths of all bodies, page by page."""
+            found: list[int] = []
+            following: object = None
+            while len(found) < count:
+                given = params | ({} if following is None else {start: str(following)})
+                page = httpx.get(find.url + path, params={"inflate": "true", **given}).json()
+                assert 0 < len(page["messages"]) <= 5
+                found += [len(each["body"]) for each in page["messages"]]
+                following = page["next"]
+            return found
+
+        topic = "/v1/topics/T"
+        for told in (
+            inflated(f"{topic}/queues/0/messages", "offset", max="1000"),
+            inflated(f"{topic}/messages", "cursor", limit="1000"),
+            inflated(f"{topic}/messages", "cursor", limit="1000", key="k"),
+        ):
+            assert told == [60_000] * count
+        with contextlib.closing(client.follow("T", from_ms=0, inflate=True)) as events:
+            assert all(len(_body(next(events))) == 60_000 for _ in range(count))
+
+
+def _body(event: TopicEvent) -> str:
+    assert event.message is not None and event.message.body is not None
+    return event.message.body
 
 
 def test_bodies_are_shown_as_asked_for_wherever_messages_are(

@@ -36,6 +36,9 @@ class Scripted:
     async def run_in_turn(self, look: Any) -> Any:
         return look()
 
+    def answer_bytes(self, *, inflate: bool) -> int:
+        return 1 << 20
+
     def queues(self, topic: str) -> list[Any]:
         return []
 

@@ -62,6 +62,10 @@ class BodyForm:
     max_bytes: int | None = None
     inflate: InflateBounds | None = None
 
+    @property
+    def inflates(self) -> bool:
+        return self.inflate is not None
+
     def show(self, found: Record, view: MessageView) -> None:
         """Put a record's body into its view."""
         body = found.body

@@ -154,6 +154,7 @@ class _Stream:
         self._position = position
         self._wanted = wanted
         self._form = form
+        self._max_bytes = min(BATCH_BYTES, service.answer_bytes(inflate=form.inflates))
 
     async def events(self) -> AsyncIterator[bytes]:
         """Until the client or the service ends; first, where it is: a connection that breaks
@@ -181,7 +182,7 @@ class _Stream:
     def _look(self) -> tuple[KeyAnswer, bytes]:
         service = self._service
         answer = service.reader.scans.scan_from(
-            self._query, self._position, limit=BATCH, max_bytes=BATCH_BYTES
+            self._query, self._position, limit=BATCH, max_bytes=self._max_bytes
         )
         if answer.cursor is None:
             self._position = max(self._position or 0, answer.scanned.max_offset)

@@ -43,6 +43,8 @@ Order = Literal["newest", "oldest"]
 KEY_COUNT_DEFAULT: Final = 64
 KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
+KEY_RECORD_MAX: Final = 1 << 19
+"""Where an answer is to hold less than KEY_PAGE such records, a step has fewer."""
 RECORD_PROBLEMS: Final = (
     problems.MESSAGE_UNKNOWN,
     problems.OFFSET_INSIDE_MESSAGE,
@@ -281,6 +283,7 @@ class MessageRoutes:
         if key is not None and order != "newest":
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
         hidden = topics_of([Hidden(each) for each in include.split(",")] if include else [])
+        most = service.answer_bytes(inflate=asked.inflate)
 
         query: KeyQuery | TopicQuery
         if key is not None:
@@ -291,9 +294,8 @@ class MessageRoutes:
         def look(cursor: str | None) -> bytes:
             service.require_topic(topic)
             if isinstance(query, KeyQuery):
-                answer = self._by_key(query, hidden, limit, cursor)
+                answer = self._by_key(query, hidden, limit, most, cursor)
             else:
-                most = service.settings.max_answer_bytes
                 scans = service.reader.scans
                 answer = scans.scan(query, limit=limit, max_bytes=most, cursor=cursor)
             return msgspec.json.encode(views.messages(answer, self._shard, form))
@@ -301,7 +303,7 @@ class MessageRoutes:
         if service.shards.spreads(request.scope):
             asked_text = query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
             paging = Paging(
-                *(from_, to, order == "newest", limit, service.settings.max_answer_bytes),
+                *(from_, to, order == "newest", limit, most),
                 cursor_at=lambda place: key_cursor.encode(place, asked_text),
                 cursor_of=lambda parts: shard_cursor.encode(parts, asked_text),
             )
@@ -323,21 +325,18 @@ class MessageRoutes:
             return merging.messages(spread, begun, paging)
 
     def _by_key(
-        self, query: KeyQuery, hidden: tuple[str, ...], limit: int, cursor: str | None
+        self, query: KeyQuery, hidden: tuple[str, ...], limit: int, most: int, cursor: str | None
     ) -> KeyAnswer:
-        """In small steps, so that few large records are held beyond maxAnswerBytes."""
+        """In small steps, so that few large records are held beyond ``most`` bytes."""
+        step = min(KEY_PAGE, 1 + most // KEY_RECORD_MAX)
 
         def page(count: int, after: str | None) -> KeyAnswer:
             return by_key(self._service.lookups, query, hidden, limit=count, cursor=after)
 
-        answer = page(min(limit, KEY_PAGE), cursor)
+        answer = page(min(limit, step), cursor)
         size = sum(each.size for each in answer.records)
-        while (
-            answer.cursor is not None
-            and len(answer.records) < limit
-            and size < self._service.settings.max_answer_bytes
-        ):
-            more = page(min(limit - len(answer.records), KEY_PAGE), answer.cursor)
+        while answer.cursor is not None and len(answer.records) < limit and size < most:
+            more = page(min(limit - len(answer.records), step), answer.cursor)
             size += sum(each.size for each in more.records)
             answer = _joined(answer, more)
         return answer

@@ -67,6 +67,10 @@ class _Asked:
     """How messages are shown; None for records as they stand."""
     shard: int | None
 
+    @property
+    def inflates(self) -> bool:
+        return self.form is not None and self.form.inflates
+
 
 @dataclass(slots=True)
 class _Answer:
@@ -174,7 +178,7 @@ class PullRoute:
         """What can be answered here and now, on the event loop; None for the pool."""
         if asked.offset is None or asked.wanted is not None:
             return None
-        if asked.form is not None and asked.form.inflate is not None:
+        if asked.inflates:
             return None
         place = (asked.topic, asked.queue_id)
         if time.monotonic() > self._fresh_until.get(place, 0.0):
@@ -235,7 +239,7 @@ class PullRoute:
                 asked.queue_id,
                 asked.offset,
                 count=asked.count,
-                max_bytes=service.settings.max_answer_bytes,
+                max_bytes=service.answer_bytes(inflate=asked.inflates),
                 wanted=wanted,
             )
         except QueueUnknown:

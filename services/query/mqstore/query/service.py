@@ -55,6 +55,9 @@ OPEN_PATIENCE_S: Final = 5.0
 """How long a directory that the system does not let us read is tried again: a writer of the same
 machine says better what is wrong with it."""
 
+INFLATED_PER_ANSWER: Final = 4
+"""Times maxInflatedSize: what the inflated bodies of one answer may be together, beyond one."""
+
 DESCRIPTION: Final = """\
 Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
 Messages are stored at the store-writer service (port 8081 by default).
@@ -162,6 +165,14 @@ class QueryService:
     def form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
         """How a request asks for bodies, within the bounds of the settings."""
         return BodyForm(shape, max_bytes, self.inflate_bounds if inflate else None)
+
+    def answer_bytes(self, *, inflate: bool) -> int:
+        """Of records in one answer, beyond the first: few where each may become many bytes."""
+        most = self.settings.max_answer_bytes
+        if not inflate:
+            return most
+        bounds = self.inflate_bounds
+        return max(1, min(most, INFLATED_PER_ANSWER * bounds.size_max // bounds.ratio_max))
 
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""

@@ -15,7 +15,7 @@ import msgspec
 from mqstore.storage.errors import CursorError
 
 LENGTH_MAX: Final = 16_384
-"""Of a cursor over 500 shards."""
+"""Of a cursor over 300 shards; the chart makes 250 at most."""
 _CHECK_SIZE: Final = 4
 _VERSION: Final = 1
 
