@@ -55,6 +55,8 @@ def chosen(table: str, names: Sequence[str] | None) -> dict[str, str]:
     known = TABLES[table]
     if names is None:
         return {name: of for name, of in known.items() if name not in ON_DEMAND}
+    if not names:
+        raise WrongUsage(f"no column is named; there are {', '.join(known)}")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise WrongUsage(

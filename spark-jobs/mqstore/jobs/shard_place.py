@@ -37,8 +37,7 @@ class ShardPlace:
             raise WrongUsage(f"{text!r}: behind the comma stands the address of a store-writer")
         if place.is_url and place.writer_url is None:
             raise WrongUsage(
-                f"{text}: name its store-writer too, which knows the rule in force: "
-                "http://QUERY:8082,http://WRITER:8081"
+                f"{text}: name its store-writer too: http://QUERY:8082,http://WRITER:8081"
             )
         return place
 

@@ -87,6 +87,11 @@ def test_bodies_and_properties_come_only_by_name() -> None:
     assert set(chosen("corrupt", None)) == set(CORRUPT)
 
 
+def test_no_columns_at_all_are_refused() -> None:
+    with pytest.raises(WrongUsage, match="no column is named; there are physical_offset"):
+        chosen("messages", ReadOptions.of({"path": "x", "columns": " , "}).columns)
+
+
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     with pytest.raises(WrongUsage, match="no column 'colour'; there are physical_offset"):
         chosen("messages", ["colour"])
