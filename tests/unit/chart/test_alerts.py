@@ -21,18 +21,20 @@ pytestmark = [
 MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
 HEALTHY = {
     f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
+    f'mqstore_open_polls{{{MINE},pod="a"}}': "0x30",
     f'mqstore_coordinator_leader{{{MINE},pod="b"}}': "1x30",
     f'mqstore_coordinator_leader{{{MINE},pod="c"}}': "0x30",
     f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
 } | {
-    f'{metric}{{namespace="{namespace}",app_kubernetes_io_instance="{instance}",pod="z"}}': "1x30"
-    for namespace, instance in (("default", "another"), ("another", "shop"))
-    for metric in ("mqstore_store_open", "mqstore_coordinator_leader", "mqstore_store_read_only")
+    f'mqstore_{metric}{{namespace="{space}",app_kubernetes_io_instance="{name}",pod="z"}}': "1x30"
+    for space, name in (("default", "another"), ("another", "shop"))
+    for metric in ("store_open", "store_read_only", "open_polls", "coordinator_leader")
 }
 """Releases of other names, and in other namespaces, say nothing about this one."""
 # What a metric is, and the alert that follows.
 BAD = {
     "ShardMissing": ("mqstore_store_open", 'pod="a"', "0x30"),
+    "QueryMissing": ("mqstore_open_polls", 'pod="a"', "0x15 stale"),
     "StoreReadOnly": ("mqstore_store_read_only", 'pod="a"', "1x30"),
     "OpeningRefused": ("mqstore_openings_refused_total", 'pod="a"', "0+1x30"),
     "DiskRefusesPuts": ("mqstore_puts_refused_disk", 'pod="a"', "1x30"),
