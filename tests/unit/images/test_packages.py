@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[3]
 PROJECTS = sorted(
@@ -20,3 +21,11 @@ def test_every_folder_with_modules_is_in_its_wheel(path: Path) -> None:
     named = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     found = {module.parent for module in (path.parent / "mqstore").rglob("*.py")}
     assert set(named) == {".".join(each.relative_to(path.parent).parts) for each in found}
+
+
+def test_images_are_labelled_with_the_version_that_they_are_tagged_with() -> None:
+    chart = yaml.safe_load((ROOT / "charts" / "mqstore" / "Chart.yaml").read_text(encoding="utf-8"))
+    for name in ("services", "spark"):
+        lines = (ROOT / "docker" / f"{name}.Dockerfile").read_text(encoding="utf-8").splitlines()
+        assert f"ARG VERSION={chart['version']}" in lines
+    assert chart["appVersion"] == chart["version"]
