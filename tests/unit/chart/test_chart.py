@@ -340,6 +340,35 @@ def test_the_two_containers_of_a_shard_share_one_volume_and_only_one_may_write()
 
 
 @needs_helm
+def test_a_claim_that_is_there_is_mounted_and_none_is_made() -> None:
+    found = render(persistence={"existingClaim": "mine"})["StatefulSet"]["shop-mqstore-shard"]
+    assert "volumeClaimTemplates" not in found["spec"]
+    volumes = {each["name"]: each for each in found["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["store"]["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+@needs_helm
+def test_claims_are_as_the_values_say() -> None:
+    wanted = {"size": "7Gi", "storageClass": "fast", "accessMode": "ReadWriteOncePod"}
+    found = render(persistence={**wanted, "annotations": {"backup": "daily"}})
+    [claim] = found["StatefulSet"]["shop-mqstore-shard"]["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["annotations"] == {"backup": "daily"}
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOncePod"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "7Gi"}},
+    }
+
+
+@needs_helm
+def test_tokens_of_ones_own_are_used_by_all_and_none_are_made() -> None:
+    found = render(**EVERYTHING, auth={"existingSecret": "ours"})
+    assert not found["Secret"]
+    assert "shop-mqstore-auth" not in json.dumps(found)
+    assert '"secretName": "ours"' in json.dumps(found["StatefulSet"])
+
+
+@needs_helm
 @pytest.mark.parametrize(("retain", "policy"), [(True, "Retain"), (False, "Delete")])
 def test_claims_stay_unless_somebody_says_otherwise(retain: bool, policy: str) -> None:
     shard = render(persistence={"retain": retain})["StatefulSet"]["shop-mqstore-shard"]["spec"]
@@ -467,10 +496,18 @@ def test_a_gateway_leads_each_host_to_its_service_and_to_no_other() -> None:
 
 
 @needs_helm
-def test_the_charts_own_test_runs_where_its_pods_may() -> None:
-    placed = {"tolerations": [{"key": "disks"}], "nodeSelector": {"disks": "fast"}}
-    spec = pods(render(**placed))["shop-mqstore-test"]
-    assert {name: spec[name] for name in placed} == placed
+def test_every_pod_runs_where_the_values_say() -> None:
+    placed: dict[str, Any] = {
+        "nodeSelector": {"disks": "fast"},
+        "tolerations": [{"key": "disks"}],
+        "affinity": {"podAntiAffinity": {}},
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "registry"}],
+    }
+    found = render(**EVERYTHING, **placed)
+    executors = [executor(found, job)["spec"] for job in ("expiry-report", "index-rebuild")]
+    for spec in [*pods(found).values(), *executors]:
+        assert {name: spec[name] for name in placed} == placed
 
 
 @needs_helm
