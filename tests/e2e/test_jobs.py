@@ -63,7 +63,7 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         summary = json.loads(said.splitlines()[-1])
         # A message, a committed one, and what a transaction leaves: its half and its op record.
         assert summary["shards"][0]["messages"] == 4, said
-        assert len(executors) == 2
+        assert len(executors) >= 2
         told = _asked(release, 8081, "/v1/reports/expiry")
         assert summary["shards"][0]["out"] in json.dumps(told)
         until(lambda: not _executors(release, "expiry-report"), "the executors are gone")
@@ -95,7 +95,7 @@ def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
             assert plugin.stdout is not None
             said = plugin.stdout.read()
         assert plugin.returncode == 0, said
-        assert len(executors) == 2
+        assert len(executors) >= 2
         [shard] = json.loads(said.splitlines()[-1])["shards"]
         assert shard["published"]
         assert _asked(release, 8082, BY_KEY)["complete"]
