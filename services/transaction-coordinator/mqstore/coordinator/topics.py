@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,8 @@ from mqstore.storage.layout import StoreFormat
 KNOWN_S: Final = 1.0
 """How long what was told counts."""
 KNOWN_MAX: Final = 1_000
+THREADS: Final = 4
+"""That ask at one time: a shard that does not answer keeps no other's threads."""
 _WRITABLE: Final = 2
 
 
@@ -32,6 +35,7 @@ class Topics:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._threads = ThreadPoolExecutor(THREADS, "topics")
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def known(self, name: str) -> Topic | None:
@@ -57,7 +61,8 @@ class Topics:
     async def _writable(self, name: str) -> Topic:
         """Raises Problem, which nobody remembers."""
         try:
-            topic = await asyncio.to_thread(self._ask, name)
+            asking = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, name)
+            topic = await asking
             if not topic.perm & _WRITABLE or topic.write_queues < 1:
                 raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
         except BaseException:
