@@ -111,7 +111,7 @@ def patiently(call: Callable[[], T]) -> T:
         except Unreachable:
             pass
         except ProblemError as problem:
-            if problem.status < 500:
+            if problem.status < 500 and problem.status != 429:
                 raise
         time.sleep(0.5)
 
