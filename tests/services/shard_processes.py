@@ -22,6 +22,8 @@ from tests.services.service_processes import (
 )
 
 NOWHERE = "http://127.0.0.1:1"
+TIMEOUT_S = 10.0
+"""Until a shard that does not answer is missing: on a busy machine one may be slow."""
 
 
 @dataclass
@@ -127,7 +129,7 @@ def _await_list(process: Process, wanted: list[int], token: str | None) -> None:
 @contextlib.contextmanager
 def cluster(root: Path, count: int = 2, **settings: Any) -> Iterator[Cluster]:
     """So many shards that know each other."""
-    found = Cluster(root, settings)
+    found = Cluster(root, {"shard_timeout_s": TIMEOUT_S, **settings})
     write_list(found.listed, [entry_at(0, NOWHERE)])
     try:
         for number in range(count):

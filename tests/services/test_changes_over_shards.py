@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards"), shard_timeout_s=60.0) as found:
+    with cluster(tmp_path_factory.mktemp("shards")) as found:
         yield found
 
 

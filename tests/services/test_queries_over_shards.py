@@ -21,7 +21,7 @@ from mqstore.cli.main import app
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.service.forwarded import FORWARDED
 from tests.services.service_processes import query
-from tests.services.shard_processes import Cluster, cluster, store_host
+from tests.services.shard_processes import TIMEOUT_S, Cluster, cluster, store_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 ADMIN, CONSUME, SYSTEM = "admin-" + "a" * 20, "consume-" + "c" * 20, "system-" + "s" * 20
@@ -32,6 +32,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two, with tokens; topic t has messages 0 to 19 under key k, the even ones on shard 0."""
     settings: dict[str, Any] = {"token_admin": ADMIN, "token_consume": CONSUME}
     settings |= {"token_system": SYSTEM, "log_format": "json"}
+    settings |= {"flush_consumer_offset_interval": 20}
     with cluster(tmp_path_factory.mktemp("shards"), **settings) as found:
         for number in range(2):
             with found.client(number, token=ADMIN, shard=number) as client:
@@ -131,11 +132,9 @@ def _groups(client: Client, limit: int) -> list[str]:
 
 
 def _await_groups(client: Client, wanted: set[str]) -> None:
-    """Until the writers have saved the offsets: every five seconds."""
-    for _ in range(2_000):
-        if {each.group for each in client.lags().groups} == wanted:
-            return
-    raise AssertionError("the offsets were not saved")
+    """Until the writers have saved the offsets."""
+    while {each.group for each in client.lags().groups} != wanted:
+        pass
 
 
 def test_a_trace_names_the_shard_of_each_copy(client: Client) -> None:
@@ -279,7 +278,7 @@ def test_the_callers_own_token_is_what_counts_at_every_shard(shards: Cluster) ->
         urls = {"writerUrl": f"http://127.0.0.1:{port}", "queryUrl": f"http://127.0.0.1:{port}"}
         shards.put_list(entry | urls)
         try:
-            with shards.client(0, token=CONSUME) as client:
+            with shards.client(0, token=CONSUME, timeout_s=6 * TIMEOUT_S) as client:
                 found = client.messages_by_key("t", "k", limit=64)
         finally:
             shards.put_list()
@@ -308,7 +307,7 @@ def _listening() -> Iterator[tuple[int, list[str]]]:
 
 
 def test_a_shard_that_is_down_is_named_and_comes_back(tmp_path: Path) -> None:
-    with cluster(tmp_path, shard_timeout_s=30.0) as two:
+    with cluster(tmp_path) as two:
         for number in range(2):
             with two.client(number, shard=number) as client:
                 client.create_topic("t", queues=1)
