@@ -59,8 +59,8 @@ def by_key(
         return _page(lookups, query, limit, cursor)
     asked = query_text(query, hidden)
     below = None if cursor is None else key_cursor.decode(cursor, asked)
-    queries = [KeyQuery(each, query.key, query.from_ms, query.to_ms) for each in hidden]
-    queries.insert(0, query)
+    topics = dict.fromkeys((query.topic, *hidden))
+    queries = [KeyQuery(each, query.key, query.from_ms, query.to_ms) for each in topics]
     answers = [
         _page(lookups, each, limit, None if below is None else key_cursor.encode(below, repr(each)))
         for each in queries
