@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Callable
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from mqstore.client import ClientError, ProblemError
 from mqstore.client import Unreachable as NoAnswer
@@ -28,14 +30,24 @@ log = logging.getLogger(__name__)
 
 
 def run(job: Callable[[], int | None]) -> int:
-    """The exit code of ``job``: its own, 0 for None, or that of what ended it."""
+    """The exit code of ``job``: its own, 0 for None, or that of what ended it.
+
+    Told to end (SIGTERM, as when its pod is deleted) it first gives up what it holds.
+    """
     _log_to_stderr()
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         return job() or EXIT_FINE
     except Exception as error:
         refused = end_of(error)
         print(f"mqstore: {refused}", file=sys.stderr)  # noqa: T201  # what a command says
         return refused.exit_code
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def end_of(error: Exception) -> JobError:

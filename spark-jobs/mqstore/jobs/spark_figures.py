@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOK_INTERVAL_S: Final = 0.5
 _numbers: Final = itertools.count(1)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -73,7 +76,10 @@ def watched(
     finally:
         ended.set()
         watcher.join()
-        figures.add(context, group)
+        try:
+            figures.add(context, group)
+        except Exception as error:  # its Java is gone: what ended it is to be told, not this
+            log.warning("Spark does not say what it did: %s", error)
 
 
 def _stages(context: SparkContext, group: str) -> list[tuple[int, int]]:

@@ -50,6 +50,18 @@ def test_a_defect_is_no_finding_and_the_log_has_it_whole(
     assert "Traceback" in caplog.text
 
 
+def test_told_to_end_it_gives_up_what_it_holds() -> None:
+    code = (
+        "import os, signal, threading; from mqstore.jobs import command\n"
+        "def job():\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM); threading.Event().wait(60)\n"
+        "    finally: print('given up')\n"
+        "raise SystemExit(command.run(job))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (143, "given up\n", "")
+
+
 def test_what_a_task_died_of_is_told_of_sparks_text(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from mqstore.jobs import job_run
 from mqstore.jobs.errors import NoStore, Unreachable
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.progress import LoggedProgress
+from mqstore.jobs.spark_figures import SparkFigures, watched
 from mqstore.storage.errors import StoreLocked
 
 
@@ -83,6 +86,22 @@ def test_where_sparks_java_was_killed_the_summary_is_still_told(
     monkeypatch.setattr(job_run, "spark_session", lambda name, **_: Dead())
     code = JobRun("counting").over(["x"], lambda run, shard: Outcome({"n": str(run.spark)}))
     assert code == json.loads(capsys.readouterr().out)["exitCode"] == 0
+
+
+def test_what_ended_a_stage_is_told_also_where_spark_does_not_answer_any_more() -> None:
+    class Gone:
+        def setJobGroup(self, group: str, what: str) -> None:  # noqa: N802  # Spark's name
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError
+
+    spark: Any = SimpleNamespace(sparkContext=Gone())
+    with (
+        pytest.raises(KeyError, match="why"),
+        watched(spark, "counting", "a stage", lambda *_: None, SparkFigures()),
+    ):
+        raise KeyError("why")
 
 
 def test_a_missing_file_is_a_refusal_and_no_defect(
