@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 import socket
 import threading
 import uuid
@@ -21,7 +22,7 @@ from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from tests.services.service_processes import Process, writer
-from tests.services.shard_processes import Cluster, cluster, store_host
+from tests.services.shard_processes import Cluster, RunningShard, cluster, store_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 LOOPBACK = Host(b"\x7f\0\0\1", 0)
@@ -51,6 +52,13 @@ def stored(shards: Cluster, topic: str) -> int:
         shown = client.delete_topic(topic, dry_run=True)
     assert shown.shards is not None and not shown.shards.missing
     return shown.messages
+
+
+def repeats_counted(shard: RunningShard) -> float:
+    text = httpx.get(f"{shard.writer.url}/metrics").text
+    found = re.search(r"^mqstore_repeats_total (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 @contextlib.contextmanager
@@ -131,6 +139,7 @@ def test_what_no_shard_has_is_stored_by_the_one_that_got_the_repeat(
     shards: Cluster, topic: str
 ) -> None:
     sent = [NewMessage(body=f"{n}", uniq_key=f"k{n}") for n in range(4)]
+    counted = repeats_counted(shards.shards[1])
     with at(shards, 0) as one, at(shards, 1) as other:
         there = one.produce(topic, sent[1:3]).messages
         placed = other.produce(topic, sent, repeat=True).messages
@@ -138,6 +147,7 @@ def test_what_no_shard_has_is_stored_by_the_one_that_got_the_repeat(
             *((1, False), (0, True), (0, True), (1, False))
         ]
         assert [each.uniq_key for each in placed] == ["k0", "k1", "k2", "k3"]
+        assert repeats_counted(shards.shards[1]) == counted + 2
         assert [each.offset_msg_id for each in placed[1:3]] == [
             each.offset_msg_id for each in there
         ]
