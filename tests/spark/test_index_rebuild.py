@@ -188,9 +188,9 @@ def test_verify_tells_of_ends_of_files_that_are_not_cut_as_a_rebuild_cuts_them(
         path.unlink()  # as retention does
     assert header_differences(run, root) == []
     first, *_ = sorted((root / "index").iterdir())
-    data = bytearray(first.read_bytes())
-    data[13] ^= 1  # of where it ends, 65 seconds
-    first.write_bytes(bytes(data))
+    data = first.read_bytes()
+    end_ms = int.from_bytes(data[8:16]) + 1_000  # its items are whole seconds old
+    first.write_bytes(data[:8] + end_ms.to_bytes(8) + data[16:])
     assert header_differences(run, root) == [("header", "end_ms")]
 
 
