@@ -16,7 +16,7 @@ BUILT = ROOT / "build" / "promtool"
 PROMTOOL = shutil.which("promtool") or (str(BUILT) if BUILT.exists() else None)
 pytestmark = [
     needs_helm,
-    pytest.mark.skipif(PROMTOOL is None, reason="needs promtool; `make promtool` builds it"),
+    pytest.mark.skipif(PROMTOOL is None, reason="needs promtool; `make promtool` gets it"),
 ]
 MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
 HEALTHY = {
