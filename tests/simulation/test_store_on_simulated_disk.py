@@ -66,7 +66,7 @@ def test_files_made_ahead_survive_kills_power_cuts_and_faults(turn: int) -> None
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(seed=SEEDS)
 def test_acknowledged_messages_survive_long_lives(seed: int) -> None:
     World(seed).live(400)
