@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ SYNC_SHARE: Final = 4
 WARM_SHARE: Final = 25
 """The broker's code is compiled by one transaction in so many records before any is measured."""
 CLIENTS: Final = (1, 8, 32)
+KEYED_CLIENTS: Final = 8
 COSTS: Final = {"server": "servers' cost", "client": "clients' cost"}
 SERVICES: Final = ("writer", "query", "coordinator")
 _TRANSACTIONS: Final = "/v1/transactions"
@@ -41,12 +43,15 @@ _TRANSACTIONS: Final = "/v1/transactions"
 class Shape:
     clients: int
     flush: FlushDiskType
+    has_keys: bool = False
+    """Whether producers give unique keys of their own, so that a begin may be sent again."""
 
     @property
     def name(self) -> str:
         clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
         flush = ", sync flush" if self.flush is FlushDiskType.SYNC else ""
-        return f"transactions 1 KiB over loopback, {clients}{flush}"
+        keys = ", own uniqKeys" if self.has_keys else ""
+        return f"transactions 1 KiB over loopback, {clients}{keys}{flush}"
 
     def transactions(self, records: int) -> int:
         """Of each client."""
@@ -64,13 +69,17 @@ def benches(setting: Setting) -> Iterator[Bench]:
                 processes["peer"] = broker.process_ids
                 warm = Shape(8, flush)
                 _peer(setting, broker, warm, max(10, setting.records // WARM_SHARE // warm.clients))
-            for clients in CLIENTS:
-                shape = Shape(clients, flush)
+            for shape in _shapes(flush):
                 count = shape.transactions(setting.records)
                 ours = partial(_ours, services, shape, count)
                 peer = None if broker is None else partial(_peer, setting, broker, shape, count)
                 metrics = servers.metrics(shape.name, "transaction", COSTS, BODY_SIZE)
                 yield Bench(metrics, ours, peer, processes=processes)
+
+
+def _shapes(flush: FlushDiskType) -> list[Shape]:
+    plain = [Shape(clients, flush) for clients in CLIENTS]
+    return [*plain, Shape(KEYED_CLIENTS, flush, has_keys=True)]
 
 
 @contextmanager
@@ -106,14 +115,24 @@ def _script(begins: list[bytes]) -> Script:
         yield senders.post(f"{_TRANSACTIONS}/{transaction}:commit", b"")
 
 
-def _begin(number: int) -> bytes:
+def _begin(number: int, key: str | None) -> bytes:
     message = {"body": senders.text_body(BODY_SIZE), "keys": [f"order-{number}"], "tags": "paid"}
+    if key is not None:
+        message["uniqKey"] = key
     spec = {"producerGroup": "bench", "topic": TOPIC, "messages": [message]}
     return senders.post(_TRANSACTIONS, json.dumps(spec).encode())
 
 
 def _ours(services: Server, shape: Shape, count: int) -> Figures:
-    scripts = [_script([_begin(number) for number in range(count)]) for _ in range(shape.clients)]
+    scripts = [
+        _script(
+            [
+                _begin(number, uuid.uuid4().hex if shape.has_keys else None)
+                for number in range(count)
+            ]
+        )
+        for _ in range(shape.clients)
+    ]
     cpu, own, began = services.cpu_s(), time.process_time(), time.perf_counter()
     seconds = senders.run_all(services.address, scripts)
     taken, total = time.perf_counter() - began, count * shape.clients

@@ -67,7 +67,7 @@ def append(script: Script, directory: Path, store_format: str) -> list[Line]:
 
 def close_without_index(directory: Path, config: Mapping[str, Any], store_format: str) -> None:
     """A halt takes the index, and the next opening closes before it is made again."""
-    from mqstore.storage.derived import dispatch
+    from mqstore.storage.dispatch import dispatcher as dispatch
 
     halted = _open(directory, config, store_format, create=False)
     halted._stop_services()
@@ -77,6 +77,14 @@ def close_without_index(directory: Path, config: Mapping[str, Any], store_format
         file.unlink()
     with patch.object(dispatch, "INDEX_PATIENCE_S", 0):
         _open(directory, config, store_format, create=False, services=False).close()
+
+
+def accept_loss(directory: Path) -> None:
+    """`mqstore store accept-loss`, of what it says is lost."""
+    arguments = [command(), "store", "accept-loss", str(directory), "--json"]
+    shown = subprocess.run([*arguments, "--dry-run"], capture_output=True, check=True)
+    planned = json.loads(shown.stdout.splitlines()[-1])
+    subprocess.run([*arguments, "--confirm", planned["confirm"]], capture_output=True, check=True)
 
 
 def dump(
@@ -100,10 +108,11 @@ def verify(directory: Path, config: Mapping[str, Any]) -> tuple[list[Line], Line
 def _looked(
     how: str, directory: Path, config: Mapping[str, Any], *options: str
 ) -> tuple[int, list[Line]]:
-    """The exit code and lines of a command that only looks; one is always there."""
+    """The exit code and lines of a command that only looks; one is always there. Index sizes that
+    the config does not have are not named."""
     arguments = [command(), "store", how, str(directory), *options]
-    arguments += ["--hash-slots", str(config["maxHashSlotNum"])]
-    arguments += ["--index-num", str(config["maxIndexNum"])]
+    for option, name in (("--hash-slots", "maxHashSlotNum"), ("--index-num", "maxIndexNum")):
+        arguments += [option, str(config[name])] if name in config else []
     done = subprocess.run(arguments, capture_output=True, timeout=TIMEOUT_S, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode not in (0, 1) or not lines:

@@ -134,6 +134,10 @@ class Referee:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
         return self._served({"cmd": "bloom", "asked": asked})
 
+    def properties(self) -> set[str]:
+        """Names of the settings that a broker and a name server take from their files."""
+        return {line["name"] for line in self._served({"cmd": "properties"})}
+
     def transact(self, directory: Path, request: Mapping[str, Any]) -> list[Line]:
         """A whole broker opens the store, a TransactionMQProducer sends, is checked and answers, as
         Transactions.java says: what was ``sent``, and each ``check``."""

@@ -31,7 +31,7 @@ def test_we_read_a_clean_store(referee: Referee, seed: int, shape: Shape) -> Non
         store = directory / "store"
         answers = referee.write(script, store)
         before = fingerprint(store)
-        found = Dump.of(ours.dump(store, shape.config))
+        found = Dump.of(ours.dump(store, {}))  # every size is found from the files
         assert fingerprint(store) == before, "a dump changed the store"
         assert script_differences(expected_messages(script, answers, referee.format), found) == []
         assert differences(found, Dump.of(referee.dump(copy_of(store), shape.config))) == []

@@ -43,6 +43,13 @@ def run(*words: str, given: str | None = None, check: bool = True) -> str:
     return done.stdout
 
 
+def helm_test(*words: str) -> str:
+    """Run `helm test`; helm prints the log of the test's pod on its standard error."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
 def go_module(module: str) -> Path:
     """Its folder, from the Go proxy: resources of the API that others define are shipped so. Skips
     the test where it is not to be had."""
@@ -108,8 +115,8 @@ class Release:
         run("helm", "-n", self.namespace, "uninstall", self.name, "--wait")
 
     def test(self) -> str:
-        """Runs the chart's own test. What it printed."""
-        return run("helm", "-n", self.namespace, "test", self.name, "--logs", "--timeout=60s")
+        """Run the chart's own test; what the test and helm printed."""
+        return helm_test("helm", "-n", self.namespace, "test", self.name, "--timeout=60s")
 
     def rolled_out(self) -> None:
         kind = f"statefulset/{self.full_name}-shard"

@@ -99,6 +99,9 @@ def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, releas
     refused = operator("scale", "1")
     assert refused.returncode == 2
     assert "shard 1 holds" in refused.stderr
+    release.values["shards"] = 1
+    with pytest.raises(AssertionError, match="removes shard 1, and its messages"):
+        release.install()
     operator.does("scale", "1", "--force")
     release.kubectl("wait", "--for=delete", f"pod/{release.full_name}-shard-1", "--timeout=120s")
     assert f"store-{release.full_name}-shard-1" in release.kubectl("get", "pvc", "-o", "name")

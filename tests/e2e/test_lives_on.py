@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from tests.e2e.cluster import ROOT, Release, namespace, run, small_values, until
+from tests.e2e.cluster import ROOT, Release, helm_test, namespace, run, small_values, until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -50,15 +50,17 @@ def test_the_readme_installs_and_an_uninstall_keeps_messages_and_tokens() -> Non
         release = Release(name, "shop", small_values())
         install += ["--set", f"image.repository={release.values['image']['repository']}"]
         run(*install)
-        assert "was committed" in run(*test)
+        assert "was committed" in helm_test(*test)
         told = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name}")))
         assert [shard["isWell"] for shard in told["shards"]] == [True]
         before = _what_is_kept(release)
         release.uninstall()
-        until(lambda: not release.get("pods", "-l", SHARD)["items"], "the pod is gone")
+        left = ("pods", "-l", "app.kubernetes.io/name=mqstore")
+        until(lambda: not release.get(*left)["items"], "the pods are gone, the test's own too")
+        until(lambda: not release.get("leases")["items"], "the lease is gone")
         run(*install)
         assert _what_is_kept(release) == before
-        assert "was committed" in run(*test)
+        assert "was committed" in helm_test(*test)
         sizes = release.in_container(
             "store-writer", "sh", "-c", "stat -c %s /var/lib/mqstore/store/commitlog/*"
         )

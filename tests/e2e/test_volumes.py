@@ -69,6 +69,64 @@ def test_a_full_volume_is_read_and_takes_messages_again_once_it_has_grown(releas
     assert release.get("pod", release.shard)["metadata"]["uid"] == uid
 
 
+def test_forced_retention_deletes_no_more_than_the_volume_needs_beside_a_reading_query() -> None:
+    """A ballast takes the room of one and a half segments more than the volume may hold: the spare
+    segment and one with messages are enough, though query had every one of them mapped."""
+    values = small_values(persistence={"size": f"{2 * SIZE_MIB}Mi", "storageClass": "sized"})
+    values["store"] |= {
+        "cleanFileForciblyMinAge": 0,
+        "cleanResourceInterval": 1000,
+        "diskSpaceWarningLevelRatio": 100,
+    }
+    with namespace() as name:
+        release = Release(name, "forced", values)
+        release.install()
+        release.client_pod("reads", "read_all", COUNT="64").says("read", 64)
+        before = _segments(release)
+        assert len(before) > 8
+        _put_ballast(release, FORCED_PERCENT, 3 * SEGMENT // 2)
+        until(lambda: _is_below(release, FORCED_PERCENT), "retention made room")
+        gone = before - _segments(release)
+        assert len(gone) <= 2, gone
+        oldest = sorted(before)
+        assert gone <= {oldest[0], oldest[-1]}, "the oldest one, and the one made ahead"
+        assert "SegmentsForced" in until(lambda: _described(release), "Events")
+        maps = "cat /proc/[0-9]*/maps 2>/dev/null | grep -c 'commitlog.*deleted' || true"
+        until(
+            lambda: release.in_container("query", "sh", "-c", maps).strip() == "0",
+            "query has dropped its maps of deleted segments",
+        )
+
+
+FORCED_PERCENT = 85
+SEGMENT = 8 << 20
+STORE = "/var/lib/mqstore"
+
+
+def _segments(release: Release) -> set[str]:
+    return set(release.in_container("store-writer", "ls", f"{STORE}/store/commitlog").split())
+
+
+def _put_ballast(release: Release, percent: int, above: int) -> None:
+    """Take room until so many bytes more than that are in use."""
+    code = (
+        "import os\n"
+        f"found = os.statvfs('{STORE}')\n"
+        "used = (found.f_blocks - found.f_bfree) * found.f_frsize\n"
+        "total = used + found.f_bavail * found.f_frsize\n"
+        f"size = total * {percent} // 100 + {above} - used\n"
+        f"ballast = os.open('{STORE}/ballast', os.O_CREAT | os.O_WRONLY)\n"
+        "os.posix_fallocate(ballast, 0, size)\n"
+    )
+    release.in_container("store-writer", "python", "-c", code)
+
+
+def _is_below(release: Release, percent: int) -> bool:
+    words = ("df", "--output=used,avail", "--block-size=1", STORE)
+    used, free = release.in_container("store-writer", *words).split()[-2:]
+    return int(used) * 100 <= percent * (int(used) + int(free))
+
+
 def _described(release: Release) -> str:
     return release.kubectl("describe", "pod", release.shard)
 

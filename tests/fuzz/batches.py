@@ -22,11 +22,11 @@ from mqstore.storage._kernel import (
 )
 from mqstore.storage.codec import batch, properties
 from mqstore.storage.codec.record import Message
-from mqstore.storage.derived.consume_queues import queue_key
-from mqstore.storage.derived.index_file import file_size
 from mqstore.storage.errors import PutRefused
+from mqstore.storage.index.file import file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
 from mqstore.storage.log.put_checks import PutLimits, check_batch, check_message
+from mqstore.storage.queues.consume_queues import queue_key
 from tests.fuzz import stores
 from tests.fuzz.guarded import GuardedMemory
 from tests.fuzz.mutate import Mutator

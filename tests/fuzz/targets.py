@@ -29,9 +29,7 @@ from mqstore.storage.codec import message_id, properties, record
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.codec.record import Blank, Message, Record
-from mqstore.storage.derived.consume_queues import queue_key
-from mqstore.storage.derived.dispatch_defects import Stretch, placeable_record
-from mqstore.storage.derived.index_file import IndexFile, file_size
+from mqstore.storage.dispatch.defects import Stretch, placeable_record
 from mqstore.storage.errors import (
     ConfigTableError,
     CursorError,
@@ -40,6 +38,7 @@ from mqstore.storage.errors import (
     StoreDamaged,
     StoreUnsupported,
 )
+from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.lookup import key_cursor
@@ -47,6 +46,7 @@ from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.own import format_file, manifest
 from mqstore.storage.own.state_page import read_state
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.consume_queues import queue_key
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets, Table, TopicTable

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.derived.index_file import IndexFile, file_size
 from mqstore.storage.errors import ConfigTableError, OffsetOutOfRange, RecordError
+from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.mapped.mapped_file import MappedFile

@@ -94,9 +94,9 @@ class StoreMachine(RuleBasedStateMachine):
     def create_topic(self, number: int, queues: int) -> None:
         self.world.attempt(lambda: self.driver.create_topic(f"made{number}", queues))
 
-    @rule(place=places, offset=st.integers(0, 1000))
-    def consume(self, place: tuple[str, int], offset: int) -> None:
-        self.world.attempt(lambda: self.driver.consume(place, offset))
+    @rule(place=places, part=st.integers(0, 999))
+    def consume(self, place: tuple[str, int], part: int) -> None:
+        self.world.attempt(lambda: self.driver.consume(place, part))
 
     # what the store does
 

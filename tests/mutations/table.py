@@ -18,7 +18,23 @@ def _of(what: str, module: str, old: str, new: str, shown_by: str | None = None)
     return Mutation(what, _STORAGE + module, old, new, shown_by)
 
 
+_RESTORED: Final = "tests/simulation/test_restored_directories.py"
+_MISSING: Final = "tests/unit/storage/recovery/test_missing_data.py"
 _FILES: Final = (
+    _of(
+        "Durable data that is missing is not looked for",
+        "loss_check",
+        "return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out)",
+        "return LossCheck(view, facts, None, is_broker, given_out)",
+        _RESTORED,
+    ),
+    _of(
+        "An accepted loss goes on without tombstones at the queues' ends",
+        "recovery.accepted_loss",
+        "        marks=tuple(marks),\n",
+        "        marks=(),\n",
+        _MISSING,
+    ),
     _of(
         "No directory sync after a small file is replaced",
         "system.atomic_file",
@@ -102,7 +118,7 @@ _SYNCS: Final = (
     ),
     _of(
         "indexMsgTimestamp moved before the sync",
-        "derived.index_service",
+        "index.service",
         "            file = self._full[0]\n"
         "            file.flush()\n            self._full.pop(0)\n",
         """            file = self._full[0]
@@ -185,13 +201,13 @@ _RECOVERY: Final = (
     ),
     _of(
         "A queue's least offset not corrected",
-        "derived.consume_queue",
+        "queues.consume_queue",
         "            self._min_index = self.find_by_physical(min_physical)\n",
         "            self._min_index = self.first_index\n",
     ),
     _of(
         "Dispatch begins a record late",
-        "derived.dispatch",
+        "dispatch.dispatcher",
         "            return position\n"
         "        return self._log.min_offset if self._boundary is None",
         "            return position\n"
@@ -199,8 +215,8 @@ _RECOVERY: Final = (
     ),
     _of(
         "Block checksums of what recovery changes kept",
-        "recovery.apply",
-        "        self._drop_block_checksums(plan)\n",
+        "assembly",
+        "            applier.drop_block_checksums(found)\n",
         "",
     ),
     _of(
@@ -266,7 +282,7 @@ _LIFE: Final = (
     ),
     _of(
         "Expiry keeps a queue's last entry below the log",
-        "derived.consume_queue",
+        "queues.consume_queue",
         "            self._min_index = self.find_by_physical(min_physical)\n",
         "            self._min_index = max(\n"
         "                self.first_index, self.find_by_physical(min_physical) - 1\n"

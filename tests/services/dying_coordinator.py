@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 
 from mqstore.coordinator import shards
 from mqstore.coordinator.__main__ import build
 from mqstore.coordinator.http_log import HttpLog
 from mqstore.coordinator.log import QueueOffsets, Standing
-from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement
+from mqstore.coordinator.records import Append, Keyed, Page, Placement
 from mqstore.coordinator.service import CoordinatorService
 from mqstore.service.server import main
 
@@ -29,9 +28,9 @@ class DyingLog(HttpLog):
         self._boundary()
         return found
 
-    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
+    async def append_soon(self, append: Append) -> list[Placement]:
         self._boundary()
-        found = await super().append_soon(records)
+        found = await super().append_soon(append)
         self._boundary()
         return found
 

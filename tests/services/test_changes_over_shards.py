@@ -73,7 +73,7 @@ def test_a_topic_that_one_shard_lacks_becomes_there_what_it_is_here(shards: Clus
 
 def test_what_one_shard_refuses_is_changed_nowhere(shards: Cluster, client: Client) -> None:
     with pytest.raises(ProblemError) as error:
-        client.change_topic("wrong", perm=3)
+        client.change_topic("wrong", perm=3)  # type: ignore[arg-type] # as a wrong client sends
     assert error.value.status == 422
     for number in range(2):
         with at(shards, number) as one, pytest.raises(ProblemError, match="topic-unknown"):
@@ -82,7 +82,7 @@ def test_what_one_shard_refuses_is_changed_nowhere(shards: Cluster, client: Clie
 
 def test_groups_and_subscriptions_are_those_of_all_shards(shards: Cluster, client: Client) -> None:
     client.create_topic("subscribed")
-    group = client.put_group("g", retryTimesMax=3)
+    group = client.put_group("g", retry_times_max=3)
     assert group.shards is not None and group.shards.missing == ()
     assert client.subscribe("g", "subscribed", "a > 1").shards is not None
     for number in range(2):
@@ -168,7 +168,7 @@ def test_health_is_that_of_the_process_whatever_shard_a_client_names(shards: Clu
 def test_a_further_shard_takes_part_without_a_restart_and_has_the_topics(shards: Cluster) -> None:
     with shards.client(0) as client:
         client.create_topic("known", queues=5)
-        client.put_group("known-group", retryTimesMax=4)
+        client.put_group("known-group", retry_times_max=4)
         client.subscribe("known-group", "known", "a > 1")
         third = shards.start(2)
         try:

@@ -143,7 +143,7 @@ def test_command_follows_over_a_restart_until_it_is_interrupted(tmp_path: Path) 
         assert found["reason"] == "of two\u2028lines"
         process.process.terminate()
         assert process.ended()[0] == 0
-    with writer(root, port=process.port), following:
+    with writer(root, port=process.port, status="not-ready"), following:
         assert next(lines)["kind"] == "gap"
         assert next(each for each in lines if each["kind"] == "opened")["maxOffset"] == 0
         following.send_signal(signal.SIGINT)

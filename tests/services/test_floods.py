@@ -146,3 +146,21 @@ def test_no_refusal_is_taken_for_the_answer_to_an_earlier_request(services: Run)
     with _connections(services.writer_url, 1) as (connection,):
         connection.sendall(GET + b"no HTTP\r\n\r\n")
         assert b"400" not in connection.recv(65536)[:12]
+
+
+def test_a_flood_of_expressions_is_refused_beyond_a_share_and_health_is_answered(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    with writer(store) as storing:
+        httpx.put(f"{storing.url}/v1/topics/t", json={"queues": 1}).raise_for_status()
+        with query(store) as process, _connections(process.url, 60) as connections:
+            for number, connection in enumerate(connections):
+                text = "+OR+".join([f"a{number}=1"] * 350)
+                path = f"/v1/topics/t/queues/0/messages?sql={text}"
+                head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+                connection.sendall(head.encode())
+            _assert_healthy(process)
+            answers = [_answer(connection) for connection in connections]
+        assert {status for status, _, _ in answers} == {200, 429}
+        assert all(b"retry-after: 1" in head.lower() for status, _, head in answers if status > 200)

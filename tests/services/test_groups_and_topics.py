@@ -55,14 +55,17 @@ def test_examples_are_what_the_service_reads_and_answers(model: Any, example: ob
 
 
 def test_a_topics_fields_are_changed_one_by_one(client: Client) -> None:
-    made = client.change_topic("changed", readQueues=8, writeQueues=2, order=True)
+    made = client.change_topic("changed", read_queues=8, write_queues=2, order=True)
     assert (made.read_queues, made.write_queues, made.perm, made.order) == (8, 2, 6, True)
-    changed = client.change_topic("changed", perm=4, filterType="MULTI_TAG")
+    changed = client.change_topic("changed", perm=4, filter_type="MULTI_TAG")
     assert (changed.read_queues, changed.perm, changed.filter_type) == (8, 4, "MULTI_TAG")
     assert client.topic("changed") == changed
     assert refused(lambda: client.produce("changed", [NewMessage()])) == (409, "topic-not-writable")
-    wrong = {"attributes": {"message.type": "FIFO"}}
-    assert refused(lambda: client.change_topic("changed", **wrong)) == (422, "topic-config-invalid")
+    wrong = {"message.type": "FIFO"}
+    assert refused(lambda: client.change_topic("changed", attributes=wrong)) == (
+        422,
+        "topic-config-invalid",
+    )
 
 
 def test_a_deletion_is_shown_then_done_and_the_topic_can_be_made_anew(
@@ -126,10 +129,10 @@ def test_a_group_is_moved_once_it_was_shown(client: Client, filled: str) -> None
 
 
 def test_groups_are_made_changed_listed_and_deleted(client: Client, filled: str) -> None:
-    made = client.put_group("made", retryTimesMax=3)
+    made = client.put_group("made", retry_times_max=3)
     assert made.configured
     assert made.config["retryTimesMax"] == 3
-    assert client.put_group("made", consumeEnable=False).config["retryTimesMax"] == 3
+    assert client.put_group("made", consume_enable=False).config["retryTimesMax"] == 3
     client.commit("made", filled, {0: 1})
     assert client.group("made").topics == (filled,)
     assert "made" in {group.group for group in client.groups().groups}
@@ -165,7 +168,7 @@ def test_a_group_subscribes_with_an_expression_and_ends_it(client: Client, topic
 def test_commits_and_groups_outlive_the_process(tmp_path: Path) -> None:
     with writer(tmp_path / "store") as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
-        client.put_group("g", retryQueues=7)
+        client.put_group("g", retry_queues=7)
         client.commit("g", "t", {0: 0})
         one.process.terminate()
         assert one.ended()[0] == 0

@@ -85,6 +85,26 @@ def test_an_older_epoch_is_refused_with_both_epochs_and_stores_nothing(one: Proc
     assert _append(one.url, 7, record).status_code == 201
 
 
+def test_an_append_under_absent_keys_stores_nothing_once_one_has_a_record(tmp_path: Path) -> None:
+    with writer(tmp_path / "store") as one, Client(one.url, one.url) as client:
+        client.create_topic("t", queues=1)
+        record = {"topic": "t", "queueId": 0, "body": "x", "properties": {"UNIQ_KEY": "k1"}}
+        absent = [{"topic": "t", "key": "k1"}, {"topic": "t", "key": "k2"}]
+        assert _append(one.url, 1, record, absent=absent).status_code == 201
+        end = client.store().max_offset
+        refused = _append(one.url, 1, record, absent=absent)
+        assert refused.status_code == 409
+        assert refused.json()["type"].endswith("keys-known")
+        assert "'k1'" in refused.json()["detail"]
+        assert client.store().max_offset == end
+        assert _append(one.url, 1, record, absent=absent[1:]).status_code == 201
+        committed = record | {"sysFlag": 8, "properties": {"UNIQ_KEY": "k2"}}
+        assert _append(one.url, 1, committed).status_code == 201
+        known = client.transaction_kinds([("t", "k1"), ("t", "k2"), ("t", "k3"), ("none", "k")])
+        assert known.complete
+        assert known.kinds == ((0,), (8,), (), ())
+
+
 def test_fences_survive_a_kill(tmp_path: Path) -> None:
     with writer(tmp_path / "store") as one:
         assert _raise(one.url, "a", 3).status_code == 201

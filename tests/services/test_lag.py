@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from mqstore.client import Client, GroupLag, NewMessage, ProblemError
 from mqstore.query import group_examples as examples
 from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.services.service_processes import Process, Run, query, writer
+from tests.services.shard_processes import cluster
 from tests.unit.storage.stores import message, open_store
 
 SAVED_SOON = {"flush_consumer_offset_interval": 20}
+TOKENS: dict[str, Any] = {
+    f"token_{role}": f"{role}-0123456789abcdef" for role in ("admin", "consume", "system")
+}
+NEVER_SAVED = {"flush_consumer_offset_interval": 3_600_000}
 
 
 def _shape(found: Any) -> Any:
@@ -165,3 +175,90 @@ def test_group_without_an_offset_in_a_topic_has_all_of_it_before_it(behind: Path
         with pytest.raises(ProblemError) as caught:
             client.lag("g", topic="never")
         assert caught.value.type == "topic-unknown"
+
+
+def test_a_commit_that_was_answered_counts_before_it_is_saved(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with (
+        writer(root, **NEVER_SAVED) as writes,
+        query(root) as reads,
+        Client(writes.url, reads.url) as client,
+    ):
+        client.create_topic("T", queues=1)
+        client.produce("T", [NewMessage(body="a"), NewMessage(body="b")])
+        with pytest.raises(ProblemError, match="group-unknown"):
+            client.lag("g")
+        assert client.lags().groups == ()
+        client.commit("g", "T", {0: 1})
+        assert not (root / "config" / "consumerOffset.json").exists()
+        found = client.lag("g")
+        assert (found.lag, found.offsets.source, found.offsets.age_ms) == (1, "writer", 0)
+        listed = client.lags()
+        assert (listed.offsets.source, listed.offsets.age_ms) == ("writer", 0)
+        assert [(each.group, each.lag) for each in listed.groups] == [("g", 1)]
+        assert [each.group for each in client.lags(topic="T").groups] == ["g"]
+        client.commit("g", "T", {0: 2})
+        assert client.lag("g").lag == 0
+        assert [each.lag for each in client.lags().groups] == [0]
+        client.delete_group("g", clean_offset=True)
+        assert client.lags().groups == ()
+        client.commit("h", "T", {0: 1})
+        writes.kill()
+        with pytest.raises(ProblemError, match="group-unknown"):
+            client.lag("h")
+        listed = client.lags()
+        assert (listed.groups, listed.offsets.writer) == ((), "down")
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_saved_offsets_are_taken_while_no_writer_replies(tmp_path: Path, by: int) -> None:
+    root = tmp_path / "store"
+    with (
+        writer(root, **SAVED_SOON) as writes,
+        query(root) as reads,
+        Client(writes.url, reads.url) as client,
+    ):
+        client.create_topic("T", queues=1)
+        client.produce("T", [NewMessage(body="a"), NewMessage(body="b")])
+        client.commit("g", "T", {0: 1})
+        while _saved_offset(root, "g") != 1:
+            pass
+        if by == signal.SIGKILL:
+            writes.kill()
+        else:
+            writes.process.send_signal(by)
+        found, listed = client.lag("g"), client.lags()
+        assert (found.lag, found.offsets.source) == (1, "file")
+        assert [(each.group, each.lag) for each in listed.groups] == [("g", 1)]
+        assert listed.offsets.source == "file"
+        assert listed.offsets.age_ms is not None
+        assert listed.offsets.writer == ("down" if by == signal.SIGKILL else "alive")
+
+
+def _saved_offset(root: Path, group: str) -> int | None:
+    """Of queue 0 of T."""
+    seams = production_seams()
+    return ConsumerOffsets.load(StorePaths(root), StoreFormat.V4_9, seams).get(group, "T", 0)
+
+
+def test_commits_count_at_once_over_shards(tmp_path: Path) -> None:
+    with (
+        cluster(tmp_path, **NEVER_SAVED, **TOKENS) as shards,
+        shards.client(0, token=TOKENS["token_admin"]) as admin,
+        shards.client(0, token=TOKENS["token_consume"]) as first,
+        shards.client(1, token=TOKENS["token_consume"]) as second,
+    ):
+        admin.create_topic("T", queues=1)
+        for number in (0, 1):
+            admin.produce("T", [NewMessage(body="a"), NewMessage(body="b")], shard=number)
+        for number, expected in ((0, 1), (1, 2)):
+            first.commit("g", "T", {0: 1}, shard=number)
+            for client in (first, second):
+                listed, found = client.lags(), client.lag("g")
+                # The other shard does not know the group before it commits something there.
+                assert sum(each.lag for each in listed.groups) == found.lag == expected
+                assert listed.offsets.source == found.offsets.source == "writer"
+        shards.shards[1].writer.kill()
+        listed = first.lags()
+        assert (listed.offsets.source, listed.offsets.writer) == ("none", "down")
+        assert [(each.group, each.lag) for each in listed.groups] == [("g", 1)]

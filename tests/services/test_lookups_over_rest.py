@@ -194,6 +194,31 @@ def test_message_that_may_be_another_says_which_bytes_changed(tmp_path: Path) ->
     assert problem["known"]["topic"] == "T"
 
 
+def test_messages_beside_a_lost_page_are_served_and_say_what_vouches_for_them(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.create_topic("T", queues=1)
+        placed = [store.put(message(store, number)) for number in range(100)]
+    with (StorePaths(root).commit_log / segment_name(0)).open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+    with query(root) as find, Client(find.url, find.url) as client:
+        whole = client.message(placed[0].offset_message_id)
+        assert (whole.checked_by, whole.checksum.blocks) == ("record", "damaged")
+        assert client.trace(placed[0].offset_message_id).trace.copies[0].checked_by == "record"
+        pull = client.pull("T", 0, 0, max_messages=100)
+        assert len(pull.messages) + len(pull.unreadable) == 100
+        assert {each.checked_by for each in pull.messages} == {"record"}
+        answer = httpx.get(
+            f"{find.url}/v1/topics/T/queues/0/messages?offset=0&max=100",
+            headers={"accept": "application/x-rocketmq-records"},
+        )
+        marked = answer.headers["x-mqstore-self-checked"]
+        assert int(marked) == int(answer.headers["x-mqstore-messages"]) == len(pull.messages)
+
+
 def test_message_that_a_recovery_found_lost_says_what_it_was_and_pulls_pass_it(
     tmp_path: Path,
 ) -> None:

@@ -56,6 +56,11 @@ def test_traffic_is_counted_by_topic_under_rocketmqs_names(
     out = {**NODE, "topic": topic, "consumer_group": "", "is_system": "false"}
     assert _value(services.query_url, "rocketmq_messages_out_total", **out) == 3
     assert _value(services.query_url, "rocketmq_throughput_out_total", **out) == size
+    assert len(client.pull(topic, 0, group="billing").messages) == 3
+    named = {**out, "consumer_group": "billing"}
+    assert _value(services.query_url, "rocketmq_messages_out_total", **named) == 3
+    assert _value(services.query_url, "rocketmq_messages_out_total", **out) == 3
+    assert _value(services.query_url, "rocketmq_throughput_out_total", **named) == size
 
 
 def test_put_times_add_up_whatever_they_are_called(

@@ -5,6 +5,8 @@ Whatever route is added is tested by being in the document.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -57,6 +59,7 @@ SERVICES: Final = (
 class Documented:
     """A running service with its document."""
 
+    name: str
     run: Run
     url: str
 
@@ -81,9 +84,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def service(request: pytest.FixtureRequest) -> Documented:
     if request.param == COORDINATOR:
         run = request.getfixturevalue("with_coordinator")
-        return Documented(run, run.coordinator_url)
+        return Documented(COORDINATOR, run, run.coordinator_url)
     run = request.getfixturevalue("run")
-    return Documented(run, run.writer_url if request.param == "store-writer" else run.query_url)
+    url = run.writer_url if request.param == "store-writer" else run.query_url
+    return Documented(request.param, run, url)
 
 
 def _provide(client: Client) -> None:
@@ -151,6 +155,93 @@ def test_service_keeps_to_its_document_for_long(service: Documented, mode: Gener
     _hold(service, mode, MANY)
 
 
+def test_half_a_surrogate_pair_in_a_body_path_or_query_is_no_defect(service: Documented) -> None:
+    document = service.document()
+    sent = 0
+    with service.run.client() as client, httpx.Client(base_url=service.url, timeout=60) as http:
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                if "text/event-stream" in str(operation["responses"]):
+                    continue
+                for url, body in _with_half_pairs(document, path, operation):
+                    headers = {"content-type": "application/json"}
+                    content = None if body is None else json.dumps(body)
+                    answer = http.request(method, url, content=content, headers=headers)
+                    assert answer.status_code != 500, (method, url, content, answer.text)
+                    sent += 1
+        client.put_writes(paused=False)
+        _provide(client)
+    assert sent > 50
+
+
+HALF: Final = "\ud800"
+HALF_QUOTED: Final = "%ED%A0%80"
+_Json = Any
+
+
+def _with_half_pairs(
+    document: dict[str, Any], path: str, operation: dict[str, Any]
+) -> Iterator[tuple[str, _Json]]:
+    """Requests of an operation, with half a pair in one place each."""
+    parameters = [_resolved(document, each) for each in operation.get("parameters", ())]
+    names = [each["name"] for each in parameters if each["in"] == "path"]
+    plain = path.format(**dict.fromkeys(re.findall(r"{(\w+)", path), "1"))
+    bodies = [None]
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is not None:
+        made = _made(document, content["schema"])
+        bodies = list(_broken(made)) or [made]
+        for body in bodies:
+            yield plain, body
+    for name in names:
+        values = {each: HALF_QUOTED if each == name else "1" for each in names}
+        yield path.replace(":path}", "}").format(**values), bodies[0]
+    for each in parameters:
+        if each["in"] == "query":
+            yield f"{plain}?{each['name']}={HALF_QUOTED}", bodies[0]
+
+
+def _resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+def _made(document: dict[str, Any], schema: dict[str, Any], depth: int = 0) -> _Json:
+    """A value with every field; it satisfies types, constants, enums and minimums."""
+    schema = _resolved(document, schema)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if choices in schema:
+            return _made(document, schema[choices][0], depth)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    kind = schema.get("type")
+    if kind == "object":
+        fields = schema.get("properties", {}) if depth < 6 else {}
+        made = {name: _made(document, each, depth + 1) for name, each in fields.items()}
+        extra = schema.get("additionalProperties")
+        return made | ({"a": _made(document, extra, depth + 1)} if isinstance(extra, dict) else {})
+    if kind == "array":
+        items = schema.get("prefixItems") or [schema.get("items", {})]
+        return [_made(document, each, depth + 1) for each in items] if depth < 6 else []
+    values = {"integer": int(schema.get("minimum", 1)), "number": 1, "boolean": False, "null": None}
+    return values.get(str(kind), "a")
+
+
+def _broken(value: _Json) -> Iterator[_Json]:
+    """The value with half a pair in one of its strings or names of fields, for each of these."""
+    if isinstance(value, str):
+        yield value + HALF
+        yield HALF
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from ([*value[:number], other, *value[number + 1 :]] for other in _broken(each))
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from ({**value, name: other} for other in _broken(each))
+            yield {**value, name + HALF: each}
+
+
 def test_document_says_all_that_a_reader_needs(service: Documented) -> None:
     ids = []
     for path, operations in service.document()["paths"].items():
@@ -165,6 +256,21 @@ def test_document_says_all_that_a_reader_needs(service: Documented) -> None:
                 if int(status) >= 400 and not path.startswith("/healthz/"):
                     assert "application/problem+json" in response["content"], (place, status)
     assert len(ids) == len(set(ids))
+
+
+def test_the_idempotency_key_is_documented_where_it_is_honoured(service: Documented) -> None:
+    documented = {
+        (method, path)
+        for path, operations in service.document()["paths"].items()
+        for method, operation in operations.items()
+        for each in operation.get("parameters", ())
+        if each["name"] == "Idempotency-Key"
+    }
+    honoured = {
+        "store-writer": {("post", "/v1/topics/{topic}/messages")},
+        COORDINATOR: {("post", "/v1/transactions")},
+    }
+    assert documented == honoured.get(service.name, set())
 
 
 def test_each_route_of_query_is_shown_by_an_example(run: Run) -> None:

@@ -422,3 +422,16 @@ def _references(node: Any) -> list[str]:
     if isinstance(node, list):
         return [each for value in node for each in _references(value)]
     return []
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_request_of_ten_thousand_messages_is_one_append(
+    client: Client, topic: str, durability: Any
+) -> None:
+    sent = [NewMessage(body=f"{number}", keys=("k",)) for number in range(10_000)]
+    placed = client.produce(topic, sent, durability=durability).messages
+    assert [each.queue_offset for each in placed] == list(range(10_000))
+    offsets = [each.physical_offset for each in placed]
+    assert offsets == sorted(offsets)
+    (last,) = client.pull(topic, 0, offset=9_999).messages
+    assert (last.body, last.uniq_key) == ("9999", placed[-1].uniq_key)

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from mqstore.client import Client, ClientError, NewMessage, Placed, ProblemError
@@ -17,7 +18,7 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from tests.services.service_processes import writer
+from tests.services.service_processes import Run, writer
 
 LOOPBACK = Host(b"\x7f\0\0\1", 0)
 TOPIC = "again"
@@ -45,6 +46,35 @@ def test_the_retry_of_a_batch_stores_what_is_missing(client: Client, topic: str)
     assert [each.queue_offset for each in placed] == [2, 0, 1, 3]
     assert [each.repeat for each in placed] == [False, True, True, False]
     assert [each.uniq_key for each in placed] == ["k0", "k1", "k2", "k3"]
+
+
+def test_the_retry_of_a_large_batch_stores_what_is_missing(client: Client, topic: str) -> None:
+    sent = [NewMessage(body=f"{n}", uniq_key=f"k{n}") for n in range(1_000)]
+    first = client.produce(topic, sent[:900]).messages
+    again = client.produce(topic, sent).messages
+    assert [each.offset_msg_id for each in again[:900]] == [each.offset_msg_id for each in first]
+    assert [each.repeat for each in again] == [True] * 900 + [False] * 100
+    assert client.pull(topic, 0, 999).messages[-1].queue_offset == 999
+    changed = [*sent[:999], NewMessage(body="other", uniq_key="k999")]
+    with pytest.raises(ProblemError) as caught:
+        client.produce(topic, changed)
+    assert (caught.value.status, caught.value.type) == (409, "unique-key-taken")
+
+
+def test_the_retry_of_a_large_batch_of_bytes_stores_what_is_missing(
+    client: Client, topic: str
+) -> None:
+    def encode(count: int) -> bytes:
+        hosts = LOOPBACK, LOOPBACK
+        return encode_batch(
+            [Message(topic, 0, b"b", b"UNIQ_KEY\x01u%d" % i, *hosts, 0) for i in range(count)]
+        )
+
+    first = client.produce_batch(topic, encode(900)).messages
+    again = client.produce_batch(topic, encode(1_000)).messages
+    assert [each.queue_offset for each in first] == list(range(900))
+    assert [each.repeat for each in again] == [True] * 900 + [False] * 100
+    assert client.pull(topic, 0, 999).messages[-1].queue_offset == 999
 
 
 def test_another_body_under_a_key_is_a_conflict(client: Client, topic: str) -> None:
@@ -76,6 +106,114 @@ def test_a_delayed_message_is_stored_once(client: Client, topic: str) -> None:
     (first,) = client.produce(topic, [sent]).messages
     (again,) = client.produce(topic, [sent]).messages
     assert again == first.model_copy(update={"repeat": True})
+
+
+def post(url: str, topic: str, key: str, *bodies: str, **headers: str) -> httpx.Response:
+    """A produce under an Idempotency-Key."""
+    return httpx.post(
+        f"{url}/v1/topics/{topic}/messages",
+        json={"messages": [{"body": body} for body in bodies]},
+        headers={"Idempotency-Key": key, **headers},
+    )
+
+
+def unique_keys(answer: httpx.Response) -> list[str]:
+    return [each["uniqKey"] for each in answer.json()["messages"]]
+
+
+@pytest.mark.parametrize("bodies", [("one",), ("one", "two", "three")])
+def test_a_request_under_an_idempotency_key_is_stored_once(
+    services: Run, client: Client, topic: str, bodies: tuple[str, ...]
+) -> None:
+    first = post(services.writer_url, topic, '"order-1"', *bodies).json()["messages"]
+    retried = post(services.writer_url, topic, "order-1", *bodies)  # the same key, not quoted
+    assert retried.status_code == 201
+    assert retried.json()["messages"] == [each | {"repeat": True} for each in first]
+    keys = ["order-1"] if len(bodies) == 1 else [f"order-1~{n}" for n in range(len(bodies))]
+    assert unique_keys(retried) == keys
+    assert len(client.pull(topic, 0).messages) == len(bodies)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("a", "b"), ("ab", "ac"), ("a", "ab"), ("ab", "a"), ("abc", "ab")],
+)
+def test_another_request_under_an_idempotency_key_is_a_conflict(
+    services: Run, client: Client, topic: str, first: str, then: str
+) -> None:
+    assert post(services.writer_url, topic, "order-1", *first).status_code == 201
+    refused = post(services.writer_url, topic, "order-1", *then)
+    assert (refused.status_code, refused.json()["type"][-16:]) == (409, "unique-key-taken")
+    assert len(client.pull(topic, 0).messages) == len(first)
+
+
+def test_a_message_keeps_its_own_unique_key_beside_an_idempotency_key(
+    services: Run, client: Client, topic: str
+) -> None:
+    sent = {"messages": [{"body": "a", "uniqKey": "mine"}, {"body": "b"}]}
+    url, headers = f"{services.writer_url}/v1/topics/{topic}/messages", {"idempotency-key": "mine"}
+    for is_repeat in (False, True):
+        answer = httpx.post(url, json=sent, headers=headers)
+        assert unique_keys(answer) == ["mine", "mine~1"]
+        assert [each.get("repeat", False) for each in answer.json()["messages"]] == [is_repeat] * 2
+
+
+@pytest.mark.parametrize("properties", [b"", b"TAGS\x01t", b"TAGS\x01t\x02"])
+def test_an_idempotency_key_gives_a_batch_of_bytes_the_keys_that_it_lacks(
+    services: Run, client: Client, topic: str, properties: bytes
+) -> None:
+    body = encode_batch(
+        [
+            Message(topic, 0, b"a", properties, LOOPBACK, LOOPBACK, 0),
+            Message(topic, 0, b"b", b"UNIQ_KEY\x01own", LOOPBACK, LOOPBACK, 0),
+        ]
+    )
+    for _ in range(2):
+        answer = httpx.post(
+            f"{services.writer_url}/v1/topics/{topic}/messages",
+            content=body,
+            headers={"content-type": "application/x-rocketmq-batch", "idempotency-key": "order-1"},
+        )
+        assert unique_keys(answer) == ["order-1~0", "own"]
+    first, second = client.pull(topic, 0).messages
+    tags = "t" if properties else None
+    assert (first.body, first.uniq_key, first.tags) == ("a", "order-1~0", tags)
+    assert (second.body, second.uniq_key) == ("b", "own")
+
+
+def test_an_idempotency_key_holds_on_a_connection_that_is_used_again(
+    services: Run, client: Client, topic: str
+) -> None:
+    """The head is read once for a connection, and the key is part of it."""
+    with httpx.Client(base_url=services.writer_url) as one:
+        url = f"/v1/topics/{topic}/messages"
+        for number in (0, 1, 0, 1, 2):
+            sent = {"messages": [{"body": f"{number}"}]}
+            one.post(url, json=sent, headers={"idempotency-key": f"k{number}"})
+            one.post(url, json=sent)  # without a key: stored again
+    stored = [each.body for each in client.pull(topic, 0, max_messages=20).messages]
+    assert sorted(map(str, stored)) == sorted("0" * 3 + "1" * 3 + "2" * 2)
+
+
+@pytest.mark.parametrize(
+    "key", ["", '""', "a b", "a/b", "a~1", 'a"', '"a', '"a";p=1', "\u00e9", "x" * 256]
+)
+def test_what_is_no_idempotency_key_is_refused(
+    services: Run, client: Client, topic: str, key: str
+) -> None:
+    headers = [(b"idempotency-key", key.encode("latin-1"))]
+    url = f"{services.writer_url}/v1/topics/{topic}/messages"
+    answer = httpx.post(url, json={"messages": [{"body": "a"}]}, headers=headers)
+    assert (answer.status_code, answer.json()["type"][-13:]) == (400, "bad-parameter")
+    assert "Idempotency-Key" in answer.json()["detail"]
+    assert not client.pull(topic, 0).messages
+
+
+def test_two_idempotency_keys_are_refused(services: Run, client: Client, topic: str) -> None:
+    headers = [("idempotency-key", "a"), ("idempotency-key", "a")]
+    url = f"{services.writer_url}/v1/topics/{topic}/messages"
+    answer = httpx.post(url, json={"messages": [{"body": "a"}]}, headers=headers)
+    assert answer.status_code == 400 and "2 times" in answer.json()["detail"]
 
 
 class _Producers:

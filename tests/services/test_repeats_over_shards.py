@@ -159,6 +159,21 @@ def test_what_no_shard_has_is_stored_by_the_one_that_got_the_repeat(
     assert stored(shards, topic) == 4
 
 
+def test_a_request_under_an_idempotency_key_is_known_by_the_other_shards(
+    shards: Cluster, topic: str
+) -> None:
+    sent = {"messages": [{"body": "a"}, {"body": "b"}]}
+    headers = {"idempotency-key": "k", "authorization": f"Bearer {TOKENS['admin']}"}
+    first, second = (
+        httpx.post(
+            f"{each.writer.url}/v1/topics/{topic}/messages", json=sent, headers=headers | repeat
+        ).json()["messages"]
+        for each, repeat in zip(shards.shards, ({}, {"x-mqstore-repeat": "1"}), strict=False)
+    )
+    assert second == [each | {"repeat": True} for each in first]
+    assert stored(shards, topic) == 2
+
+
 def test_another_body_on_another_shard_is_a_conflict(shards: Cluster, topic: str) -> None:
     with at(shards, 0) as one, at(shards, 1) as other:
         one.produce(topic, [NewMessage(body="one", uniq_key="k")])

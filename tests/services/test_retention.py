@@ -20,6 +20,7 @@ from tests.services.service_processes import ANY_DISK, Process, query, writer
 SEGMENT = 1 << 20
 BODY = b"x" * (200 << 10)
 WAIT_S = 30.0
+ANY_AGE = {"clean_file_forcibly_min_age": 0}
 EVERY_HOUR = ";".join(map(str, range(24)))
 
 
@@ -205,7 +206,11 @@ def test_the_volumes_of_log_and_queues_count_each_by_itself(
     (small_disk / "ballast").write_bytes(bytes(37 << 20))
     log, store = (small_disk, tmp_path) if small == "commitlog" else (tmp_path, small_disk)
     paths = {"store_path_commit_log": log / "log"}
-    with writer(store / "store", **_small(**paths)) as one, Client(one.url) as client:
+    settings = _small(**paths)
+    with (
+        writer(store / "store", status="not-ready", **settings) as one,
+        Client(one.url) as client,
+    ):
         client.create_topic("t", queues=1)
         problem = _produce_until_refused(client)
         assert problem.problem["disk"]["volume"] == small
@@ -218,7 +223,7 @@ def test_the_volumes_of_log_and_queues_count_each_by_itself(
 
 def test_a_disk_above_the_second_ratio_lets_go_of_messages_in_time(small_disk: Path) -> None:
     store = small_disk / "store"
-    with writer(store, **_small()) as one, Client(one.url) as client:
+    with writer(store, **_small(**ANY_AGE)) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
         deadline = time.monotonic() + WAIT_S
         while client.store().min_offset == 0:
@@ -228,6 +233,33 @@ def test_a_disk_above_the_second_ratio_lets_go_of_messages_in_time(small_disk: P
         metrics = httpx.get(f"{one.url}/metrics").text
         assert 'mqstore_segments_deleted_total{why="forced"} 0.0' not in metrics
         assert 'mqstore_segments_deleted_total{why="expired"} 0.0' in metrics
+
+
+def test_beside_a_query_that_maps_everything_only_what_is_needed_goes(small_disk: Path) -> None:
+    """Segments go only because of a ballast, and only as many as it takes the room of."""
+    store = small_disk / "store"
+    settings = _small(clean_resource_interval=1_000, disk_space_warning_level_ratio=100)
+    with (
+        writer(store, **settings) as one,
+        query(store, **settings) as other,
+        Client(one.url, other.url) as client,
+    ):
+        _fill(client, 12)
+        _age(store, 2)
+        assert httpx.get(f"{other.url}/v1/topics/t/queues/0/messages").status_code == 200
+        usage = os.statvfs(small_disk)
+        above = usage.f_blocks * usage.f_frsize * 85 // 100 + SEGMENT + (SEGMENT >> 1)
+        used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+        (small_disk / "ballast").write_bytes(bytes(above - used))
+        deadline = time.monotonic() + WAIT_S
+        while _plan(one).volumes[0].used_percent > 85:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        forced = (each for each in client.events() if each.kind == "forced-deletion")
+        assert next(forced).data["segment"] is None
+        forced.close()
+        assert client.store().segments >= 11
+        assert not any(each.unlinked_bytes for each in _plan(one).volumes)
 
 
 def _produce_until_refused(client: Client) -> ProblemError:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, ClientError, NewMessage, Pull, Unreachable
+from mqstore.storage.paths import StorePaths
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Run,
@@ -282,6 +283,30 @@ def test_old_messages_are_kept_unless_a_setting_says_otherwise(tmp_path: Path) -
         assert client.run_retention().bytes_to_go == 0
     with running(store, file_reserved_time=72) as run, run.client() as client:
         assert client.run_retention().bytes_to_go == 2 << 20
+
+
+def _broker_conf(store: Path) -> dict[str, str]:
+    text = StorePaths(store).broker_conf.read_text()
+    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_a_run_sets_nothing_but_the_segment_size_of_a_new_store(tmp_path: Path) -> None:
+    """What a broker that is started with broker.conf does is RocketMQ's own, or the operator's."""
+    store = tmp_path / "store"
+    due = {
+        "fileReservedTime": "72",
+        "cleanFileForciblyEnable": "true",
+        "flushDiskType": "ASYNC_FLUSH",
+        "mappedFileSizeCommitLog": str(64 << 20),
+    }
+    with running(store) as run, run.client() as client:
+        assert _broker_conf(store).items() >= due.items()
+        assert client.retention().rule["fileReservedTime"] > 700_000
+    with running(store, fileReservedTime=48, flushDiskType="SYNC_FLUSH") as run:
+        due |= {"fileReservedTime": "48", "flushDiskType": "SYNC_FLUSH"}
+        assert _broker_conf(store).items() >= due.items()
+        with run.client() as client:
+            assert client.retention().rule["fileReservedTime"] == 48
 
 
 def test_port_in_use_is_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.services.service_processes import running
 
 def test_a_flipped_bit_is_named_and_its_message_refused(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with running(root) as run, run.client() as client:
+    with running(root, damage_repair="manual") as run, run.client() as client:
         client.create_topic("scrubbed", queues=1)
         (placed,) = client.produce("scrubbed", [NewMessage(body="a")], durability="sync").messages
         # What was synced is covered just after the answer: only then may it change.
@@ -33,3 +33,27 @@ def test_a_flipped_bit_is_named_and_its_message_refused(tmp_path: Path) -> None:
         with pytest.raises(ProblemError) as refused:
             client.message(placed.offset_msg_id)
         assert refused.value.type == "message-suspect"
+
+        (planned,) = client.repair_log(dry_run=True).plan["actions"]
+        assert planned["kind"] == "restore-bytes"
+        assert client.scrub().finding_count == 1
+        assert client.repair_log().done
+        scrub = client.scrub()
+        assert (scrub.finding_count, scrub.repair_count, scrub.tombstone_count) == (0, 1, 0)
+        assert client.message(placed.offset_msg_id).body == "a"
+
+
+def test_a_flipped_bit_is_put_back_by_the_scrub(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with running(root) as run, run.client() as client:
+        client.create_topic("scrubbed", queues=1)
+        (placed,) = client.produce("scrubbed", [NewMessage(body="a")], durability="sync").messages
+        while client.message(placed.offset_msg_id).checksum.blocks != "verified":
+            pass
+        with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
+            log.seek(placed.physical_offset + 8)
+            log.write(b"\xff\xff")
+        while not client.scrub().repair_count:
+            client.run_scrub()
+        found = client.message(placed.offset_msg_id)
+        assert (found.body, found.checked_by) == ("a", None)

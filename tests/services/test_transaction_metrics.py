@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from tests.services.transaction_shard import Shard, begin, end, shard_at
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
 PREFIXES = ("mqstore_transactions", "mqstore_coordinator", "rocketmq_")
 LABELS = ("shard", "decision", "topic")
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+MESSAGES_IN, BYTES_IN = "rocketmq_messages_in_total", "rocketmq_throughput_in_total"
+PUT_TIMES = "rocketmq_brokeruntime_pmdt_"
+SIZES = "rocketmq_message_size_count"
+PUTS = (MESSAGES_IN, BYTES_IN, PUT_TIMES, SIZES, "mqstore_put_seconds_count")
+PUT_LABELS = ("topic", "message_type", "is_system")
 
 
 @pytest.fixture
@@ -65,6 +72,49 @@ def test_each_thing_that_happens_is_counted(shard: Shard) -> None:
         found = samples(one)
         assert found["mqstore_transactions_checks_answered_total 0"] == 1
         assert found["mqstore_transactions_pending 0"] == 0
+
+
+def count_puts(url: str) -> Counter[str]:
+    """store-writer's counters of puts, by name, topic, message type and is_system; the distribution
+    of put times as one sum."""
+    found: Counter[str] = Counter()
+    text = httpx.get(f"{url}/metrics", timeout=60).text
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = PUT_TIMES if sample.name.startswith(PUT_TIMES) else sample.name
+            if name in PUTS:
+                labels = [sample.labels[each] for each in PUT_LABELS if each in sample.labels]
+                found[" ".join([name, *labels])] += int(sample.value)
+    return found
+
+
+def test_half_and_committed_messages_count_as_puts(shard: Shard) -> None:
+    url = shard.urls["writer_url"]
+    before = count_puts(url)
+    with shard.coordinator() as one:
+        committed, rolled_back, _ = begin(one, "a", "b"), begin(one, "c"), begin(one, "d")
+        begun = count_puts(url)
+        assert end(one, committed, "commit").status_code == 200
+        assert end(one, rolled_back, "rollback").status_code == 200
+        decided = count_puts(url)
+
+    half = f"{HALF_TOPIC} transaction true"
+    own = "orders transaction false"
+    counted = {name: decided[name] for name in decided if name.startswith(MESSAGES_IN)}
+    assert counted == {f"{MESSAGES_IN} {half}": 4, f"{MESSAGES_IN} {own}": 2}
+    assert begun[f"{MESSAGES_IN} {half}"] == 4
+    assert begun[f"{MESSAGES_IN} {own}"] == 0
+
+    messages = [each for queue in range(4) for each in shard.client.pull("orders", queue).messages]
+    assert [each.body for each in messages] == ["a", "b"]
+    assert decided[f"{BYTES_IN} {own}"] == sum(each.size for each in messages)
+    assert decided[f"{BYTES_IN} {half}"] == begun[f"{BYTES_IN} {half}"] > 0
+
+    for name in (PUT_TIMES, "mqstore_put_seconds_count"):
+        assert begun[name] - before[name] == 3, "a begin is one put"
+        assert decided[name] - begun[name] >= 2, "so is a decision, at least"
+    # As in RocketMQ: the sizes are those of the messages that producers sent.
+    assert decided[SIZES] - before[SIZES] == 4
 
 
 def test_every_metric_is_explained(shard: Shard) -> None:

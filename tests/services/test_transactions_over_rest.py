@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, Transaction
 from mqstore.storage.layout import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+from tests.services.service_processes import Process
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
 
@@ -111,6 +112,54 @@ def test_the_client_has_every_call_blocking_and_not(shard: Shard) -> None:
                 return await other.resolve_transaction(found.transaction_id, "commit", "by hand")
 
         assert asyncio.run(resolve()).why == "by hand"
+    assert shard.bodies() == ["a", "b"]
+
+
+def test_a_begin_under_an_idempotency_key_is_one_transaction(shard: Shard) -> None:
+    def begin(url: str, *bodies: str) -> httpx.Response:
+        messages = [{"body": body} for body in bodies]
+        spec = {"producerGroup": "billing", "topic": "orders", "messages": messages}
+        headers = {"idempotency-key": '"order-1"'}
+        return httpx.post(f"{url}/v1/transactions", json=spec, headers=headers, timeout=60)
+
+    with shard.coordinator() as one:
+        first = begin(one.url, "a", "b")
+        assert (first.status_code, first.json()["transactionId"]) == (201, "0-order-1~0")
+        assert begin(one.url, "a", "b").json() == first.json()
+        assert begin(one.url, "a", "b", "c").status_code == 409
+        (listed,) = httpx.get(f"{one.url}/v1/transactions?state=pending").json()["transactions"]
+        end(one, "0-order-1~0", "commit")
+    assert listed["transactionId"] == "0-order-1~0"
+    assert shard.bodies() == ["a", "b"]
+
+
+def test_another_begin_under_an_idempotency_key_is_a_conflict(shard: Shard) -> None:
+    def begin(coordinator: Process, group: str, *bodies: str) -> tuple[int, str]:
+        messages = [{"body": body} for body in bodies]
+        spec = {"producerGroup": group, "topic": "orders", "messages": messages}
+        headers = {"idempotency-key": "order-2"}
+        url = f"{coordinator.url}/v1/transactions"
+        found = httpx.post(url, json=spec, headers=headers, timeout=60)
+        return found.status_code, found.json().get("type", "").rpartition(":")[2]
+
+    def refuse_others(coordinator: Process) -> None:
+        for group, *bodies in (
+            ("billing", "a", "another"),
+            ("billing", "b", "a"),
+            ("billing", "a", "b", "c"),
+            ("shipping", "a", "b"),
+        ):
+            assert begin(coordinator, group, *bodies) == (409, "unique-key-taken")
+
+    with shard.coordinator() as one:
+        assert begin(one, "billing", "a", "b") == (201, "")
+        refuse_others(one)
+        assert begin(one, "billing", "a", "b") == (201, "")
+    with shard.coordinator() as one:  # which knows the half messages from the log alone
+        refuse_others(one)
+        assert end(one, "0-order-2~0", "commit").status_code == 200
+        refuse_others(one)
+        assert begin(one, "billing", "a", "b") == (201, "")
     assert shard.bodies() == ["a", "b"]
 
 

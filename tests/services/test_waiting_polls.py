@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage
-from mqstore.service.process import raise_open_files_limit
+from mqstore.storage.system.open_files import raise_open_files_limit
 from tests.services.service_processes import Process, query, writer
 
 POLLS = 3_000

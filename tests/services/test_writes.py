@@ -22,7 +22,7 @@ def test_pause_outlives_a_restart_and_refuses_messages_alone(tmp_path: Path) -> 
         client.create_topic("t")
         assert not client.writes().paused
         assert client.put_writes(paused=True, reason="moving").paused
-    with writer(store) as process, _client(process) as client:
+    with writer(store, status="not-ready") as process, _client(process) as client:
         with pytest.raises(ProblemError) as caught:
             client.produce("t", MESSAGES)
         assert caught.value.status == 503

@@ -15,14 +15,24 @@ class SimulatedClock:
     def __init__(self, wall_ms: int = EPOCH_MS) -> None:
         self._offset_ms = wall_ms
         self._monotonic = 0.0
+        self.stepped_at = -1.0
+        """Monotonic time of the last ``step``."""
+        self.starts = 0
+        """Of the machine, before this one."""
         self.glance: Callable[[], None] = lambda: None
         """Called by whoever asks for the monotonic time."""
 
     def copy(self) -> SimulatedClock:
         """A clock that shows the same and goes on by itself."""
         copied = SimulatedClock(self._offset_ms)
-        copied._monotonic = self._monotonic
+        copied._monotonic, copied.stepped_at = self._monotonic, self.stepped_at
+        copied.starts = self.starts
         return copied
+
+    @property
+    def boot_id(self) -> str:
+        """Of the machine's start: another one's monotonic times can be compared with nothing."""
+        return f"{self.starts:032x}"
 
     def now_ms(self) -> int:
         return self._offset_ms + round(self._monotonic * 1000)
@@ -43,3 +53,4 @@ class SimulatedClock:
     def step(self, milliseconds: int) -> None:
         """Set the wall clock forward or back, as an administrator or NTP would."""
         self._offset_ms += milliseconds
+        self.stepped_at = self._monotonic

@@ -42,7 +42,8 @@ class DelayedStore:
         self.store = self.open()
 
     def open(self) -> MessageStore:
-        options = StoreOptions(format=self.format, boot_id="0" * 32, pid=1)
+        boot_id = self.machine.clock.boot_id
+        options = StoreOptions(format=self.format, boot_id=boot_id, pid=1)
         self.store = MessageStore.open(ROOT, self.config, self.machine.seams, options)
         return self.store
 

@@ -26,7 +26,9 @@ from tests.simulation.mapping import SimulatedMapping, SimulatedMemory
 
 CAPACITY: Final = 1 << 30
 """More than any workload fills: nobody counts blocks then."""
-READS: Final = frozenset({"stat", "list", "read", "map", "is_locked", "next_data", "usage"})
+READS: Final = frozenset(
+    {"stat", "list", "read", "map", "is_locked", "next_data", "usage", "holds"}
+)
 CONTENT: Final = frozenset({"write", "create", "copy", "sync", "write_through"})
 """Operations that a full or failing disk may leave half done."""
 
@@ -57,12 +59,18 @@ class Fault:
 
 
 class SimulatedLock:
-    def __init__(self, held: set[str], path: str) -> None:
-        self._held = held
+    """Of a file, whatever its name by now."""
+
+    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
         self._path = path
+        self._inode = inode
 
     def release(self) -> None:
-        self._held.discard(self._path)
+        self._disk.locks.discard(self._inode)
+
+    def is_in_place(self) -> bool:
+        return self._disk.holds(self._path, self._inode)
 
 
 class SimulatedDisk:
@@ -84,7 +92,9 @@ class SimulatedDisk:
         self._durable: Tree = {"/": {}}
         self._pending: list[tuple[int, Change]] = []
         self._mapped: dict[Inode, str] = {}
-        self._locks: set[str] = set()
+        self._unlinked: list[Inode] = []
+        """Without a name; their blocks are in use for as long as any process maps them."""
+        self.locks: set[Inode] = set()
         self._faults: dict[int, Fault] = {}
         self._next_faults: dict[str, Fault] = {}
         self._dead = False
@@ -122,6 +132,7 @@ class SimulatedDisk:
                 _apply(change, tree)
         survivor = _once(lambda inode: inode.survive(rng, loss, moment))
         after = SimulatedDisk(self.clock.copy(), capacity=self.capacity)
+        after.clock.starts += 1
         after._tree = _translate(_reachable(tree), survivor)
         after._durable = {path: dict(names) for path, names in after._tree.items()}
         return after
@@ -164,6 +175,19 @@ class SimulatedDisk:
                 real = target / path.relative_to(directory)
                 real.parent.mkdir(parents=True, exist_ok=True)
                 real.write_bytes(self._inode(str(path)).seen)
+
+    def copy_tree(self, source: Path, target: Path, *, keep_times: bool = True) -> None:
+        """As ``cp -a`` does, or ``cp -r``: other files with what everybody sees in them."""
+        self.look()
+        self.make_directories(target)
+        for name, node in list(self._tree[str(source)].items()):
+            if isinstance(node, Inode):
+                copied = Inode(node.seen, node.modified_ms if keep_times else self.clock.now_ms())
+                copied.durable, copied.reserved = copied.seen, node.reserved
+                self._change({str(target / name): copied})
+            else:
+                self.copy_tree(source / name, target / name, keep_times=keep_times)
+        self.sync_directory(target)
 
     def _last_moment(self, rng: random.Random) -> int:
         """Up to when everything survives."""
@@ -229,6 +253,15 @@ class SimulatedDisk:
                 self._look_at(node)
             return FileStat(node.size, node.modified_ms, is_directory=False)
         return None if node is None else FileStat(0, self.clock.now_ms(), is_directory=True)
+
+    def irregular(self, directory: Path) -> builtins.list[str]:
+        return []
+
+    def real_path(self, path: Path) -> Path:
+        return path
+
+    def is_mount_point(self, path: Path) -> bool:
+        return False
 
     def list(self, directory: Path) -> list[str]:
         name = str(directory)
@@ -307,12 +340,14 @@ class SimulatedDisk:
         origin, name = str(source), str(target)
         self._operation("rename", name)
         self._check_directory(_split(name)[0])
+        if isinstance(replaced := self._node(name), Inode):
+            self._unlinked.append(replaced)
         self._change({origin: Mark.GONE, name: self._inode(origin)})
 
     def unlink(self, path: Path) -> None:
         name = str(path)
         self._operation("unlink", name)
-        self._inode(name)
+        self._unlinked.append(self._inode(name))
         self._change({name: Mark.GONE})
 
     def remove_directory(self, path: Path) -> None:
@@ -354,22 +389,27 @@ class SimulatedDisk:
     def lock(self, path: Path) -> FileLock:
         name = str(path)
         self._operation("lock", name)
-        if name in self._locks:
-            raise StoreLocked(f"{path} is held by another process; stop that first")
         inode = self._node(name)
+        if inode in self.locks:
+            raise StoreLocked(f"{path} is held by another process; stop that first")
         if not isinstance(inode, Inode):
             self._check_absent(name)
             inode = Inode(b"", self.clock.now_ms())
             self._change({name: inode})
-        if inode.seen != LOCK_CONTENT:
+        if not inode.seen:
             inode.replace(LOCK_CONTENT, len(self.trace), self.clock.now_ms())
             self.sync_inode(name, inode)
-        self._locks.add(name)
-        return SimulatedLock(self._locks, name)
+        self.locks.add(inode)
+        return SimulatedLock(self, name, inode)
+
+    def holds(self, path: str, inode: Inode) -> bool:
+        """Whether a name is still that file's."""
+        self._operation("holds", path)
+        return self._node(path) is inode
 
     def is_locked(self, path: Path) -> bool:
         self._operation("is_locked", str(path))
-        return str(path) in self._locks
+        return self._node(str(path)) in self.locks
 
     def next_data(self, path: Path, offset: int) -> int | None:
         """Pages of zeros, in memory and on the disk, are passed over, as if each were a hole."""
@@ -478,7 +518,8 @@ class SimulatedDisk:
     # room
 
     def _used_pages(self) -> int:
-        return sum(inode.blocks for inode in _inodes(self._tree))
+        self._unlinked = [inode for inode in self._unlinked if inode.is_mapped]
+        return sum(inode.blocks for inode in (*_inodes(self._tree), *self._unlinked))
 
     def _check_room(self, more_pages: int) -> None:
         if not more_pages or self.capacity == CAPACITY:

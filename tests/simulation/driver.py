@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
@@ -17,7 +18,6 @@ from mqstore.storage.errors import FilePending, PutRefused
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.seams import Seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.simulation.invariants import GROUP
 from tests.simulation.model import QueueKey
 
@@ -79,7 +79,7 @@ class Journal(Protocol):
         """A topic is about to be, or was, created or changed."""
 
     def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
-        """A group's offset is about to be, or was, saved."""
+        """A group's offset is about to be committed, or was saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,6 @@ class Driver:
         self.store = store
         self.journal = journal
         self.seams = seams
-        self.offsets = ConsumerOffsets.load(store.paths, store.format, seams)
 
     def put(self, key: QueueKey, new: Sequence[NewMessage], durability: Durability) -> bool:
         """One message, or a batch; whether it was acknowledged. Raises what the store raises."""
@@ -167,11 +166,17 @@ class Driver:
         self.store.create_topic(name, queues=queues)
         self.journal.topic(name, queues, done=True)
 
-    def consume(self, key: QueueKey, offset: int) -> None:
+    def consume(self, key: QueueKey, part: int) -> None:
+        """Commit an offset of a queue, from 500 on its end; the store saves it now or later."""
+        queue = self.store.queues.get(*key)
+        if queue is None:
+            return
+        offset = min(queue.max_index, queue.max_index * part // 500)
         self.journal.consume(key, offset, done=False)
-        self.offsets.put(GROUP, *key, offset)
-        self.offsets.save()
-        self.journal.consume(key, offset, done=True)
+        self.store.offsets.commit(GROUP, [Commit(*key, offset)], allow_back=True)
+        if part % 2:
+            self.store.offsets.save()
+            self.journal.consume(key, offset, done=True)
 
 
 class Player:
@@ -189,7 +194,7 @@ class Player:
             return
         act: Callable[[Driver], None] = rng.choices(
             [self._put, self._batch, self._later, self._topic, self._consume, self._flush],
-            [24, 5, 3, 1, 1, 1],
+            [24, 5, 3, 1, 3, 1],
         )[0]
         act(driver)
 

@@ -71,6 +71,18 @@ class Inode:
             self.memory = bytearray(self.seen)
         return memoryview(self.memory)
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether any process still has a map of it, or a slice of one."""
+        if self.memory is None:
+            return False
+        try:
+            self.memory.append(0)
+        except BufferError:
+            return True
+        self.memory.pop()
+        return False
+
     def look(self, moment: int, now_ms: int) -> list[int]:
         """Find the pages that changed since the last look; answers those in holes."""
         if self.memory is None or self.memory == self.seen:

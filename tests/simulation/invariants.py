@@ -14,15 +14,15 @@ from typing import Final
 import pytest
 
 from mqstore.storage._kernel import check_block
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.index_file import ITEM, items_start
-from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import StorageError
+from mqstore.storage.index.file import ITEM, items_start
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own.block_files import blocks_of
 from mqstore.storage.paths import segment_name
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
 from tests.simulation.model import Model, QueueKey, QueueModel, Stored
@@ -260,6 +260,8 @@ class Checker:
 
     def _by_time(self, record: Stored) -> None:
         queue = self._live_queue(record.queue)
+        if not self.model.knows_clock:
+            return
         if not queue or any(not self.readable(each) for each in queue):
             return
         wanted_ms = record.store_ms + self.rng.choice([-1, 0, 1])
@@ -289,7 +291,20 @@ class Checker:
         for name, allowed in model.topics.items():
             assert topics.get(name, 0) in allowed, (name, topics.get(name), allowed)
         for key, allowed in model.consumed.items():
-            assert self._consumed(offsets, key) in allowed, key
+            offset = self._consumed(offsets, key)
+            assert offset in allowed, key
+            self._skips_nothing(key, offset)
+
+    def _skips_nothing(self, key: QueueKey, offset: int) -> None:
+        """A group's offset is no further than its queue, and behind nothing that the group never
+        passed."""
+        queue = self.store.queues.get(*key)
+        end = 0 if queue is None else queue.max_index
+        assert offset <= end, f"the group is at {offset} of {key}, which ends at {end}"
+        passed = self.model.passed[key]
+        for record in self._live_queue(key):
+            if record.queue_offset < offset and self.readable(record):
+                assert record.body in passed, f"the group skips {record.queue_offset} of {key}"
 
     def _topics(self) -> dict[str, int]:
         table = TopicTable.load(self.store.paths, self.store.format, self.seams)

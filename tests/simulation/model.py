@@ -15,9 +15,9 @@ from typing import Final
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Blank, Message, Record, scan
-from mqstore.storage.derived.queue_entry import ENTRY, PRE_BLANK
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK
 
 _OFFSET: Final = attrgetter("offset")
 _END: Final = attrgetter("end")
@@ -113,6 +113,9 @@ class Model:
         """Where the log may begin after a crash: expiry may have been under way."""
         self.pending: list[bytes] = []
         """Bodies that were handed to the store, in order, and were not seen in the log yet."""
+        self.knows_clock = True
+        """False once a disk refused to note a step of the clock: searches by time may then go by
+        a step that was noted too late."""
         self.half_committed = False
         """Whether the log may end behind what the store says."""
         self.topics: dict[str, set[int]] = {}
@@ -120,6 +123,8 @@ class Model:
         cut off."""
         self.consumed: dict[QueueKey, set[int]] = {}
         """Consumer offsets that may be read back, likewise."""
+        self.passed: dict[QueueKey, set[bytes]] = {}
+        """Bodies of the messages that the group's commits have ever passed."""
 
     @property
     def end(self) -> int:
@@ -178,7 +183,6 @@ class Model:
         assert self.pending, f"nobody put the record at {found.physical_offset}"
         assert found.body == self.pending.pop(0), f"another record at {found.physical_offset}"
         stored = self._stored(found)
-        assert not self.records or stored.store_ms >= self.records[-1].store_ms, "time goes back"
         self.records.append(stored)
         self.ends.append(stored.end)
         if stored.queued:
@@ -236,9 +240,12 @@ class Model:
         self.topics[name] = before | {queues}
 
     def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
-        """A group's offset is about to be, or was, saved."""
+        """A group's offset is about to be committed, or was saved."""
         before = set() if done else self.consumed.get(key, {0})
         self.consumed[key] = before | {offset}
+        queue = self.queues.get(key, QueueModel())
+        passed = {record.body for record in queue.records if record.queue_offset < offset}
+        self.passed.setdefault(key, set()).update(passed)
 
     # after a crash
 

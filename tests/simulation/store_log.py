@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from mqstore.coordinator.errors import Fenced, LogRefused, LogUnavailable, Reopened
-from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
-from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.coordinator.errors import (
+    Fenced,
+    KeysKnown,
+    LogRefused,
+    LogUnavailable,
+    NotLoaded,
+    Reopened,
+)
+from mqstore.coordinator.log import Kinds, LogPosition, QueueOffsets, Standing
+from mqstore.coordinator.records import Append, Key, Keyed, NewRecord, Page, Placement, Stored
+from mqstore.storage import errors
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host, parse_host
@@ -55,14 +63,20 @@ class StoreLog:
         return Standing(self.store.format, _text(host), hours * 3_600_000)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
+        return self._append(Append(records))
+
+    def _append(self, append: Append) -> list[Placement]:
         store = self.store
+        absent = [(each.topic, each.key) for each in append.absent]
         try:
-            messages = [message_of(store, each) for each in records]
-            found = store.append_fenced(FENCE, self._epoch, messages)
+            messages = [message_of(store, each) for each in append.records]
+            found = store.append_fenced(FENCE, self._epoch, messages, absent)
             if store.config.flush_disk_type is FlushDiskType.SYNC:
                 store.flush.wait(store.flush.request(found[-1].end))
         except FencedOff as error:
             raise Fenced(str(error)) from error
+        except errors.KeysKnown as error:
+            raise KeysKnown(str(error)) from error
         except PutRefused as error:
             raise LogRefused(str(error)) from error
         except (OSError, StorageError) as error:
@@ -72,8 +86,8 @@ class StoreLog:
             for each in found
         ]
 
-    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
-        return self.append(records)
+    async def append_soon(self, append: Append) -> list[Placement]:
+        return self._append(append)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
         try:
@@ -90,6 +104,16 @@ class StoreLog:
             return Keyed()
         complete = found.complete or found.cursor is not None
         return Keyed([stored(each) for each in found.records], complete)
+
+    def kinds(self, keys: Sequence[Key]) -> Kinds:
+        found: dict[Key, frozenset[int]] = {}
+        for each in keys:
+            kinds = self.store.lookups.transaction_types(each.topic, each.key)
+            if kinds is None:
+                raise NotLoaded("the index does not cover the log")
+            if kinds:
+                found[each] = kinds
+        return found
 
     def sync(self) -> None:
         try:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage._kernel import item_at
-from mqstore.storage.derived.index_build import (
+from mqstore.storage.errors import StagingDamaged
+from mqstore.storage.index.build import (
     BuildPlan,
     PartBuilder,
     finish_files,
     make_files,
 )
-from mqstore.storage.derived.index_plan import IndexPlan, Item, Layout
-from mqstore.storage.derived.index_publication import StagedFile, index_names
-from mqstore.storage.derived.index_scan import Chunk, IndexScan
-from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.errors import StagingDamaged
+from mqstore.storage.index.plan import IndexPlan, Item, Layout
+from mqstore.storage.index.publication import StagedFile, index_names
+from mqstore.storage.index.scan import Chunk, IndexScan
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.derived.index_publication import index_names
-from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.index.publication import index_names
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths

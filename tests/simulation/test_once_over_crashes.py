@@ -44,7 +44,7 @@ class Process:
         self.machine = machine
         self.seed = seed
         machine.disk.make_directories(ROOT)
-        options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1)
+        options = StoreOptions(format=store_format, boot_id=machine.clock.boot_id, pid=1)
         config = POOLED if seed % 3 == 0 else CONFIG
         self.store: MessageStore = MessageStore.open(ROOT, config, machine.seams, options)
 
@@ -225,3 +225,19 @@ def test_a_tombstone_hides_no_message_that_was_put(seed: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_nothing_is_stored_twice(seed: int) -> None:
     Life(seed, examined=0.03).live(200)
+
+
+@pytest.mark.parametrize("step_ms", [86_400_000, -86_400_000])
+@pytest.mark.parametrize("loss", CRASHES)
+def test_what_is_sent_again_is_known_whatever_the_clock_was_set_to(
+    step_ms: int, loss: Loss | None
+) -> None:
+    process = Process(SimulatedMachine(1), 1, StoreFormat.V4_9)
+    process.send((1,), sync=True)
+    process.machine.clock.step(step_ms)
+    process.send((2,), sync=True)
+    process.machine.clock.step(-step_ms)
+    process.send((3,), sync=True)
+    disk = crashed(process.machine.disk, loss, random.Random(1))
+    again = Process(process.machine.restart(disk), 1, StoreFormat.V4_9)
+    assert again.send((1, 2, 3), sync=True)[1] == {0, 1, 2}

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.storage.config import DamageRepair
 from mqstore.storage.layout import BLOCK_SIZE, StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.own import sealed_json
@@ -29,7 +30,9 @@ from tests.simulation.world import ROOT
 
 CRASHES: Final = (None, *Loss)
 FAILING: Final = ("write", "rename", "unlink", "sync_directory")
-SCRUBBING: Final = CONFIG.model_copy(update={"scrub_bytes_per_second": BLOCK_SIZE})
+SCRUBBING: Final = CONFIG.model_copy(
+    update={"scrub_bytes_per_second": BLOCK_SIZE, "damage_repair": DamageRepair.MANUAL}
+)
 LEASE_S: Final = 10**9
 FLAG_AT: Final = 16
 PINS: Final = ("job", "backup")

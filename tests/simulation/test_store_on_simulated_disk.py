@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.storage._kernel import Placement
-from mqstore.storage.errors import DiskRefuses, StorageError
+from mqstore.storage.admin.group_offsets import Commit, GroupOffset
+from mqstore.storage.errors import DiskRefuses, StorageError, StoreFailed
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.own.state_page import Health
+from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import NewMessage, message_of
 from tests.simulation.inode import PAGE, SECTOR, Loss
@@ -43,6 +45,7 @@ def opened(seed: int = 3, steps: int = 30) -> World:
     world.open()
     for _ in range(steps):
         world.step()
+    world.store.log.look_at_clock()
     return world
 
 
@@ -100,6 +103,30 @@ def test_a_seed_is_one_history_in_every_process() -> None:
         for each in ("1", "2")
     }
     assert len(found) == 1
+
+
+def test_a_saved_offset_is_never_behind_the_log_that_a_power_cut_leaves() -> None:
+    world = opened()
+    assert put(world, durability=Durability.ASYNC)
+    queue = world.store.queues.get("T", 0)
+    assert queue is not None
+    end = queue.max_index
+    world.store.offsets.commit("g", [Commit("T", 0, end)])
+    world.store.offsets.save()
+    world.lose_power(Loss.DROP)
+    world.open()
+    assert world.store.offsets.of("g", "T")[0] == GroupOffset("T", 0, end, 0, end)
+
+
+def test_offsets_are_not_saved_where_the_log_cannot_be_synced() -> None:
+    world = opened()
+    assert put(world, durability=Durability.ASYNC)
+    world.store.offsets.commit("g", [Commit("T", 0, 1)])
+    world.disk.fail_next("sync", errno.EIO)
+    with pytest.raises(StoreFailed):
+        world.store.offsets.save()
+    table = ConsumerOffsets.load(world.store.paths, world.format, world.seams)
+    assert table.get("g", "T", 0) is None
 
 
 def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:

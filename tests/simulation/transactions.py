@@ -19,8 +19,8 @@ from mqstore.coordinator.errors import (
     TransactionUnknown,
 )
 from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
-from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement
+from mqstore.coordinator.log import Kinds, LogPosition, QueueOffsets, Standing
+from mqstore.coordinator.records import Key, Keyed, NewRecord, Page, Placement
 from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.config import FlushDiskType, StoreConfig
@@ -126,6 +126,10 @@ class BrittleLog:
     def by_key(self, topic: str, key: str) -> Keyed:
         self._boundary()
         return self._inner.by_key(topic, key)
+
+    def kinds(self, keys: Sequence[Key]) -> Kinds:
+        self._boundary()
+        return self._inner.kinds(keys)
 
     def sync(self) -> None:
         self._boundary()

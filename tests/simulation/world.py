@@ -13,6 +13,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.own.clock_steps import CLOCK_STEP_MS
 from mqstore.storage.seams import Seams
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
@@ -28,6 +29,8 @@ CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, WIDE, WARMED)
 """By seed, so that no draw of a world depends on it."""
 WAITLESS_SEEDS: Final = 11, 9
 """Of so many seeds the one whose puts do not wait for files; it is none of those with a name."""
+LARGE_STEP: Final = 20_000
+"""How much larger some steps of the clock are than others: up to a day."""
 FAULT_WITHIN: Final = 60
 """Operations from now within which an armed fault strikes."""
 
@@ -123,7 +126,14 @@ class World:
     def _follow(self) -> None:
         if self.driver is not None:
             store = self.driver.store
-            self.model.follow(store.log)
+            for new in self.model.follow(store.log):
+                ahead_ms = new.store_ms - self.clock.now_ms()
+                # A second at most where the clock's service runs; here it may be due for longer.
+                unseen_ms = 1 + (self.clock.monotonic() - store.clock.looked_at) * 1000
+                bound = CLOCK_STEP_MS + unseen_ms
+                is_unseen = self.clock.stepped_at >= store.clock.looked_at
+                assert is_unseen or ahead_ms <= bound, f"stored {ahead_ms} ms ahead of the clock"
+            self.model.knows_clock &= store.clock.steps.is_saved
             if store.commits is not None and store.failure is not None:
                 self.model.follow_failed_commit(store.log)
 
@@ -146,7 +156,8 @@ class World:
             case 1:
                 self.scheduler.run_for(rng.random() * 5)
             case 2:
-                self.clock.step(rng.randint(-5000, 5000))
+                step_ms = rng.randint(-5000, 5000)
+                self.clock.step(step_ms * (1 if step_ms % 3 else LARGE_STEP))
             case _:
                 assert self.driver is not None
                 self.player.play(self.driver)
@@ -238,13 +249,16 @@ class World:
         self.model.topic(name, queues, done=done)
 
     def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
+        self._follow()
         self.model.consume(key, offset, done=done)
 
 
 def open_store(
     seams: Seams, store_format: StoreFormat, config: StoreConfig = CONFIG, *, waits: bool = True
 ) -> MessageStore:
-    options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1, waits_for_files=waits)
+    assert isinstance(seams.clock, SimulatedClock)
+    boot_id = seams.clock.boot_id
+    options = StoreOptions(format=store_format, boot_id=boot_id, pid=1, waits_for_files=waits)
     return MessageStore.open(ROOT, config, seams, options)
 
 

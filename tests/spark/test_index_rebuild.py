@@ -21,14 +21,17 @@ from mqstore.jobs.rebuild.gathered import Shuffled, Spilled
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.shard import rebuild_shard
 from mqstore.jobs.rebuild.tasks import Extraction
-from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
+from mqstore.storage.index.plan import Layout
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import MessageStore
 from tests.compat.compare import Dump
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.shapes import EVERYTHING, expand
 from tests.spark.deletions import DeletingRun
-from tests.unit.storage.stores import open_store, put_some
+from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -124,6 +127,34 @@ def test_a_store_keeps_its_shard_and_its_host(run: Run, tmp_path: Path) -> None:
         assert "brokerIP1=10.1.2.3\nlistenPort=4567\n" in store.paths.broker_conf.read_text()
         assert (root / "mqstore/format.json").read_text().count('"10.1.2.3:4567"') == 1
         assert "127.0.0.1" not in (root / "mqstore/format.json").read_text()
+
+
+def delayed(store: MessageStore, number: int) -> Message:
+    new = message(store, number)
+    pairs = {"DELAY": "1", "KEYS": f"k{number}"}
+    new.properties = properties.encode(
+        pairs, trailing_separator=store.format.trailing_property_separator
+    )
+    return new
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_store_keeps_its_settings_and_delayed_messages_their_time(
+    run: Run, tmp_path: Path, mode: Mode
+) -> None:
+    root = tmp_path / "store"
+    settings = {"message_delay_level": "1h 2h", "file_reserved_time": 720}
+    with open_store(root, CONFIG.model_copy(update=settings)) as store:
+        store.put(delayed(store, 1))
+        broker_conf = store.paths.broker_conf
+    due = {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")}
+    assert due
+    settings_before = broker_conf.read_text()
+    if mode is Mode.PUBLISH:
+        shutil.rmtree(root / "consumequeue")
+    assert run(root, mode=mode)["exitCode"] == 0
+    assert {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")} == due
+    assert broker_conf.read_text() == settings_before
 
 
 def test_queues_that_are_gone_come_back_with_the_index(run: Run, tmp_path: Path) -> None:

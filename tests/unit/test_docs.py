@@ -1,4 +1,4 @@
-"""What the documentation names exists: a guarantee rests on tests that can be found."""
+"""The documentation names tests, files and headings that exist."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ROOT_PAGES)])
 IN_CODE = re.compile(r"`([^`\n]+)`")
 TEST_PATH = re.compile(r"\btests/[\w/-]+(?:\.py)?")
 TEST_NAME = re.compile(r"\btest_\w+(?!\w|\.py)")
 DEFINED = re.compile(r"^\s*def (test_\w+)", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +39,40 @@ def test_the_pages_name_tests_at_all(defined: set[str]) -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 
     assert len(set(TEST_NAME.findall(text)) & defined) > 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    links = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+
+    assert [link for link in links if not _resolves(page, link)] == []
+
+
+def _resolves(page: Path, link: str) -> bool:
+    if link.startswith("https://"):
+        return True
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_the_licence_is_the_whole_apache_license() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+    assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert text.rstrip().endswith("limitations under the License.")
+
+
+def test_the_changelog_begins_with_what_is_not_released_and_uses_the_standard_headings() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= CHANGE_KINDS

@@ -108,7 +108,7 @@ startupProbe:
   httpGet: {path: /healthz/startup, port: {{ .port }}}
   {{- toYaml .root.Values.probes.startup | nindent 2 }}
 readinessProbe:
-  httpGet: {path: /healthz/ready, port: {{ .port }}}
+  httpGet: {path: /healthz/serving, port: {{ .port }}}
   {{- toYaml .root.Values.probes.readiness | nindent 2 }}
 livenessProbe:
   httpGet: {path: /healthz/live, port: {{ .port }}}
@@ -173,6 +173,31 @@ topologySpreadConstraints:
 {{- if and $values.coordinatorHost (not .root.Values.coordinator.enabled) }}
 {{- fail (printf "%s.coordinatorHost needs coordinator.enabled" .of) }}
 {{- end }}
+{{- end -}}
+
+{{/*
+An upgrade to fewer shards hides every message of those that go. It is refused unless
+`kubectl mqstore scale` has removed them or abandonShards names them. Rendering without a cluster
+(helm template, a dry run of the client) finds no StatefulSet and refuses nothing.
+*/}}
+{{- define "mqstore.requireKeptShards" -}}
+{{- $name := printf "%s-shard" (include "mqstore.fullname" .) -}}
+{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- if $installed -}}
+{{- $given := list -}}
+{{- range .Values.abandonShards -}}
+{{- $given = append $given (toString (int .)) -}}
+{{- end -}}
+{{- $lost := list -}}
+{{- range $shard := untilStep (int .Values.shards) (int $installed.spec.replicas) 1 -}}
+{{- if not (has (toString $shard) $given) -}}
+{{- $lost = append $lost (toString $shard) -}}
+{{- end -}}
+{{- end -}}
+{{- if $lost -}}
+{{- fail (printf "shards: %d removes shard %s, and its messages can no longer be read. Remove empty shards with `kubectl mqstore scale %d`, which checks them, and then upgrade. To give up the messages of these shards set abandonShards={%s}" (int .Values.shards) (join ", " $lost) (int .Values.shards) (join "," $lost)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Peers that may call the services. */}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from mqstore.client import ClientError, ProblemError
 from mqstore.client import Unreachable as NoAnswer
 from mqstore.jobs.errors import (
     EXIT_FINE,
+    EXIT_REFUSED,
     AccessRefused,
     JobError,
     SparkMissing,
@@ -20,6 +22,7 @@ from mqstore.jobs.errors import (
     told,
 )
 from mqstore.storage.errors import StorageError
+from mqstore.storage.setting_names import unknown_variables
 
 OF_SPARK: Final = frozenset({"pyspark", "pyarrow", "pandas", "numpy"})
 """Packages that come with mqstore-jobs[spark]."""
@@ -35,6 +38,10 @@ def run(job: Callable[[], int | None]) -> int:
     Told to end (SIGTERM, as when its pod is deleted) it first gives up what it holds.
     """
     _log_to_stderr()
+    unknown = unknown_variables(os.environ)
+    if unknown is not None:
+        print(f"mqstore: {unknown}", file=sys.stderr)  # noqa: T201  # what a command says
+        return EXIT_REFUSED
     before = signal.signal(signal.SIGTERM, _end)
     try:
         return job() or EXIT_FINE

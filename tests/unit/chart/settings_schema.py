@@ -23,7 +23,7 @@ SET_BY_THE_CHART: Final = frozenset([
     "tokenSystem", "tokensDir", "tlsCert", "tlsKey", "tlsClientCa", "shutdownTimeoutS",
     "terminationMessagePath", "listenFd", "parentPid", "storeConfig", "writerPort", "storeHost",
     "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "queryUrl", "upstreamCa",
-    "leaderLock", "leaseName", "leaseNamespace", "shardStatefulSet", "advertiseUrl",
+    "configFile", "leaderLock", "leaseName", "leaseNamespace", "shardStatefulSet", "advertiseUrl",
     "callbackHosts", "callbackCa", "queryPort", "logFormat", "shardsFile",
 ])
 # fmt: on

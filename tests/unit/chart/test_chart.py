@@ -11,6 +11,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 import pytest
 import yaml
@@ -151,6 +152,36 @@ def test_wrong_values_are_refused_by_name() -> None:
     assert "'limit' not allowed" in refusal(writer={"resources": {"limit": {"memory": "1Gi"}}})
     assert "/topologyKeys/0" in refusal(topologyKeys=[""])
     assert "/storeHost/network" in refusal(storeHost={"network": "999.18.0"})
+
+
+@needs_helm
+def test_a_misspelt_resource_is_refused_and_an_extended_one_accepted() -> None:
+    assert "'memry' not allowed" in refusal(query={"resources": {"limits": {"memry": "1Gi"}}})
+    device = {"limits": {"example.com/device": 1, "hugepages-2Mi": "4Mi"}}
+    query = next(
+        each
+        for each in pods(render(query={"resources": device}))["shop-mqstore-shard"]["containers"]
+        if each["name"] == "query"
+    )
+    assert query["resources"]["limits"]["example.com/device"] == 1
+
+
+@needs_helm
+def test_an_unknown_time_zone_is_refused() -> None:
+    assert "/jobs/timeZone" in refusal(jobs={"timeZone": "Mars/Base"})
+
+
+def test_every_time_zone_of_the_schema_exists() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    zones = schema["definitions"]["timeZone"]["enum"]
+    assert len(zones) > 400
+    assert set(zones) <= available_timezones()
+
+
+@needs_helm
+def test_results_of_jobs_have_one_place() -> None:
+    output = {"uri": "s3://reports", "existingClaim": "results"}
+    assert "/jobs/output" in refusal(jobs={"output": output})
 
 
 @needs_helm
@@ -305,7 +336,7 @@ def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_t
     }
     rules = found["Role"]["shop-mqstore-coordinator"]["rules"]
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
-        (["leases"], ["get", "patch"], ["shop-mqstore-coordinator"]),
+        (["leases"], ["get", "patch", "delete"], ["shop-mqstore-coordinator"]),
         (["leases"], ["create"], None),
         (["events"], ["create", "patch"], None),
         (["pods"], ["get"], ["shop-mqstore-shard-0"]),

@@ -33,3 +33,13 @@ def test_file_that_cannot_be_used_is_named_with_its_option(
     assert result.exit_code == 2
     assert result.stderr.startswith(f"mqstore: {option} {path} {told}")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["lag"], ["events"], ["store", "verify", "/none"]])
+def test_an_unknown_variable_is_refused_by_every_command(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MQSTORE_QUERY_URI", "http://127.0.0.1:1")
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert "unknown variable MQSTORE_QUERY_URI (did you mean MQSTORE_QUERY_URL?)" in result.output

@@ -21,8 +21,8 @@ KUBECTL = """#!{python}
 import json, pathlib, re, sys
 home, said = pathlib.Path({home!r}), " ".join(sys.argv[1:])
 given = sys.stdin.read() if "-f -" in said or "-i" in sys.argv else ""
-with (home / "asked").open("a") as asked:
-    asked.write(json.dumps([said, given]) + "\\n")
+with (home / "requests").open("a") as requests:
+    requests.write(json.dumps([said, given]) + "\\n")
 answers = json.loads((home / "answers").read_text())
 for pattern, known in answers.items():
     if re.search(pattern, said):
@@ -81,9 +81,9 @@ class Cluster:
     def answers(self, known: dict[str, list[Any]]) -> None:
         (self.home / "answers").write_text(json.dumps(known))
 
-    def asked(self, pattern: str) -> list[str]:
-        """What was given with each command that is so."""
-        lines = (self.home / "asked").read_text().splitlines()
+    def requests(self, pattern: str) -> list[str]:
+        """Standard input of each command that matches the pattern."""
+        lines = (self.home / "requests").read_text().splitlines()
         return [given for said, given in map(json.loads, lines) if re.search(pattern, said)]
 
 
@@ -121,7 +121,7 @@ def test_a_restore_waits_for_a_pod_that_is_not_made_yet(cluster: Cluster, copy: 
     )
     ran = does("restore", "0", str(copy), "--replace")
     assert (ran.exit_code, ran.stderr) == (0, "")
-    assert len(cluster.asked("^scale")) == 2
+    assert len(cluster.requests("^scale")) == 2
 
 
 def test_what_holds_a_volume_may_run_where_its_shard_may(cluster: Cluster, copy: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_holds_a_volume_may_run_where_its_shard_may(cluster: Cluster, copy:
         }
     )
     assert does("restore", "0", str(copy), "--replace").exit_code == 0
-    [made] = cluster.asked("^apply")
+    [made] = cluster.requests("^apply")
     spec = json.loads(made)["spec"]
     assert {name: spec[name] for name in PLACED} == PLACED
     assert spec["containers"][0]["resources"] == WRITER["resources"]
@@ -156,7 +156,7 @@ def test_a_restore_takes_no_pod_away_whose_claim_would_go_with_it(
     ran = does("restore", "0", *source, "--replace")
     assert ran.exit_code == 2
     assert "persistence.retain=true" in ran.stderr
-    assert not cluster.asked("^scale")
+    assert not cluster.requests("^scale")
 
 
 def test_a_shard_without_a_pod_may_hold_messages(cluster: Cluster, copy: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_shard_without_a_pod_may_hold_messages(cluster: Cluster, copy: Path) -
     ran = does("restore", "0", str(copy))
     assert ran.exit_code == 2
     assert "shard 0 has no pod that tells what it holds; --replace" in ran.stderr
-    assert not cluster.asked("^scale")
+    assert not cluster.requests("^scale")
 
 
 def _claim(storage: str) -> dict[str, Any]:
@@ -199,6 +199,7 @@ def test_a_job_that_does_not_start_tells_the_last_warning(
     cluster.answers(
         {
             "^get statefulsets": [items(stateful_set())],
+            "^get cronjob": ["cronjob.batch/it"],
             "^get pods": [items()],
             "^get events": [
                 items(
@@ -214,3 +215,47 @@ def test_a_job_that_does_not_start_tells_the_last_warning(
     ran = does("report")
     assert ran.exit_code == 2
     assert "does not start: no such image" in ran.stderr
+
+
+def test_a_job_that_waits_says_each_reason_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "START_S", 30.0)
+    monkeypatch.setattr("secrets.token_hex", lambda count: "1")
+    full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
+    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+
+    def state(**of_container: Any) -> dict[str, Any]:
+        return {"status": {"containerStatuses": [{"state": of_container}]}}
+
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get cronjob": ["cronjob.batch/it"],
+            "^get pods": [
+                *[items({"status": {"conditions": [full]}})] * 4,
+                *[items(state(**pulling))] * 4,
+                items(state(terminated={"exitCode": 1})),
+            ],
+        }
+    )
+    ran = does("report")
+    assert ran.exit_code == 1
+    job = f"job {NAME}-expiry-report-1 waits:"
+    assert ran.stderr.splitlines() == [
+        f"{job} its pod is not scheduled: 0/1 nodes: Insufficient cpu",
+        f"{job} ImagePullBackOff: no such image",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "value"), [("report", "jobs.output.uri"), ("rebuild", "jobs.indexRebuild.enabled")]
+)
+def test_a_job_that_is_not_installed_names_the_value_that_installs_it(
+    cluster: Cluster, command: str, value: str
+) -> None:
+    cluster.answers({"^get statefulsets": [items(stateful_set())]})
+    ran = does(command)
+    assert ran.exit_code == 2
+    assert value in ran.stderr
+    assert not cluster.requests("^create")

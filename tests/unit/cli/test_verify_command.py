@@ -63,7 +63,8 @@ def test_a_finding_is_a_line_of_its_own_and_exit_code_1(root: Path) -> None:
     result = run(root)
 
     assert result.exit_code == 1
-    finding, summary = lines_of(result)
+    finding, close, summary = lines_of(result)
+    assert close["file"] == "mqstore/clean-close.json"
     assert {name: finding[name] for name in ("t", "level", "kind", "file", "offset", "phys")} == {
         "t": "finding",
         "level": "finding",
@@ -75,7 +76,7 @@ def test_a_finding_is_a_line_of_its_own_and_exit_code_1(root: Path) -> None:
     assert (finding["topic"], finding["q"], finding["i"]) == ("T", 0, 0)
     assert finding["what"]
     assert finding["broker"].startswith("cuts the log")
-    assert (summary["findings"], summary["notes"]) == (1, 0)
+    assert (summary["findings"], summary["notes"]) == (2, 0)
 
 
 def test_notes_alone_are_exit_code_0(root: Path) -> None:
@@ -93,7 +94,8 @@ def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
     result = run(root, "--table")
 
     assert result.exit_code == 1
-    first, what, broker, summary = result.stdout.splitlines()
+    first, what, broker, *close, summary = result.stdout.splitlines()
+    assert "clean-close.json" in close[0]
     assert first.split() == [
         "finding",
         "record-body",
@@ -103,7 +105,7 @@ def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
     ]
     assert "body crc mismatch" in what
     assert broker.strip().startswith("a broker: cuts the log")
-    assert "1 findings, 0 notes" in summary
+    assert "2 findings, 0 notes" in summary
     assert summary.endswith("a broker would start, its log ending at offset 0")
 
 

@@ -21,7 +21,7 @@ from mqstore.coordinator.targets import Target
 from mqstore.coordinator.transactions import Transaction
 from mqstore.coordinator.views import view
 
-HALF = Half("k", "k", 1, "g", "t", 0, 0, 0, 0, None, 0, 0)
+HALF = Half("k", "k", 1, "g", "t", 0, 0, 0, 0, None, 0, 0, b"")
 TARGET = Target(httpx.URL("https://example.org/"), str(ip_address("10.0.0.1")))
 
 

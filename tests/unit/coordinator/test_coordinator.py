@@ -21,6 +21,7 @@ from mqstore.coordinator.errors import (
     NotLoaded,
     Reopened,
     TransactionUnknown,
+    UniqueKeysTaken,
 )
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.records import NewRecord, Placement
@@ -192,8 +193,31 @@ def test_begun_again_under_the_same_keys_it_is_the_same(bench: Bench) -> None:
 
 def test_another_transaction_under_the_same_key_is_refused(bench: Bench) -> None:
     bench.begin("a", "b")
-    (refused,) = bench.coordinator.begin([Begin(GROUP, [bench.message("a")])])
-    assert isinstance(refused, Contradicted)
+    for others in (
+        Begin(GROUP, [bench.message("a")]),
+        Begin("another", [bench.message("a"), bench.message("b")]),
+        Begin(GROUP, [bench.message("a"), structs.replace(bench.message("b"), body=b"another")]),
+    ):
+        for _ in range(2):
+            (refused,) = bench.coordinator.begin([others])
+            assert isinstance(refused, UniqueKeysTaken)
+            bench.lead()
+    assert len(bench.records(HALF_TOPIC)) == 2
+
+
+def test_another_body_is_seen_within_one_batch_and_where_memory_knows_nothing(
+    bench: Bench,
+) -> None:
+    other = structs.replace(bench.message("a"), body=b"another")
+    begins = [Begin(GROUP, [message]) for message in (bench.message("a"), other)]
+    first, second = bench.coordinator.begin(begins)
+    assert isinstance(first, Transaction)
+    assert isinstance(second, UniqueKeysTaken)
+    bench.commit("a")
+    bench.coordinator.state.history.clear()
+    (refused,) = bench.coordinator.begin(begins[1:])
+    assert isinstance(refused, UniqueKeysTaken)
+    assert (bench.bodies(), bench.begin("a").key) == ([b"a"], "a")
 
 
 def test_an_unknown_transaction_is_named(bench: Bench) -> None:

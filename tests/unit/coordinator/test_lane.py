@@ -18,7 +18,7 @@ from mqstore.coordinator.decide import Decide
 from mqstore.coordinator.errors import LogRefused, LogUnavailable, NotLoaded
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.leader_lock import LeaderLock
-from mqstore.coordinator.records import NewRecord, Placement
+from mqstore.coordinator.records import Append, Keyed, NewRecord, Placement
 from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.worker import Worker
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -42,17 +42,22 @@ class SeenLog(StoreLog):
     def __init__(self, world: DelayedStore) -> None:
         super().__init__(lambda: world.store)
         self.seen: list[tuple[str, int]] = []
+        self.lookups = 0
         self.failing: Failing = lambda _: None
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
         self.seen.append(("thread", len(records)))
         return super().append(records)
 
-    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
-        self.failing(records)
-        self.seen.append(("loop", len(records)))
+    async def append_soon(self, append: Append) -> list[Placement]:
+        self.failing(append.records)
+        self.seen.append(("loop", len(append.records)))
         await asyncio.sleep(0)
-        return super().append(records)
+        return await super().append_soon(append)
+
+    def by_key(self, topic: str, key: str) -> Keyed:
+        self.lookups += 1
+        return super().by_key(topic, key)
 
 
 class SteppedCoordinator(Coordinator):
@@ -143,10 +148,54 @@ def test_what_comes_while_an_append_is_under_way_is_taken_after_it(tmp_path: Pat
     run(tmp_path, test)
 
 
-def test_what_must_be_looked_for_in_the_log_goes_through_the_thread(tmp_path: Path) -> None:
+def test_begins_under_the_producers_own_keys_are_one_append_and_no_lookup(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
-        await bench.begin("a", may_repeat=True)
-        assert bench.log.seen == [("thread", 1)]
+        lookups = bench.log.lookups
+        begun = [bench.begin(key, may_repeat=True) for key in "abc"]
+        again = bench.begin("a", may_repeat=True)
+        assert await again is (await asyncio.gather(*begun))[0]
+        assert await bench.begin("b", may_repeat=True) is await begun[1]
+        assert bench.log.seen == [("loop", 3)]
+        assert bench.log.lookups == lookups
+
+    run(tmp_path, test)
+
+
+def test_a_begin_whose_key_has_a_record_is_looked_up_and_leaves_the_others_alone(
+    tmp_path: Path,
+) -> None:
+    async def test(bench: Bench) -> None:
+        first = await bench.begin("a", may_repeat=True)
+        await bench.commit("a")
+        bench.coordinator.state.history.clear()
+        bench.log.seen.clear()
+        again, other = bench.begin("a", may_repeat=True), bench.begin("b", may_repeat=True)
+        assert (await other).key == "b"
+        assert (await again).key == first.key
+        assert (await again).decision is not None, "it is the committed one"
+        assert bench.log.seen == [("loop", 2), ("loop", 1), ("loop", 1)]
+
+    run(tmp_path, test)
+
+
+def test_transactions_are_read_back_without_a_lookup_for_each(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        await asyncio.gather(*(bench.begin(key) for key in "abcd"))
+        await asyncio.gather(bench.commit("a"), bench.commit("b"))
+        lookups = bench.log.lookups
+        await bench.worker.ask(lambda led: led.forget())
+        await loaded(bench)
+        assert sorted(bench.coordinator.state.pending) == ["c", "d"]
+        assert bench.log.lookups == lookups
+
+    run(tmp_path, test)
+
+
+def test_a_decision_whose_messages_are_not_in_memory_goes_through_the_thread(
+    tmp_path: Path,
+) -> None:
+    async def test(bench: Bench) -> None:
+        await bench.begin("a")
         await bench.worker.ask(lambda led: led.forget())
         await loaded(bench)
         await bench.commit("a")  # its half message was read back, without its body

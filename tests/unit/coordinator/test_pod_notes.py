@@ -14,6 +14,19 @@ from mqstore.coordinator.reporting import BURST, REFILL_S, Rate
 
 PAGE = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 OPENED: dict[str, Any] = {"durationMs": 400, "minOffset": 0, "maxOffset": 900, "readOnly": None}
+LOWERED = {"group": "g", "topic": "T", "queueId": 1, "before": 9, "after": 4}
+FORCED: dict[str, Any] = {
+    "segment": "00000000000000000000",
+    "bytes": 1 << 30,
+    "ageMs": 7_200_000,
+    "volume": "commitlog",
+    "usedBytes": 90,
+    "unlinkedBytes": 2,
+    "totalBytes": 100,
+    "abovePercent": 85,
+    "trigger": "forced",
+}
+LOST: dict[str, Any] = {"missingBytes": 900, "messages": 7, "logEnd": 900, "watermark": 1800}
 TOLD: list[tuple[str, dict[str, Any], str, str]] = [
     ("opened", OPENED | {"cutBytes": 0, "damaged": 0}, "RecoveryFinished", "nothing was cut"),
     ("opened", OPENED, "RecoveryFinished", "in 0.4 s"),  # of a writer of the release before
@@ -28,11 +41,20 @@ TOLD: list[tuple[str, dict[str, Any], str, str]] = [
     ("index", {"done": 9, "total": 9}, "IndexRebuilt", "complete"),
     ("index-trouble", {"reason": "2 files are gone; rebuild it"}, "IndexNeedsRebuild", "2 files"),
     ("index-trouble", {"reason": None}, "IndexRebuilt", "no rebuild"),
+    ("clock-step", {"stepMs": -90_000, "offset": 7}, "ClockStepped", "set back by 90.0 s"),
+    ("offsets-lowered", {"count": 3, "offsets": [LOWERED]}, "OffsetsLowered", "g in T queue 1: 9"),
+    ("data-missing", LOST, "DataMissing", "the log ends at 900, the durable watermark is 1800"),
+    ("loss-accepted", LOST, "LossAccepted", "900 bytes with 7 messages"),
     ("writes", {"paused": True, "reason": "moving"}, "WritesPaused", "moving"),
     ("writes", {"paused": False, "reason": None}, "WritesResumed", "go on"),
     ("damaged", {"stretches": 2}, "LogDamaged", "2 stretches"),
     ("expiry", {"messages": 3, "group": "g", "topic": "t"}, "UnconsumedAtRisk", "g in t"),
-    ("deleted", {"forced": 2, "expired": 1}, "SegmentsForced", "2 segments"),
+    ("forced-deletion", FORCED, "SegmentsForced", "last written 7200 s ago"),
+    ("forced-deletion", FORCED | {"segment": None, "ageMs": None}, "SegmentsForced", "no message"),
+    ("forced-deletion", FORCED | {"trigger": "no-segment"}, "SegmentsForced", "no room for"),
+    ("puts", {"refused": True, "reason": "disk-error", "detail": "EIO"}, "PutsRefused", "EIO"),
+    ("puts", {"refused": False, "reason": None}, "PutsAccepted", "again"),
+    ("space-not-freed", {"bytes": 4096, "seconds": 60.0}, "SpaceNotFreed", "4096 bytes"),
     ("failed", {"reason": "sync failed"}, "StoreFailed", "sync failed"),
 ]
 
@@ -64,7 +86,9 @@ def test_what_an_operator_must_know_is_told_under_a_reason_that_the_docs_list(
     [
         ("topic", {"topic": "t", "isDeleted": False}),
         ("opening", {"stage": "scan", "done": 1, "total": 2}),
-        ("deleted", {"expired": 4, "queueFiles": 1}),
+        ("puts", {"refused": True, "reason": "disk-full", "detail": "91 % full"}),
+        ("puts", {"refused": False, "reason": None, "ended": "paused"}),
+        ("deleted", {"expired": 4, "forced": 1, "queueFiles": 1}),
         ("gap", {}),
         ("of-a-later-release", {}),
     ],

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from setuptools.command.build_py import build_py
+from setuptools.config.pyprojecttoml import apply_configuration
+from setuptools.dist import Distribution
 
 ROOT = Path(__file__).parents[3]
 PROJECTS = sorted(
@@ -17,10 +21,33 @@ PROJECTS = sorted(
 
 
 @pytest.mark.parametrize("path", PROJECTS, ids=lambda path: path.parent.name)
-def test_every_folder_with_modules_is_in_its_wheel(path: Path) -> None:
-    named = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
-    found = {module.parent for module in (path.parent / "mqstore").rglob("*.py")}
-    assert set(named) == {".".join(each.relative_to(path.parent).parts) for each in found}
+def test_every_file_of_a_folder_is_in_its_wheel(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    distribution = apply_configuration(Distribution({"script_name": "setup.py"}), path)
+    build = build_py(distribution)
+    build.finalize_options()
+
+    modules = {Path(file) for _, _, file in build.find_all_modules()}
+    data = {
+        Path(folder, name)
+        for _, folder, _, names in build.get_data_files_without_manifest()
+        for name in names
+    }
+    assert modules | data == {each for each in Path("mqstore").rglob("*") if _is_source(each)}
+
+
+def _is_source(path: Path) -> bool:
+    """Whether a file is none that a build or an import has made."""
+    return path.is_file() and path.suffix not in {".so", ".c", ".pyc"}
+
+
+@pytest.mark.parametrize("path", PROJECTS, ids=lambda path: path.parent.name)
+def test_every_distribution_names_the_licence(path: Path) -> None:
+    name = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["name"]
+
+    assert metadata(name)["License-Expression"] == "Apache-2.0"
 
 
 def test_images_are_labelled_with_the_version_that_they_are_tagged_with() -> None:

@@ -72,6 +72,9 @@ def test_settings_that_cannot_be_are_refused_with_their_name(tmp_path: Path) -> 
     conf.write_text("deleteWhen=25\n")
     with pytest.raises(WrongUsage, match=r"broker.conf: deleteWhen: .*'25' is no hour of the day"):
         facts_at_path.look(root, conf)
+    conf.write_text("brokerId=0\nfileReservedTme=48\n")
+    with pytest.raises(WrongUsage, match=r"'fileReservedTme' \(did you mean fileReservedTime"):
+        facts_at_path.look(root, conf)
     conf.write_bytes(b"\x7fELF\xd0")
     with pytest.raises(WrongUsage, match=r"broker.conf is no broker.conf"):
         facts_at_path.look(root, conf)

@@ -30,6 +30,16 @@ def test_an_error_of_ours_is_one_line(
     assert capsys.readouterr() == ("", "mqstore: x is gone\n")
 
 
+def test_an_unknown_variable_ends_a_job_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MQSTORE_TOKEN_FLE", "/run/token")
+    assert ended(AssertionError("it began")) == 2
+    assert "unknown variable MQSTORE_TOKEN_FLE (did you mean MQSTORE_TOKEN_FILE?)" in (
+        capsys.readouterr().err
+    )
+
+
 def test_an_error_that_spark_passed_on_as_text_is_found_in_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

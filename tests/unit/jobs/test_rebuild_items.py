@@ -16,7 +16,7 @@ from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange
 from mqstore.jobs.rebuild.gathered import SpillTask, items_of
 from mqstore.jobs.rebuild.tasks import Extraction
-from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.index.plan import Layout
 from tests.unit.jobs.written import written
 
 PARTS = 3

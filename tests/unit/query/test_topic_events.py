@@ -12,6 +12,7 @@ import pytest
 from mqstore.query import event_routes
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm
+from mqstore.query.opened_store import OpenedStore
 from mqstore.query.service import QueryService
 from mqstore.service.events import RETRY
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
@@ -30,11 +31,15 @@ class Scripted:
         self.arrivals = Arrivals(cast(Any, self), asyncio.get_running_loop())
         self.settings = SimpleNamespace(shard=0)
         self.reader = SimpleNamespace(scans=self)
+        self.id = ""
         self._scans: Iterator[int | StorageError] = iter(scans)
         self._left = len(scans)
 
     async def run_in_turn(self, look: Any) -> Any:
         return look()
+
+    def require(self, store: Any) -> None:
+        """The store is never replaced."""
 
     def answer_bytes(self, *, inflate: bool) -> int:
         return 1 << 20
@@ -57,8 +62,9 @@ def told(scans: list[int | StorageError]) -> list[bytes]:
     """All that a stream sends."""
 
     async def follow() -> list[bytes]:
-        service = cast(QueryService, Scripted(scans))
-        stream = event_routes._Stream(service, QUERY, None, None, BodyForm())
+        scripted = Scripted(scans)
+        service, store = cast(QueryService, scripted), cast(OpenedStore, scripted)
+        stream = event_routes._Stream(service, store, QUERY, None, None, BodyForm())
         return [event async for event in stream.events()]
 
     return asyncio.run(follow())

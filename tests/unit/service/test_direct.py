@@ -105,7 +105,8 @@ class Connection:
 
 
 def post(path: bytes, body: bytes = b"", *fields: bytes) -> bytes:
-    lines = (b"host: localhost", b"content-length: %d" % len(body), *fields)
+    host = () if any(each.startswith(b"host:") for each in fields) else (b"host: localhost",)
+    lines = (*host, b"content-length: %d" % len(body), *fields)
     return b"POST %b HTTP/1.1\r\n%b\r\n\r\n%b" % (path, b"\r\n".join(lines), body)
 
 

@@ -113,6 +113,7 @@ def test_only_so_many_have_one_and_the_rest_is_counted(store: MessageStore) -> N
 
 def test_message_that_cannot_be_read_leaves_the_time_out(store: MessageStore) -> None:
     store.offsets.commit("a", [Commit("T", 0, 3)])
+    store.offsets.save()  # it syncs the log: what changes later is no longer what was written
     placed = store.lookups.records("T", 0, 1, 1).records[0]
     with (store.paths.commit_log / segment_name(0)).open("r+b") as file:
         file.seek(placed.physical_offset + 100)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.client import part_frames
-from mqstore.storage.derived.index_build import ITEM_SIZE
 from mqstore.storage.errors import IndexRebuildInvalid
+from mqstore.storage.index.build import ITEM_SIZE
 from mqstore.writer.part_frames import FRAME_MAX, HEAD, LAST, FrameReader
 
 chunks = st.lists(

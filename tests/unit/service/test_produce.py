@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.storage._kernel import LogEnd
+from mqstore.storage._kernel import LogEnd, count_json_values
 from mqstore.storage.codec import batch, properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.system.threads import production_seams
@@ -198,6 +198,81 @@ def test_too_many_messages_are_413() -> None:
     with pytest.raises(Problem) as caught:
         _decode({"messages": [{}] * 101})
     assert caught.value.kind is problems.BODY_TOO_LARGE
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "body": st.text(max_size=5),
+                "keys": st.lists(st.sampled_from(["a", 'b"', "c,d", "\\"]), max_size=3),
+                "properties": st.dictionaries(st.sampled_from(['p"', "q,"]), st.text(max_size=3)),
+                "flag": st.sampled_from([0, 1, "no"]),
+                "unknown": st.none(),
+            },
+        ),
+        max_size=4,
+    ),
+    st.sampled_from([None, "sync", "never"]),
+)
+def test_a_heavy_request_is_decoded_as_any_other(messages: list[Any], durability: Any) -> None:
+    body = json.dumps({"messages": messages, "durability": durability}).encode()
+    heavy = body + b" " * produce.HEAVY_SIZE
+    assert produce.is_heavy(heavy, is_json=True) and not produce.is_heavy(body, is_json=True)
+    found: list[object] = []
+    for each in (body, heavy):
+        try:
+            found.append(produce.decode_request(each, 10))
+        except Problem as problem:
+            found.append(problem.kind)
+    assert found[0] == found[1]
+
+
+def test_a_heavy_request_says_which_message_is_wrong() -> None:
+    messages = [{"body": "x"}] * 2_000 + [{"body": 1}]
+    with pytest.raises(Problem) as caught:
+        produce.decode_request(json.dumps({"messages": messages}).encode(), 10_000)
+    assert caught.value.kind is problems.BODY_INVALID
+    assert str(caught.value.detail).startswith("message 2000: expected `str | null`")
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (b'{"messages":[' + b",".join([b"{}"] * 400_001) + b"]}", produce.VALUES_MAX),
+        (
+            b'{"messages":[{"keys":[' + b",".join([b'"k"'] * 30_000) + b"]}]}",
+            produce.MESSAGE_VALUES_MAX,
+        ),
+    ],
+    ids=["messages", "keys"],
+)
+def test_more_values_than_a_request_needs_are_refused_before_they_are_decoded(
+    body: bytes, limit: int
+) -> None:
+    with pytest.raises(Problem) as caught:
+        produce.decode_request(body, 10_000)
+    assert caught.value.kind is problems.BODY_TOO_LARGE
+    assert caught.value.extra["limit"] == limit
+
+
+def test_commas_of_a_text_are_no_values() -> None:
+    text = 'a,"b",\\,' * 100_000
+    body = json.dumps({"messages": [{"body": text}]}).encode()
+    assert produce.decode_request(body, 10).messages[0].body == text
+
+
+@given(st.recursive(st.text(max_size=4), lambda inner: st.lists(inner, max_size=4)))
+def test_the_kernel_counts_what_a_json_text_holds(value: Any) -> None:
+    def commas(found: Any) -> int:
+        if not isinstance(found, list):
+            return 0
+        return max(0, len(found) - 1) + sum(map(commas, found))
+
+    text = json.dumps(value).encode()
+    assert count_json_values(text, 1 << 40) == 1 + commas(value)
+    assert count_json_values(text, 1) <= 2
 
 
 def test_messages_of_one_request_go_to_one_queue() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.service.refusal import Refused
-from mqstore.service.settings import load, read_properties
+from mqstore.service.settings import Settings, load, read_properties
+from mqstore.storage import setting_names
 
 
 @pytest.fixture(autouse=True)
@@ -81,9 +82,118 @@ def test_wrong_value_is_refused_with_its_setting(monkeypatch: pytest.MonkeyPatch
 def test_what_kubernetes_injects_for_a_service_is_no_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MQSTORE_WRITER_PORT", "tcp://10.0.0.1:8081")
-    monkeypatch.setenv("MQSTORE_SERVICE_HOST", "10.0.0.1")
+    for prefix in ("MQSTORE", "MQSTORE_WRITER", "MQSTORE_QUERY_2"):
+        monkeypatch.setenv(f"{prefix}_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setenv(f"{prefix}_SERVICE_PORT", "8081")
+        monkeypatch.setenv(f"{prefix}_SERVICE_PORT_HTTP", "8081")
+        monkeypatch.setenv(f"{prefix}_PORT", "tcp://10.0.0.1:8081")
+        monkeypatch.setenv(f"{prefix}_PORT_8081_TCP", "tcp://10.0.0.1:8081")
+        monkeypatch.setenv(f"{prefix}_PORT_8081_TCP_PROTO", "tcp")
+        monkeypatch.setenv(f"{prefix}_PORT_8081_TCP_PORT", "8081")
+        monkeypatch.setenv(f"{prefix}_PORT_8081_TCP_ADDR", "10.0.0.1")
     assert load().writer_port == 8081
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nearest"),
+    [
+        ("MQSTORE_FLUSH_DSK_TYPE", "SYNC_FLUSH", "MQSTORE_FLUSH_DISK_TYPE"),
+        ("mqstore_flushDiskTyp", "SYNC_FLUSH", "MQSTORE_FLUSH_DISK_TYPE"),
+        ("MQSTORE_TOKEN_ADMN", "x" * 32, "MQSTORE_TOKEN_ADMIN"),
+        ("MQSTORE_CONFIG_FLE", "/etc/mqstore.conf", "MQSTORE_CONFIG_FILE"),
+        ("MQSTORE_QUERY_PRT", "1", "MQSTORE_QUERY_PORT"),
+        ("MQSTORE_STORE_CONFIG", "{}", None),
+        ("MQSTORE_PORT", "8081", None),
+        ("MQSTORE_SOMETHING_QUITE_DIFFERENT", "", None),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest_name(
+    name: str, value: str, nearest: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Refused, match=rf"unknown variable MQSTORE_{name[8:]}") as refusal:
+        load()
+    if nearest is not None:
+        assert f"(did you mean {nearest}?)" in str(refusal.value)
+
+
+def test_variables_of_other_programs_of_the_project_are_no_settings_and_no_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("TOKEN", "TOKEN_FILE", "CA", "EXPLORE", "REQUIRE_REFEREE", "E2E_KUBE"):
+        monkeypatch.setenv(f"MQSTORE_{name}", "x")
+    assert load() == load()
+
+
+def test_the_names_that_jobs_and_commands_know_are_those_of_the_services() -> None:
+    fields = {name for name in Settings.model_fields if name != "store_config"}
+    assert fields | {"store_path_root_dir"} == setting_names.OF_SERVICES
+
+
+STOCK_BROKER_CONF = """\
+# Licensed to the Apache Software Foundation (ASF) under one or more
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+brokerIP1 = 10.0.0.1
+listenPort = 10911
+namesrvAddr = 10.0.0.2:9876;10.0.0.3:9876
+autoCreateTopicEnable = true
+defaultTopicQueueNums = 4
+storePathRootDir = /data/store
+"""
+
+
+def test_a_stock_broker_conf_is_a_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _file(monkeypatch, tmp_path, STOCK_BROKER_CONF)
+    settings = load()
+    assert (settings.broker_name, settings.store) == ("broker-a", Path("/data/store"))
+    assert settings.store_config.file_reserved_time == 48
+    assert settings.store_config.auto_create_topic_enable
+    assert settings.unused_names() == [
+        "brokerIP1",
+        "brokerId",
+        "brokerRole",
+        "listenPort",
+        "namesrvAddr",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("brokerRole = SYNC_MASTER", "mqstore has no replicas"),
+        ("brokerRole = SLAVE", "a slave's"),
+        ("brokerrole = slave", "a slave's"),
+        ("brokerId = 1", "a slave's"),
+        ("enableDLegerCommitLog = true", "DLedger"),
+        ("enableControllerMode = true", "no replicas"),
+        ("storeType = defaultRocksDB", "RocksDB"),
+        ("brokerPermission = 4", "pause writes"),
+        ("readOnlyCommitLogStorePaths = /old", "one directory"),
+    ],
+)
+def test_a_brokers_setting_that_it_would_be_dangerous_to_ignore_is_refused(
+    line: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _file(monkeypatch, tmp_path, line + "\n")
+    with pytest.raises(Refused, match=why):
+        load()
+
+
+def test_a_name_in_the_file_that_is_neither_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _file(monkeypatch, tmp_path, "namesrvAdr = a:1\nqueryPrt = 1\n")
+    with pytest.raises(Refused, match=r"'namesrvAdr' \(did you mean namesrvAddr\?\)") as refusal:
+        load()
+    assert "'queryPrt' (did you mean queryPort?)" in str(refusal.value)
 
 
 def test_line_without_equals_sign_is_refused_with_its_number(tmp_path: Path) -> None:

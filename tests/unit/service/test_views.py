@@ -8,8 +8,8 @@ import pytest
 from mqstore.query import examples, views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.lookup.record_place import Cover, RecordPlace
+from mqstore.storage.queues.queue_entry import QueueEntry
 from tests.unit.service.stored import stored
 
 

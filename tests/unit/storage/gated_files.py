@@ -100,9 +100,13 @@ class Marks:
         self.min: list[int] = []
         self.max: list[int] = []
         self.flushed: list[int] = []
+        self.expired: list[int] = []
 
     def set_min(self, offset: int) -> None:
         self.min.append(offset)
+
+    def note_expiry(self, offset: int) -> None:
+        self.expired.append(offset)
 
     def set_max(self, offset: int) -> None:
         self.max.append(offset)

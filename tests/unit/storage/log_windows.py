@@ -8,9 +8,10 @@ from mqstore.storage.own.block_files import blocks_of
 
 
 def bounds(minimum: int, maximum: int, dispatched: int | None = None) -> tuple[Word, ...]:
-    """Epoch 0, minimum, maximum and dispatched offset, and that the index is complete."""
-    page = memoryview(bytearray(40))
-    words = tuple(Word(page, at) for at in (0, 8, 16, 24, 32))
+    """Epoch 0, minimum, maximum and dispatched offset, that the index is complete, and that nothing
+    changes."""
+    page = memoryview(bytearray(48))
+    words = tuple(Word(page, at) for at in range(0, 48, 8))
     words[1].value, words[2].value = minimum, maximum
     words[3].value = maximum if dispatched is None else dispatched
     words[4].value = 1
@@ -31,5 +32,5 @@ def window_over(
     window = LogWindow(*bounds(base, base + len(log)))
     if len(log):
         entries = None if covered is None else entries_of(log, base, covered)
-        window.add(Segment(memoryview(log), base, entries), 4)
+        window.add(Segment(memoryview(log), base, entries), 4, 0)
     return window

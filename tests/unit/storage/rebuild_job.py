@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mqstore.storage._kernel import item_at
-from mqstore.storage.derived.index_build import BuildPlan
-from mqstore.storage.derived.index_plan import IndexPlan, Item, Layout
-from mqstore.storage.derived.index_scan import Chunk, IndexScan
+from mqstore.storage.index.build import BuildPlan
+from mqstore.storage.index.plan import IndexPlan, Item, Layout
+from mqstore.storage.index.scan import Chunk, IndexScan
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.rebuild.values import Published, RebuildView
 

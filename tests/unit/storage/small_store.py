@@ -9,11 +9,11 @@ from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import BLANK_RECORD_SIZE, TRANSACTION_MASK, StoreFormat
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.checkpoint import Checkpoint
 

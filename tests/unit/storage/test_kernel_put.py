@@ -248,8 +248,20 @@ def misplace(kernel: Kernel) -> None:
     kernel.end.position = -1
 
 
+def set_back(kernel: Kernel) -> None:
+    kernel.end.clock_low_ms = kernel.clock.now_ms() + 1
+
+
+def set_forward(kernel: Kernel) -> None:
+    kernel.end.clock_high_ms = kernel.clock.now_ms() - 1
+
+
 @pytest.mark.parametrize(
-    "change", [refuse, hold, dispatch, fall_behind, detach, overstate_room, misplace]
+    "change",
+    [
+        *(refuse, hold, dispatch, fall_behind, detach, overstate_room, misplace),
+        *(set_back, set_forward),
+    ],
 )
 def test_a_put_is_left_to_python_while_it_may_not_be_whole(
     change: Callable[[Kernel], None],

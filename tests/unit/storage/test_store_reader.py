@@ -15,15 +15,15 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.index_file import file_size
-from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, RecordExpired, StoreNotOpen
+from mqstore.storage.index.file import file_size
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.own import format_file
 from mqstore.storage.own.format_file import FormatFile, Sizes
 from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams

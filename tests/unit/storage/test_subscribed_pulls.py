@@ -11,7 +11,6 @@ import pytest
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.consume_queue import ConsumeQueue
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import EXT_ADDRESS_MIN, StoreFormat
 from mqstore.storage.lookup.pull_filter import (
@@ -22,12 +21,14 @@ from mqstore.storage.lookup.pull_filter import (
     parse_tags,
 )
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.consumer_filters import FilterData
 from mqstore.storage.verify import Kind, Verification
 from tests.unit.storage.stores import CONFIG, abandon, open_store
 
+WITHOUT_UNITS = CONFIG.model_copy(update={"enable_consume_queue_ext": False})
 WITH_UNITS = CONFIG.model_copy(
     update={
         "enable_consume_queue_ext": True,
@@ -45,6 +46,7 @@ class Counting:
     def __init__(self, inner: PullFilter) -> None:
         self.looked = 0
         self.tags = None
+        self.evaluated_max = inner.evaluated_max
         self._inner = inner
 
     def passed_over(
@@ -206,7 +208,7 @@ def test_a_topic_without_subscriptions_is_left_to_the_kernel(tmp_path: Path) -> 
 def test_with_the_setting_off_entries_are_plain_again(
     root: Path, subscribed: FilterData, units: bool
 ) -> None:
-    with open_store(root, WITH_UNITS if units else CONFIG) as store:
+    with open_store(root, WITH_UNITS if units else WITHOUT_UNITS) as store:
         put(store, range(5))
         assert [unit is not None for unit in units_of(store)] == (
             [False] * 50 + [True] * 100 + [units] * 5

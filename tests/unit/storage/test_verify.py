@@ -197,8 +197,9 @@ def test_bytes_behind_the_end_are_a_tail(root: Path) -> None:
     last = root / "commitlog" / segment_name(65536)
     poke(last, 60_000, b"garbage")
 
-    finding = only(root)
+    finding, close = found(root)
 
+    assert close.file == "mqstore/clean-close.json"
     assert (finding.kind, finding.file) == (Kind.LOG_TAIL, f"commitlog/{segment_name(65536)}")
     assert "behind the log's end" in finding.what
 
@@ -455,6 +456,10 @@ def damage_archive(root: Path) -> None:
     StorePaths(root).archive.write_text('{"offset": -1}')
 
 
+def damage_clock(root: Path) -> None:
+    StorePaths(root).clock.write_text('{"steps": 1}')
+
+
 def damage_pins(root: Path) -> None:
     StorePaths(root).pins.write_text('{"pins": 1}')
 
@@ -477,6 +482,7 @@ def half_quarantined(root: Path) -> None:
         damage_report,
         damage_archive,
         damage_pins,
+        damage_clock,
         change_broker_conf,
         half_quarantined,
     ],

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from pydantic import BaseModel
 
-from mqstore.cli.looking import EXIT_FINE, EXIT_REFUSED, end_of
+from mqstore.cli.ending import EXIT_FINE, EXIT_REFUSED, end_of, refuse
 from mqstore.client import QUERY_URL, WRITER_URL, Client, ClientError, Unreachable, trusting
 
 EXIT_UNREACHABLE: Final = 3
@@ -93,7 +93,7 @@ def asked(access: Access, ask: Callable[[Client], int], **url: str) -> int:
 
     ``url`` is of the one service that is asked: ``query_url=...`` or ``writer_url=...``.
     """
-    return end_of(lambda: _asked(access, ask, url), _refuse, unread=EXIT_FINE)
+    return end_of(lambda: _asked(access, ask, url), refuse, unread=EXIT_FINE)
 
 
 def _asked(access: Access, ask: Callable[[Client], int], url: dict[str, str]) -> int:
@@ -101,15 +101,11 @@ def _asked(access: Access, ask: Callable[[Client], int], url: dict[str, str]) ->
         with access.client(**url) as client:
             return ask(client)
     except Unreachable as error:
-        _refuse(f"{' '.join(url.values())} does not answer ({error})")
+        refuse(f"{' '.join(url.values())} does not answer ({error})")
         return EXIT_UNREACHABLE
     except ClientError as error:
-        _refuse(getattr(error, "detail", "") or str(error))
+        refuse(getattr(error, "detail", "") or str(error))
         return EXIT_REFUSED
-
-
-def _refuse(why: str) -> None:
-    print(f"mqstore: {why}", file=sys.stderr)
 
 
 def in_json(as_json: bool | None) -> bool:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mqstore.cli.extras import require
 from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
 
 
@@ -26,6 +27,7 @@ def dump(
     Opens and recovers a copy in memory: the directory is not changed. Exit code 0: whole;
     1: opened, but something was cut, dropped or is damaged; 2: refused.
     """
+    require("store")
     from mqstore.cli import dump_lines  # slow, and not needed for help
 
     raise typer.Exit(dump_lines.run(directory, queries, in_place, hash_slots, index_num))

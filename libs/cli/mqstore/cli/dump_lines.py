@@ -15,22 +15,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from mqstore.cli.looking import (
-    EXIT_FINDINGS,
-    EXIT_FINE,
-    Line,
-    end_of,
-    index_sizes,
-    print_line,
-    print_refusal,
-    shown_progress,
-)
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.looking import Line, end_of, index_sizes, print_line, print_refusal
+from mqstore.cli.progress import shown_progress
 from mqstore.storage._kernel import Defect, check_record, find_record
 from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.record import Blank, Record, body_crc
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.delay_levels import DelayLevels
-from mqstore.storage.errors import RecordError, RecordTruncated
+from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.errors import (
+    RecordBlockCorrupt,
+    RecordError,
+    RecordTruncated,
+    StorageError,
+)
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.lookup.lookups import TIME_MAX
 from mqstore.storage.mapped.mapped_file import MappedFile
@@ -106,12 +104,23 @@ class Dump:
             if isinstance(found, Record):
                 line = message_line(found, self._delays)
                 self.corrupt += not line["crcOk"]
-                yield line
+                yield line | self._doubt(found)
             elif isinstance(found, Blank):
                 yield {"t": "blank", "off": found.offset, "size": found.size}
             else:
                 self.bad += 1
                 yield {"t": "bad", "off": found.offset, "why": found.why}
+
+    def _doubt(self, found: Record) -> Line:
+        """A mark on what lies in a damaged block of the log: ``checkedBy`` where only the record's
+        own checks vouch for it, ``suspect`` where it is refused to readers."""
+        try:
+            read = self._store.lookups.by_physical_offset(found.physical_offset)
+        except RecordBlockCorrupt:
+            return {"suspect": True}
+        except StorageError:
+            return {}  # its other fields show what is wrong
+        return {"checkedBy": "record"} if read.is_self_checked else {}
 
     def _walk(self) -> Iterator[Record | Blank | RecordError]:
         """What stands in the log, in order; each defect once, going on where records go on."""

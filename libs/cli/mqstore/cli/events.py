@@ -20,7 +20,7 @@ from mqstore.cli.asking import (
     asked,
     in_json,
 )
-from mqstore.cli.looking import EXIT_FINE
+from mqstore.cli.ending import EXIT_FINE
 from mqstore.client import WRITER_URL, Client, StoreEvent
 
 

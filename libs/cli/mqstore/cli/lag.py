@@ -19,7 +19,7 @@ from mqstore.cli.asking import (
     in_json,
     print_json,
 )
-from mqstore.cli.looking import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
 
 

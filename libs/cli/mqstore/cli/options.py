@@ -14,12 +14,14 @@ StoreDirectory = Annotated[
 HashSlots = Annotated[
     int | None,
     typer.Option(
-        min=1, help="maxHashSlotNum of the index files (default: format.json, else 5000000)"
+        min=1,
+        help="maxHashSlotNum of the index files; default: format.json's, else as the files show.",
     ),
 ]
 IndexNum = Annotated[
     int | None,
     typer.Option(
-        min=2, help="maxIndexNum of the index files (default: format.json, else 20000000)"
+        min=2,
+        help="maxIndexNum of the index files; default: format.json's, else as the files show.",
     ),
 ]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mqstore.cli.extras import require
+
 
 def run(
     store: Annotated[
@@ -27,6 +29,7 @@ def run(
 
     Exit codes: 0 stopped, 1 a service failed, 2 refused (port in use, store locked…).
     """
+    require("run")
     from mqstore.cli.supervisor import supervise  # slow, and not needed for help
 
     given = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import dump, verify
+from mqstore.cli import accept_loss, adopt, dump, repair, verify
 
-app = typer.Typer(help="Look into a store directory.", no_args_is_help=True)
+app = typer.Typer(help="Look into a store directory, and look after it.", no_args_is_help=True)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)
+app.command("repair")(repair.repair)
+app.command("adopt")(adopt.adopt)
+app.command("accept-loss")(accept_loss.accept_loss)
 
 
 @app.callback()

@@ -27,13 +27,11 @@ from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
-LOCAL_STORE: Final = {
-    "mapped_file_size_commit_log": str(64 << 20),  # of a store made here
-    "file_reserved_time": str(100 * 365 * 24),
-    "clean_file_forcibly_enable": "false",
-}
-"""Unless a setting says otherwise: little disk, and no message is deleted for its age, since the
-directory may be a broker's that somebody only wants to look into."""
+SEGMENT_SIZE: Final = 64 << 20
+"""Bytes of a segment of a store that is made here, unless a setting says otherwise."""
+RETENTION_SETTINGS: Final = frozenset({"file_reserved_time", "clean_file_forcibly_enable"})
+"""Unless one of them or ``retention`` is set, no message is deleted: the directory may be the copy
+of a broker's store. That is of this run alone, and no setting of the store changes."""
 STOP_TIMEOUT_S: Final = 15.0
 COORDINATOR_STOP_S: Final = 5.0
 """For so long the others wait for its end before theirs begins."""
@@ -217,9 +215,11 @@ def _child_settings(settings: Settings) -> dict[str, str]:
         environment["MQSTORE_TOKEN_SYSTEM"] = secrets.token_hex()
     if "log_level" not in settings.model_fields_set:
         environment["MQSTORE_LOG_LEVEL"] = "warning"
-    for name, value in LOCAL_STORE.items():
-        if name not in settings.store_config.model_fields_set:
-            environment[f"MQSTORE_{name.upper()}"] = value
+    given = settings.store_config.model_fields_set
+    if "mapped_file_size_commit_log" not in given:
+        environment["MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG"] = str(SEGMENT_SIZE)
+    if "retention" not in settings.model_fields_set and not given & RETENTION_SETTINGS:
+        environment["MQSTORE_RETENTION"] = "false"
     return environment
 
 

@@ -20,7 +20,7 @@ from mqstore.cli.asking import (
     in_json,
     print_json,
 )
-from mqstore.cli.looking import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, MessageCopy, Trace
 
 PAGES_MAX: Final = 100
@@ -98,6 +98,8 @@ def _print(found: Trace) -> None:
 
 def _details(copy: MessageCopy) -> list[str]:
     found = [copy.why] if copy.why else []
+    if copy.checked_by is not None:
+        found.append("its block of the log is damaged: only its own checks vouch for it")
     if copy.origin_message_id is not None:
         found.append(f"{copy.group or 'a group'} sent back {copy.origin_message_id}")
     if copy.due_at is not None:

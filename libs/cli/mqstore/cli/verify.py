@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mqstore.cli.extras import require
 from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
 
 
@@ -23,6 +24,7 @@ def verify(
 
     Exit code 0: all is well (notes may be printed); 1: something was found; 2: refused.
     """
+    require("store")
     from mqstore.cli import verify_lines  # slow, and not needed for help
 
     in_lines = not sys.stdout.isatty() if as_json is None else as_json

@@ -11,16 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.cli.looking import (
-    EXIT_FINDINGS,
-    EXIT_FINE,
-    Line,
-    end_of,
-    index_sizes,
-    print_line,
-    print_refusal,
-    shown_progress,
-)
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.looking import Line, end_of, index_sizes, print_line, print_refusal
+from mqstore.cli.progress import shown_progress
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Finding, Summary, Verification

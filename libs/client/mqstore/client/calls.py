@@ -50,6 +50,7 @@ from mqstore.client.models import (
     QueueOffset,
     Queues,
     Recovery,
+    RepairReport,
     Retention,
     Scrub,
     Segments,
@@ -57,6 +58,7 @@ from mqstore.client.models import (
     Topic,
     TopicDeletion,
     Topics,
+    TransactionKinds,
     Writes,
 )
 
@@ -97,20 +99,22 @@ class Call(Generic[Answer]):
 
 def produce(
     topic: str,
-    messages: Sequence[NewMessage],
+    messages: NewMessage | Sequence[NewMessage],
     *,
     durability: Durability | None = None,
     shard: int | None = None,
     repeat: bool = False,
     patience_s: float = 0.0,
 ) -> Call[Produced]:
-    """Store messages: several are one contiguous append to one queue, all or none. Without a
-    ``shard`` they land on the one that is reached.
+    """Store a message or several: these are one contiguous append to one queue, all or none.
+    Without a ``shard`` they land on the one that is reached.
 
     Where all have a ``uniq_key`` it may be sent again when no answer came: by this client, which
     remembers that it was sent, or by another one that says so (``repeat``), and nothing is stored
     twice. With ``patience_s`` the client does so by itself; ValueError without the keys.
     """
+    if isinstance(messages, NewMessage):
+        messages = [messages]
     names = [f"{topic} {each.uniq_key}" for each in messages if each.uniq_key]
     if patience_s and len(names) < len(messages):
         raise ValueError("patience_s needs a uniq_key on every message: a repeat is known by it")
@@ -164,8 +168,28 @@ def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
     return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=body)
 
 
-def change_topic(topic: str, **fields: Any) -> Call[Topic]:
-    """Create a topic, or change these fields of it (as in the API: ``readQueues``, ``order`` …)."""
+def change_topic(
+    topic: str,
+    *,
+    queues: int | None = None,
+    read_queues: int | None = None,
+    write_queues: int | None = None,
+    perm: Literal[2, 4, 6] | None = None,
+    order: bool | None = None,
+    filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> Call[Topic]:
+    """Create a topic, or change the fields of it that are given. ``queues``: to read and to write;
+    ``perm``: 2 write, 4 read, 6 both."""
+    fields = given(
+        queues=queues,
+        readQueues=read_queues,
+        writeQueues=write_queues,
+        perm=perm,
+        order=order,
+        filterType=filter_type,
+        attributes=attributes,
+    )
     return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=fields)
 
 
@@ -181,11 +205,41 @@ def groups() -> Call[Groups]:
 
 
 def group(name: str) -> Call[Group]:
+    """A consumer group: its settings, and the topics that it has offsets of."""
     return Call(Target.WRITER, "GET", _group(name), Group)
 
 
-def put_group(name: str, **fields: Any) -> Call[Group]:
-    """Create a group, or change these fields of it (as in the API: ``retryTimesMax`` …)."""
+def put_group(
+    name: str,
+    *,
+    consume_enable: bool | None = None,
+    consume_from_min_enable: bool | None = None,
+    consume_broadcast_enable: bool | None = None,
+    consume_message_orderly: bool | None = None,
+    retry_queues: int | None = None,
+    retry_times_max: int | None = None,
+    broker_id: int | None = None,
+    which_broker_when_consume_slowly: int | None = None,
+    notify_consumer_ids_changed_enable: bool | None = None,
+    consume_timeout_minutes: int | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> Call[Group]:
+    """Create a group, or change the fields of it that are given: RocketMQ's
+    SubscriptionGroupConfig. ``consume_message_orderly`` and ``consume_timeout_minutes`` are of 5.x.
+    """
+    fields = given(
+        consumeEnable=consume_enable,
+        consumeFromMinEnable=consume_from_min_enable,
+        consumeBroadcastEnable=consume_broadcast_enable,
+        consumeMessageOrderly=consume_message_orderly,
+        retryQueues=retry_queues,
+        retryTimesMax=retry_times_max,
+        brokerId=broker_id,
+        whichBrokerWhenConsumeSlowly=which_broker_when_consume_slowly,
+        notifyConsumerIdsChangedEnable=notify_consumer_ids_changed_enable,
+        consumeTimeoutMinutes=consume_timeout_minutes,
+        attributes=attributes,
+    )
     return Call(Target.WRITER, "PUT", _group(name), Group, json=fields)
 
 
@@ -230,6 +284,14 @@ def append(
     return Call(Target.WRITER, "POST", "/v1/internal/append", Appended, json=body)
 
 
+def transaction_kinds(keys: Sequence[tuple[str, str]]) -> Call[TransactionKinds]:
+    """The transaction types of the records with each pair of topic and unique key.
+
+    At most 1,000 keys; role system."""
+    body = {"keys": [{"topic": topic, "key": key} for topic, key in keys]}
+    return Call(Target.WRITER, "POST", "/v1/internal/keys", TransactionKinds, json=body)
+
+
 def fence(name: str) -> Call[Fence]:
     """Where a fence stands; role system."""
     return Call(Target.WRITER, "GET", f"/v1/internal/fences/{quote(name, safe='')}", Fence)
@@ -268,6 +330,7 @@ def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:
 
 
 def subscription(group: str, topic: str) -> Call[Subscription]:
+    """A group's subscription to a topic."""
     return Call(Target.WRITER, "GET", _subscription(group, topic), Subscription)
 
 
@@ -277,14 +340,17 @@ def unsubscribe(group: str, topic: str) -> Call[Nothing]:
 
 
 def topic(name: str) -> Call[Topic]:
+    """A topic's settings."""
     return Call(Target.WRITER, "GET", _topic(name), Topic)
 
 
 def topics() -> Call[Topics]:
+    """All topics, by name."""
     return Call(Target.WRITER, "GET", "/v1/topics", Topics)
 
 
 def store() -> Call[Store]:
+    """The store that store-writer has open: identity, offsets, sizes, state."""
     return Call(Target.WRITER, "GET", "/v1/store", Store)
 
 
@@ -299,6 +365,7 @@ def delays() -> Call[DelayLevels]:
 
 
 def segments() -> Call[Segments]:
+    """The segments of the log, oldest first."""
     return Call(Target.WRITER, "GET", "/v1/segments", Segments)
 
 
@@ -315,6 +382,12 @@ def scrub() -> Call[Scrub]:
 def run_scrub() -> Call[Scrub]:
     """Have a pass over all checksums begin."""
     return Call(Target.WRITER, "POST", "/v1/store/scrub:run", Scrub)
+
+
+def repair_log(*, dry_run: bool = False) -> Call[RepairReport]:
+    """Read the whole log, and repair what is damaged in it."""
+    path = "/v1/store/scrub:repair"
+    return Call(Target.WRITER, "POST", path, RepairReport, params=given(dryRun=dry_run or None))
 
 
 def run_retention() -> Call[Retention]:
@@ -459,6 +532,7 @@ def messages_by_time(
 
 
 def queues(topic: str) -> Call[Queues]:
+    """The queues of a topic, with their first and next offsets."""
     return Call(Target.QUERY, "GET", f"{_topic(topic)}/queues", Queues)
 
 
@@ -473,14 +547,15 @@ def pull(
     sql: str | None = None,
     inflate: bool | None = None,
     shard: int | None = None,
+    group: str | None = None,
 ) -> Call[Pull]:
     """Messages of a queue from an offset, or from its first one; at its end, waits up to
     ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
     properties; ``inflate`` compressed bodies. ``shard`` is whose queue it is; needed where there
-    are several."""
+    are several. ``group`` is the consumer group that pulls, for the metrics."""
     params = given(
         offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
-    ) | given(shard=shard)
+    ) | given(shard=shard, group=group)
     path = f"{_topic(topic)}/queues/{queue_id}/messages"
     return Call(Target.QUERY, "GET", path, Pull, params=params, wait_s=wait_s)
 

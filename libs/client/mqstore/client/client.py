@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import ssl
 import time
 from base64 import b64encode
@@ -32,6 +33,7 @@ from mqstore.client.models import Download
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 WRITER_URL: Final = "http://127.0.0.1:8081"
 QUERY_URL: Final = "http://127.0.0.1:8082"
@@ -153,14 +155,30 @@ class _Base(Generic[Http]):
         }
 
 
+def _describe(method: Method, build: Callable[..., Any]) -> Method:
+    """Give a method the name, the docstring and the signature of the call that it sends, so that
+    ``help`` and ``inspect.signature`` show them."""
+    signature = inspect.signature(build)
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    result = str(signature.return_annotation).partition("[")[2].removesuffix("]")
+    if not inspect.iscoroutinefunction(method) and signature.return_annotation.startswith("Stream"):
+        result = str(inspect.signature(method).return_annotation).replace("Event", result, 1)
+    described = signature.replace(
+        parameters=[this, *signature.parameters.values()], return_annotation=result
+    )
+    method.__signature__ = described  # type: ignore[attr-defined] # inspect reads it
+    method.__name__, method.__doc__ = build.__name__, build.__doc__
+    method.__qualname__ = build.__qualname__
+    return method
+
+
 def _blocking(
     build: Callable[P, Call[Answer]],
 ) -> Callable[Concatenate[Client, P], Answer]:
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         return self.send(build(*args, **kwargs))
 
-    method.__doc__ = build.__doc__
-    return method
+    return _describe(method, build)
 
 
 def _asynchronous(
@@ -169,8 +187,7 @@ def _asynchronous(
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         return await self.send(build(*args, **kwargs))
 
-    method.__doc__ = build.__doc__
-    return method
+    return _describe(method, build)
 
 
 def _streaming(
@@ -179,8 +196,7 @@ def _streaming(
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[Event, None, None]:
         return self.stream(build(*args, **kwargs))
 
-    method.__doc__ = build.__doc__
-    return method
+    return _describe(method, build)
 
 
 def _streaming_asynchronously(
@@ -191,8 +207,7 @@ def _streaming_asynchronously(
     ) -> AsyncGenerator[Event, None]:
         return self.stream(build(*args, **kwargs))
 
-    method.__doc__ = build.__doc__
-    return method
+    return _describe(method, build)
 
 
 class Client(_Base[httpx.Client]):
@@ -205,6 +220,7 @@ class Client(_Base[httpx.Client]):
     _http_type = httpx.Client
 
     def send(self, call: Call[Answer]) -> Answer:
+        """Send one call, and again within its patience."""
         patience = Patience(call.patience_s)
         while True:
             try:
@@ -253,6 +269,7 @@ class Client(_Base[httpx.Client]):
             raise _unreachable(place.stream, error) from error
 
     def close(self) -> None:
+        """End all connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -282,6 +299,7 @@ class Client(_Base[httpx.Client]):
     append = _blocking(calls.append)
     fence = _blocking(calls.fence)
     raise_fence = _blocking(calls.raise_fence)
+    transaction_kinds = _blocking(calls.transaction_kinds)
     store = _blocking(calls.store)
     recovery = _blocking(calls.recovery)
     delays = _blocking(calls.delays)
@@ -293,6 +311,7 @@ class Client(_Base[httpx.Client]):
     put_writes = _blocking(calls.put_writes)
     scrub = _blocking(calls.scrub)
     run_scrub = _blocking(calls.run_scrub)
+    repair_log = _blocking(calls.repair_log)
     archive = _blocking(calls.archive)
     put_archive = _blocking(calls.put_archive)
     end_archive = _blocking(calls.end_archive)
@@ -344,6 +363,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     _http_type = httpx.AsyncClient
 
     async def send(self, call: Call[Answer]) -> Answer:
+        """Send one call, and again within its patience."""
         patience = Patience(call.patience_s)
         while True:
             try:
@@ -393,6 +413,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
             raise _unreachable(place.stream, error) from error
 
     async def close(self) -> None:
+        """End all connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -422,6 +443,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     append = _asynchronous(calls.append)
     fence = _asynchronous(calls.fence)
     raise_fence = _asynchronous(calls.raise_fence)
+    transaction_kinds = _asynchronous(calls.transaction_kinds)
     store = _asynchronous(calls.store)
     recovery = _asynchronous(calls.recovery)
     delays = _asynchronous(calls.delays)
@@ -433,6 +455,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     put_writes = _asynchronous(calls.put_writes)
     scrub = _asynchronous(calls.scrub)
     run_scrub = _asynchronous(calls.run_scrub)
+    repair_log = _asynchronous(calls.repair_log)
     archive = _asynchronous(calls.archive)
     put_archive = _asynchronous(calls.put_archive)
     end_archive = _asynchronous(calls.end_archive)

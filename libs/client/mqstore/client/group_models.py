@@ -132,6 +132,8 @@ class MessageCopy(Model):
     segment: str | None
     in_queue: bool
     groups: tuple[GroupStand, ...]
+    checked_by: str | None = None
+    """See ``Message.checked_by``."""
 
 
 class Trace(Model):

@@ -80,6 +80,14 @@ class Appended(Model):
     readable: bool
 
 
+class TransactionKinds(Model):
+    """For each key of the request the transaction types of its records; ``complete`` unless the
+    index does not cover the log."""
+
+    kinds: tuple[tuple[int, ...], ...]
+    complete: bool
+
+
 class Fence(Model):
     """The lowest epoch that may append under a name."""
 
@@ -120,6 +128,9 @@ class Message(Model):
     """Given: the body is shown inflated, as was asked for."""
     body_problem: str | None = None
     """Why it is shown as stored all the same."""
+    checked_by: str | None = None
+    """``record``: its block has changed on the disk, and only the record's own checks vouch for its
+    body, topic, tags and place in its queue; nothing vouches for the rest. Else None."""
 
     @property
     def body_bytes(self) -> bytes:
@@ -149,7 +160,8 @@ class QueueEntry(Model):
 
 
 class Checksum(Model):
-    """What vouches for a message's bytes: verified, partly-verified or not-covered."""
+    """The result of the checks of a message's bytes: verified, partly-verified, not-covered or
+    damaged."""
 
     body_crc: int
     blocks: str
@@ -329,6 +341,8 @@ class Writes(Model):
     reason: str | None
     since_ms: int | None
     taken: bool | None = None
+    refused: dict[str, Any] | None = None
+    """``reason``, ``detail`` and ``figures`` where the store refuses messages."""
 
 
 class Recovery(BaseModel):
@@ -382,6 +396,29 @@ class ScrubFinding(Model):
     queue_offset: int | None = None
 
 
+class LogRepair(Model):
+    """A place of the log that a repair changed; ``quarantined`` names the damaged bytes."""
+
+    offset: int
+    length: int
+    kind: str
+    """restore-bytes, place-tombstone or close-segment."""
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    quarantined: str
+    repaired_at_ms: int
+
+
+class RepairReport(Model):
+    """The report of a repair of the log; its fields are those of the OpenAPI document."""
+
+    plan: dict[str, Any]
+    done: bool
+    """False for a dry run, and where nothing had to be done."""
+    quarantined: tuple[str, ...]
+
+
 class Scrub(Model):
     """How far the log was compared with its block checksums; ``position`` is None between two
     passes."""
@@ -392,6 +429,9 @@ class Scrub(Model):
     last_pass_ended_at_ms: int | None
     finding_count: int
     findings: tuple[ScrubFinding, ...]
+    repair_count: int = 0
+    tombstone_count: int = 0
+    repairs: tuple[LogRepair, ...] = ()
 
 
 class Retention(Model):
@@ -402,6 +442,7 @@ class Retention(Model):
     triggers: tuple[str, ...]
     next_hour_ms: int
     puts_refused: bool
+    puts_refused_why: str | None = None
     holds_honoured: bool
     volumes: tuple[dict[str, Any], ...]
     holds: tuple[dict[str, Any], ...]

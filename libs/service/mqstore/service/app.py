@@ -18,6 +18,7 @@ from starlette.routing import Match
 
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator, Role
+from mqstore.service.documents import Document
 from mqstore.service.forwarded import Relayed
 from mqstore.service.health import Health
 from mqstore.service.http import (
@@ -54,6 +55,9 @@ ShardNumber = Annotated[
         description="Where there are several: the shard that is to answer.",
     ),
 ]
+METRICS_INTERVAL_S: Final = 1.0
+METRICS_BURST: Final = 20
+"""Renderings of /metrics, which take some 35 ms of CPU: one a second, or so many at once."""
 BEARER: Final = "bearer"
 _SCHEMA_REF = "#/components/schemas/{name}"
 _MODEL_REF = "#/components/schemas/{model}"
@@ -105,6 +109,10 @@ class Api:
         self._add_error_handlers()
         self._add_operations()
         self.app.openapi = self._openapi  # type: ignore[method-assign]  # FastAPI's documented way
+        self._document = Document(lambda: msgspec.json.encode(self.app.openapi()))
+        self._rendered_metrics = Document(
+            self.metrics.render, interval_s=METRICS_INTERVAL_S, burst=METRICS_BURST
+        )
 
     def add_hot(self, route: HotRoute) -> None:
         self._hot.append(route)
@@ -191,6 +199,11 @@ class Api:
                 "The process works, its recovery moves on; 503 asks for a restart.",
             ),
             ("ready", health.is_ready, "Requests can be served; 503 says why not."),
+            (
+                "serving",
+                health.is_serving,
+                "As ready, but 200 while messages are refused and other requests are served.",
+            ),
             ("startup", health.has_begun, "Starting has begun; its progress (recovery's) is told."),
         ):
             self.app.add_api_route(
@@ -202,6 +215,11 @@ class Api:
                 name=f"health_{path}",
                 responses={503: {"description": "Not so."}},
             )
+        routes = self.app.router.routes
+        routes[:] = [each for each in routes if getattr(each, "path", "") != self.app.openapi_url]
+        self.app.add_api_route(
+            "/openapi.json", self._openapi_document, include_in_schema=False, response_model=None
+        )
         self.app.add_api_route(
             "/", lambda: RedirectResponse("/docs"), include_in_schema=False, response_model=None
         )
@@ -214,8 +232,12 @@ class Api:
             response_class=PlainTextResponse,
         )
 
-    def _metrics(self) -> Response:
-        return Response(self.metrics.render(), media_type=self.metrics.content_type)
+    async def _metrics(self) -> Response:
+        """The metrics, at most a second old."""
+        return Response(await self._rendered_metrics.get(), media_type=self.metrics.content_type)
+
+    async def _openapi_document(self) -> Response:
+        return Response(await self._document.get(), media_type="application/json")
 
     def _openapi(self) -> dict[str, Any]:
         if self.app.openapi_schema is None:

@@ -11,6 +11,7 @@ import msgspec
 from mqstore.service import problems
 from mqstore.service.http import HotRequest
 from mqstore.service.problems import Problem
+from mqstore.storage._kernel import count_json_values
 
 SHOWN_MAX: Final = 10
 """Of what is wrong with one body."""
@@ -35,6 +36,18 @@ def decode(decoder: msgspec.json.Decoder[Asked], body: bytes) -> Asked:
         raise Problem(problems.BODY_INVALID, lower(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
+
+
+def check_values(body: bytes, most: int) -> None:
+    """Raises Problem (413) for more JSON values than a request needs: decoding makes an object of
+    each, before their number can be checked, and holds the interpreter meanwhile."""
+    if len(body) > most and count_json_values(body, most) > most:
+        raise Problem(
+            problems.BODY_TOO_LARGE,
+            f"the body has more than {most} JSON values; send fewer messages at a time, or fewer "
+            "properties and keys",
+            extra={"limit": most},
+        )
 
 
 def _why(body: bytes, error: Exception) -> str:

@@ -18,7 +18,7 @@ FORWARDED: Final = "x-mqstore-forwarded"
 _FORWARDED: Final = FORWARDED.encode()
 _ASKED: Final = frozenset(
     {b"authorization", b"content-type", b"accept", b"range", b"if-match", b"last-event-id"}
-    | {b"x-mqstore-crc32c"}
+    | {b"x-mqstore-crc32c", b"idempotency-key"}
 )
 """Of a request; all else is between the client and us."""
 _NOT_ANSWERED: Final = frozenset(

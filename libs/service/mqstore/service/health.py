@@ -1,4 +1,4 @@
-"""What a service says of itself at ``/healthz/{live,ready,startup}``."""
+"""The health of a service, at ``/healthz/{live,ready,serving,startup}``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Health:
         """What changes again and again while starting goes on; None: starting may wait for others,
         and takes what it takes."""
         self.not_ready_reason: Callable[[], str | None] = lambda: None
-        """Why a started service should get no requests just now, or None."""
+        """Why a started service cannot do all that it is for, or None."""
+        self.not_serving_reason: Callable[[], str | None] = lambda: self.not_ready_reason()
+        """Why it should get no requests at all just now, or None."""
         self.remark: Callable[[], str | None] = lambda: None
         """What a ready service has to say all the same, or None."""
         self.shards: Callable[[], list[int]] = list
@@ -71,7 +73,7 @@ class Health:
         return self.phase is not Phase.FAILED, report
 
     def has_begun(self) -> tuple[bool, dict[str, Any]]:
-        """Starting: whoever answers has begun. How long it takes is not for a probe to bound."""
+        """Whether the process has started and not failed. A probe sets no limit on the opening."""
         return self.phase is not Phase.FAILED, self._report()
 
     def is_ready(self) -> tuple[bool, dict[str, Any]]:
@@ -83,6 +85,15 @@ class Health:
             report |= {"status": "not-ready", "detail": reason}
         elif (remark := self.remark()) is not None:
             report["detail"] = remark
+        return reason is None, report
+
+    def is_serving(self) -> tuple[bool, dict[str, Any]]:
+        """Whether some requests are served, and a report; ``is_ready`` requires that all are."""
+        if self.phase is not Phase.READY:
+            return False, self._report()
+        reason, report = self.not_serving_reason(), self.is_ready()[1]
+        if reason is not None:
+            report |= {"status": "not-ready", "detail": reason}
         return reason is None, report
 
     def _stands_still(self) -> bool:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqstore.service import logs, problems
@@ -28,6 +29,7 @@ from mqstore.service.limits import (
     client_of,
     content_length,
     ending,
+    has_body,
 )
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
@@ -44,6 +46,8 @@ BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
 PROBLEM: Final = "mqstore.problem"
 """Key of a request's scope: the name of the problem that FastAPI's part answered."""
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a pair, or a whole one, in JSON."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -277,16 +281,18 @@ class Front:
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
         hot = self.hot_route(scope["method"], scope["path"])
         if hot is not None:
+            scope["mqstore.route"] = hot[0].template
+        is_read = hot is not None and hot[0].method in BODY_METHODS
+        if not is_read and has_body(scope["headers"]):
+            receive = await self._buffered(scope, receive)
+        if hot is not None:
             route, params = hot
-            scope["mqstore.route"] = route.template
             rest = scope.pop(BEGUN, None)
             if rest is None:
                 self._auth.check(scope["headers"], route.role)
                 rest = route.handler(HotRequest(scope, receive, params, self.limits))
             await exchange.send_reply(await rest)
             return route.template
-        if scope["method"] in BODY_METHODS:
-            receive = await self._buffered(scope, receive)
         await self._app(scope, receive, exchange.send)
         return "unmatched"
 
@@ -300,6 +306,7 @@ class Front:
 
     async def _buffered(self, scope: Scope, receive: Receive) -> Receive:
         body = await self.limits.read(scope, receive, CONTROL_BODY_SIZE_MAX)
+        _refuse_half_surrogates(body)
         messages = iter(({"type": "http.request", "body": body, "more_body": False},))
 
         async def replay() -> Message:
@@ -388,6 +395,20 @@ class _Exchange:
                 headers,
             )
         )
+
+
+def _refuse_half_surrogates(body: bytes) -> None:
+    """Raise Problem (400) for JSON with half a surrogate pair in a string: FastAPI takes it, and no
+    name of a store or of a file can hold it."""
+    if _SURROGATE.search(body) is None:
+        return
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise Problem(
+            problems.BAD_JSON,
+            f"the body is no JSON, or a string holds half a surrogate pair ({error}); send UTF-8",
+        ) from None
 
 
 async def _no_body() -> Message:

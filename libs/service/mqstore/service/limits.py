@@ -321,6 +321,14 @@ def _connections_that_fit() -> int:
     return max(1, int(limit * OPEN_FILES_PART))
 
 
+def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the head of a request announces a body."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in headers
+    )
+
+
 def content_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
     """What is declared, or 0."""
     for key, value in headers:

@@ -85,18 +85,20 @@ class Histogram:
 
 
 class Traffic:
-    """Messages and bytes by topic and one more label, of so many topics; of the rest together.
+    """Messages and bytes by topic and one more label, of so many topics and values of that label;
+    of the rest together.
 
     Changed by the event loop only.
     """
 
-    __slots__ = ("_topics", "counts", "topics_max")
+    __slots__ = ("_labels", "_topics", "counts", "topics_max")
 
     def __init__(self, topics_max: int) -> None:
         self.topics_max = topics_max
         self.counts: dict[tuple[str, str], list[int]] = {}
         """Messages and bytes."""
         self._topics: set[str] = set()
+        self._labels: set[str] = set()
 
     def count(self, topic: str, label: str, messages: int, size: int) -> None:
         found = self.counts.get((topic, label))
@@ -106,11 +108,14 @@ class Traffic:
         found[1] += size
 
     def _begin(self, topic: str, label: str) -> list[int]:
-        if topic not in self._topics and len(self._topics) >= self.topics_max:
-            topic = OTHER_TOPICS
-        else:
-            self._topics.add(topic)
+        topic, label = self._known(self._topics, topic), self._known(self._labels, label)
         return self.counts.setdefault((topic, label), [0, 0])
+
+    def _known(self, known: set[str], name: str) -> str:
+        if name not in known and len(known) >= self.topics_max:
+            return OTHER_TOPICS
+        known.add(name)
+        return name
 
 
 class RocketmqNames:

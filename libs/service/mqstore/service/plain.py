@@ -23,6 +23,8 @@ _LINE: Final = re.compile(
 )
 _ODD: Final = frozenset({b"content-length", b"expect", b"transfer-encoding", b"upgrade"})
 """Header fields that ask for more than an answer, or a second length."""
+GIVEN_ONCE: Final = (b"host", b"authorization")
+"""Header fields that authenticate a request or name its service: a second one is ambiguous."""
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
 
@@ -105,8 +107,10 @@ def _read_fields(text: bytes) -> list[tuple[bytes, bytes]] | None:
         return None
     if not parser.should_keep_alive() or not found.is_one_head:
         return None
-    names = {name for name, _ in found.headers}
-    if names & _ODD or found.connection not in ([], [b"keep-alive"]):
+    names = [name for name, _ in found.headers]
+    if not _ODD.isdisjoint(names) or any(names.count(name) > 1 for name in GIVEN_ONCE):
+        return None
+    if found.connection not in ([], [b"keep-alive"]):
         return None
     return found.headers
 

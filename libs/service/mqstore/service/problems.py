@@ -94,6 +94,9 @@ SUBSCRIPTION_UNKNOWN = _register(
 PIN_UNKNOWN = _register(
     "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
 )
+QUARANTINE_ENTRY_UNKNOWN = _register(
+    "quarantine-entry-unknown", 404, "No such entry", "The quarantine has no entry of that name."
+)
 FENCE_UNKNOWN = _register("fence-unknown", 404, "No such fence", "It was never raised to an epoch.")
 TRANSACTION_UNKNOWN = _register(
     "transaction-unknown", 404, "No such transaction", "It was never begun, or is long forgotten."
@@ -133,6 +136,12 @@ METHOD_NOT_ALLOWED = _register(
 )
 REQUEST_TIMEOUT = _register(
     "request-timeout", 408, "The request came too slowly", "Its body was not there in time."
+)
+KEYS_KNOWN = _register(
+    "keys-known",
+    409,
+    "A key has a record",
+    "A key that the append requires to be absent has a record, or the index lags behind the log.",
 )
 PIN_REFUSED = _register(
     "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
@@ -189,7 +198,8 @@ UNIQUE_KEY_TAKEN = _register(
     "unique-key-taken",
     409,
     "The unique key is another message's",
-    "A message with another body was stored under it a short time ago; nothing was stored.",
+    "A message with another body was stored under it a short time ago, or another transaction was "
+    "begun under it; nothing was stored.",
 )
 MESSAGE_EXPIRED = _register(
     "message-expired", 410, "The message has expired", "Retention deleted it."
@@ -352,8 +362,29 @@ STAGING_DAMAGED = _register(
     "The new index files are not what was written",
     "Nothing was published; the disk needs a look.",
 )
+REPAIR_REFUSED = _register(
+    "repair-refused",
+    503,
+    "The log cannot be repaired now",
+    "Nothing was changed; `detail` says what the disk refuses.",
+)
 DISK_FULL = _register(
     "disk-full", 507, "The disk is full", "No room for messages; `disk` may have the numbers.", 30
+)
+
+TOO_MANY_FILES = _register(
+    "too-many-files",
+    503,
+    "Too many open files",
+    "A file for messages cannot be opened: raise the process's limit of open files.",
+    5,
+)
+DISK_ERROR = _register(
+    "disk-error",
+    503,
+    "The disk refuses a file",
+    "A file for messages cannot be made, and not for want of room; `detail` has the error.",
+    5,
 )
 
 ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
@@ -372,6 +403,8 @@ OF_SHARDS: Final = (SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD)
 """Of every route that takes `?shard=`."""
 READ_ONLY_KINDS: Final = (STORE_READ_ONLY, DISK_REFUSES)
 """Why a whole store takes no change."""
+FILE_KINDS: Final = (DISK_FULL, TOO_MANY_FILES, DISK_ERROR)
+"""Why a file that messages need cannot be made."""
 WITH_BODY: Final = (
     BAD_JSON,
     BAD_PARAMETER,
@@ -425,10 +458,11 @@ _RULES: Final = (
     _Rule(errors.TopicTooLong, TOPIC_INVALID, ("status",)),
     _Rule(errors.MessageInvalid, MESSAGE_INVALID, ("status",)),
     _Rule(errors.PageCacheBusy, PAGE_CACHE_BUSY, ("status",)),
-    _Rule(errors.SegmentCreationFailed, DISK_FULL, ("status",)),
+    _Rule(errors.SegmentCreationFailed, PAGE_CACHE_BUSY, ("status", "reason", "numbers")),
     _Rule(errors.DiskFull, DISK_FULL, ("status", "reason", "numbers")),
     _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
     _Rule(errors.UniqueKeyTaken, UNIQUE_KEY_TAKEN, ("status",)),
+    _Rule(errors.KeysKnown, KEYS_KNOWN, ("status",)),
     _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
     _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),
     _Rule(errors.StoreFailed, STORE_FAILED),
@@ -445,6 +479,7 @@ _RULES: Final = (
     _Rule(errors.CursorError, BAD_CURSOR),
     _Rule(errors.KeyUnknown, MESSAGE_UNKNOWN, ("complete",)),
     _Rule(errors.PinUnknown, PIN_UNKNOWN),
+    _Rule(errors.QuarantineEntryUnknown, QUARANTINE_ENTRY_UNKNOWN),
     _Rule(errors.FencedOff, FENCED_OFF, ("fence",)),
     _Rule(errors.FenceRefused, FENCE_REFUSED),
     _Rule(errors.FenceUnknown, FENCE_UNKNOWN),
@@ -456,6 +491,7 @@ _RULES: Final = (
     _Rule(errors.IndexRebuildInvalid, INDEX_REBUILD_INVALID),
     _Rule(errors.StagingDamaged, STAGING_DAMAGED),
     _Rule(errors.StagingFull, DISK_FULL, ("numbers",)),
+    _Rule(errors.RepairRefused, REPAIR_REFUSED),
     _Rule(errors.TopicUnknown, TOPIC_UNKNOWN),
     _Rule(errors.QueueUnknown, QUEUE_UNKNOWN),
     _Rule(errors.RecordExpired, MESSAGE_EXPIRED),
@@ -478,8 +514,11 @@ _BY_REASON: Final = {
     "closing": SHUTTING_DOWN,
     "read-only": STORE_READ_ONLY,
     "failed": STORE_FAILED,
+    errors.Lack.NO_ROOM.value: DISK_FULL,
+    errors.Lack.TOO_MANY_FILES.value: TOO_MANY_FILES,
+    errors.Lack.DISK_ERROR.value: DISK_ERROR,
 }
-"""What ``refuse_puts`` was given."""
+"""Problems by the reason of ``refuse_puts`` or the ``Lack`` of a put."""
 
 
 def from_storage(error: errors.StorageError) -> Problem | None:
@@ -487,7 +526,7 @@ def from_storage(error: errors.StorageError) -> Problem | None:
     for rule in _RULES:
         if isinstance(error, rule.error):
             given = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
-            extra = {name: value for name, value in given.items() if value is not None}
+            extra = {name: value for name, value in given.items() if value not in (None, {})}
             kind = _BY_REASON.get(extra.get("reason", ""), rule.kind)
             return Problem(kind, str(error), extra=extra)
     return None
@@ -528,7 +567,7 @@ def schema() -> dict[str, Any]:
             },
             "holder": {"type": "integer", "description": "Physical offset of a message."},
             "complete": {"type": "boolean", "description": "Whether everything was looked at."},
-            "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside", "begun"]},
+            "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside"]},
             "decidedAt": {"type": ["integer", "null"], "description": "Milliseconds."},
             "why": {"type": "string"},
             "fence": {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import resource
 import signal
 import sys
 from typing import Final
@@ -28,13 +27,6 @@ def end_with_parent(parent_pid: int) -> None:
             raise Refused(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         raise Refused(f"the process {parent_pid} that started this one is gone")
-
-
-def raise_open_files_limit() -> None:
-    """Allow as many open files as the system lets us: each file that is written keeps one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_what_is_there() -> None:

@@ -25,6 +25,8 @@ _LINGER_S: Final = 2.0
 """How long a refused client may go on sending: closed at once, it might never read the answer."""
 _COLLECT_MAX_S: Final = 1.0
 """How long the direct way waits for the rest of a body; then it is a slow one, and uvicorn's."""
+_FIELD_EXTRA: Final = 4
+"""Bytes of a header field besides its name and value: colon, space, line end."""
 _UNLIMITED: Final = tuple(path.encode() for path in UNLIMITED_PATHS)
 
 
@@ -89,6 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
         self._unsent = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._body_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -114,6 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch_head()
+        self._unwatch_body()
         self._sent()
         self._forget_collected()
         self.open.leave(self, self._address, self._overflow)
@@ -150,6 +154,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(Problem(problems.HEADERS_TOO_LARGE, detail))
         elif self._received > self.max_message_size and not self._streams():
             self.transport.close()
+        elif self._in_message and self._body_timer is None:
+            self._body_timer = self.loop.call_later(self.head_timeout_s, self._end_slow_body)
 
     def _streams(self) -> bool:
         """Whether a body of any length is being taken."""
@@ -173,12 +179,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def on_message_begin(self) -> None:
+        if self._refused:
+            return
         super().on_message_begin()
         self._in_head = self._in_message = True
         self._received = 0
 
     def on_headers_complete(self) -> None:
+        if self._refused:
+            return
         self._unwatch_head()
+        wrong = self._wrong_head()
+        if wrong is not None:
+            self._refuse(wrong)
+            return
         if self._refusal is not None and not self.url.startswith(_UNLIMITED):
             self._refuse(self._refusal)
             return
@@ -186,6 +200,23 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self._refusal is not None:
             self.cycle.keep_alive = False
+
+    def _wrong_head(self) -> Problem | None:
+        """The problem of a head that is too long or violates HTTP; None for a valid one."""
+        fields = sum([len(name) + len(value) + _FIELD_EXTRA for name, value in self.headers])
+        if len(self.url) + fields > self.max_header_size:
+            return Problem(problems.HEADERS_TOO_LARGE, f"more than {self.max_header_size} bytes")
+        names = [name for name, _ in self.headers]
+        for name in plain.GIVEN_ONCE:
+            if names.count(name) > 1:
+                detail = f"header {name.decode()} is given {names.count(name)} times; send it once"
+                return Problem(problems.BAD_PARAMETER, detail)
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and (len(codings) > 1 or codings[0].strip().lower() != b"chunked"):
+            coding = b", ".join(codings).decode("latin-1")[:100]
+            detail = f"transfer-encoding {coding!r} is unknown; send chunked, or a content-length"
+            return Problem(problems.BAD_PARAMETER, detail)
+        return None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come here too; nobody reads them.
@@ -204,6 +235,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_message = False
+        self._unwatch_body()
         if not self._refused:
             super().on_message_complete()
 
@@ -222,7 +254,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_message or self._refusal is not None or not self._is_idle():
             return False
         request = plain.read(data)
-        if request is None:
+        if request is None or request.body_at > self.max_header_size:
             return False
         hot = self.front.hot_route(request.head.method, request.head.path)
         if hot is None:
@@ -395,6 +427,19 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _unwatch_body(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+
+    def _end_slow_body(self) -> None:
+        """Close the connection of a slow body once its request was answered: no handler reads the
+        rest. Before the answer, check again later: the handler may still read it."""
+        if self._is_idle():
+            self.transport.close()
+        else:
+            self._body_timer = self.loop.call_later(self.head_timeout_s, self._end_slow_body)
 
     def _sent(self) -> None:
         """Nothing waits to be sent any more, or nobody waits for it."""

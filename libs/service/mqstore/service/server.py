@@ -27,7 +27,6 @@ from mqstore.service.process import (
     STOP_SIGNALS,
     end_with_parent,
     keep_what_is_there,
-    raise_open_files_limit,
 )
 from mqstore.service.protocol import BoundedProtocol, bounded_protocol
 from mqstore.service.refusal import Refused
@@ -36,6 +35,8 @@ from mqstore.service.sockets import address_of, listen
 from mqstore.service.termination import leave_message
 from mqstore.service.tls import ServerTls
 from mqstore.storage.errors import StorageError, StoreFailed
+from mqstore.storage.system.open_files import raise_open_files_limit
+from mqstore.storage.system.umask import restrict_new_files
 
 log = logs.get(__name__)
 
@@ -84,6 +85,7 @@ def main(
             end_with_parent(settings.parent_pid)
         auth.check_binding(settings.host, settings.tokens())
         raise_open_files_limit()
+        restrict_new_files(settings.store_umask)
         listener = listen(settings.listen_fd, settings.host, port(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(_live(settings, build, listener))

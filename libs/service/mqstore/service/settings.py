@@ -3,7 +3,8 @@
 Names are RocketMQ's own where it has one. In the environment and in the file, case and underscores
 do not matter: ``MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG``, ``MQSTORE_mappedFileSizeCommitLog`` and,
 in a file, ``mappedFileSizeCommitLog`` are one setting. The file has RocketMQ's ``broker.conf``
-form: ``name = value`` lines and ``#`` comments; ``MQSTORE_CONFIG_FILE`` names it.
+form: ``name = value`` lines and ``#`` comments; ``MQSTORE_CONFIG_FILE`` names it. A name that is
+unknown is refused in both; the file may have a broker's other settings, which have no effect.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mqstore.service.refusal import Refused
+from mqstore.storage import broker_settings, setting_names
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.setting_names import fold
+from mqstore.storage.system.umask import PRIVATE
 
-ENV_PREFIX = "MQSTORE_"
 CONFIG_FILE_VARIABLE = "MQSTORE_CONFIG_FILE"
 CONFIG_FILE_SIZE_MAX = 1 << 20
 
@@ -95,9 +98,14 @@ class Settings(BaseSettings):
     """A client that has not taken its answer by then is dropped."""
     shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
     """From the first signal to the end of the process, at most."""
+    store_umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = PRIVATE
+    """The process's umask, in octal: the permissions that new files of the store lack.
+    0077 makes files 0600 and directories 0700, 0027 lets the group read."""
     termination_message_path: Path | None = None
     """Where the reason of a failure is left; by default /dev/termination-log where that is."""
 
+    config_file: Path | None = None
+    """The settings file, as its variable names it."""
     listen_fd: int | None = None
     """A listening socket inherited from the parent, instead of binding one."""
     parent_pid: int | None = None
@@ -115,6 +123,8 @@ class Settings(BaseSettings):
     store_path_commit_log: str | None = None
     store_format: StoreFormat | None = None
     """Format of a store that is made new: 4.9 or 5.x."""
+    retention: bool = True
+    """False: this process deletes no segment, whatever the store's settings are."""
     max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Messages in one request."""
 
@@ -176,6 +186,13 @@ class Settings(BaseSettings):
     """Bytes that one compressed body may become when it is inflated on request."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
     """As often as long an inflated body may be as it is stored."""
+
+    def unused_names(self) -> list[str]:
+        """Settings of a broker in the settings file that mqstore does not have, sorted."""
+        if self.config_file is None:
+            return []
+        named = read_properties(self.config_file)
+        return sorted(name for name in named if not setting_names.is_setting(name))
 
     def tokens(self) -> Tokens:
         """The configured bearer tokens; files are read anew. Raises Refused for one that cannot be
@@ -245,36 +262,38 @@ class _NamedSource(PydanticBaseSettingsSource):
         store = _folded_names(StoreConfig.model_fields)
         values: dict[str, Any] = {}
         store_values: dict[str, Any] = {}
-        for name, value, strict in _given():
+        for name, value in _given():
             folded = fold(name)
             if folded in own:
                 values[own[folded]] = value
             elif folded in store:
                 store_values[store[folded]] = value
-            elif strict:
-                raise Refused(
-                    f"unknown setting {name!r} in the file that {CONFIG_FILE_VARIABLE} names"
-                )
         if store_values:
             values["store_config"] = store_values
         return values
 
 
-def fold(name: str) -> str:
-    """The form in which names are compared: no case, no underscores."""
-    return name.replace("_", "").lower()
-
-
-def _given() -> Iterator[tuple[str, str, bool]]:
-    """Every (name, value, must be known), later ones win."""
+def _given() -> Iterator[tuple[str, str]]:
+    """Every name and value, later ones win. Raises Refused for names that are unknown."""
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     if path:
-        for name, value in read_properties(Path(path)).items():
-            yield name, value, True
-    for name, value in os.environ.items():
-        # Kubernetes injects MQSTORE_PORT=tcp://… for a Service called mqstore.
-        if name.upper().startswith(ENV_PREFIX) and not value.startswith("tcp://"):
-            yield name[len(ENV_PREFIX) :], value, False
+        yield from _read_settings_file(Path(path)).items()
+    unknown = setting_names.unknown_variables(os.environ)
+    if unknown is not None:
+        raise Refused(unknown)
+    yield from setting_names.given_variables(os.environ)
+
+
+def _read_settings_file(path: Path) -> dict[str, str]:
+    """A file of ours, or RocketMQ's broker.conf."""
+    values = read_properties(path)
+    unknown = setting_names.unknown_settings(values, broker_settings.NAMES)
+    if unknown is not None:
+        raise Refused(f"settings file {path}: {unknown}: correct or remove it")
+    refused = "; ".join(broker_settings.refusals(values))
+    if refused:
+        raise Refused(f"settings file {path}: {refused}")
+    return values
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -64,6 +64,7 @@ static int mq_in_memory(const uint8_t *p, size_t n) {
 }
 static inline void acquire_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void release_fence(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+static inline void sequential_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 static inline int mq_is_zero(const uint8_t *p, size_t n) {
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);

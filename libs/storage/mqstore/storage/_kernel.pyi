@@ -304,6 +304,9 @@ class StoredRecord:
 
 R = TypeVar("R", bound=StoredRecord)
 
+def set_copy_hook(hook: Callable[[], None] | None) -> None:
+    """Have ``hook`` called wherever a look-up is about to copy bytes of a map. For tests."""
+
 def decode_record(
     kind: type[R],
     view: memoryview | bytes | bytearray,
@@ -490,6 +493,9 @@ def index_find(
     that do not lead to an older entry end it too, so damage cannot make it loop.
     """
 
+def full_fence() -> None:
+    """Have all stores before it seen by other processes before any store after it."""
+
 def load_u64(view: memoryview, offset: int) -> int:
     """Atomic load (acquire), the machine's byte order; ValueError unless 8-aligned and inside."""
 
@@ -538,27 +544,38 @@ class LogWindow:
     Plain: a record begins there and is whole, it is no tombstone, and its blocks are as their
     checksums say; where those do not cover all of it, its body is as BODYCRC says. Anything else is
     answered by None, or ends a run of entries. For any thread.
+
+    A look-up copies bytes, checks the copy, and answers it where the epoch is still the one that it
+    began in, and ``changing`` was 0 then.
     """
 
     def __init__(
-        self, epoch: Word, minimum: Word, maximum: Word, dispatched: Word, index_complete: Word
+        self,
+        epoch: Word,
+        minimum: Word,
+        maximum: Word,
+        dispatched: Word,
+        index_complete: Word,
+        changing: Word,
     ) -> None: ...
+    @property
+    def epoch(self) -> int:
+        """As it was when this was renewed last."""
     def renew(self) -> int:
         """Forget segments that expired, and all of them when the epoch moved; the epoch."""
     def forget(self) -> None:
         """Forget all segments."""
     def find(self, offset: int) -> Segment | None:
         """The known segment that holds an offset."""
-    def add(self, segment: Segment, most: int) -> None:
+    def add(self, segment: Segment, most: int, epoch: int) -> None:
         """Know a segment, in place of one at the same base; all others are forgotten when there
-        are ``most``."""
+        are ``most``. Nothing where ``epoch``, in which its file was mapped, is not this one's."""
     def record_at(self, kind: type[R], offset: int) -> R | None:
         """The record that begins at a physical offset, of class ``kind``."""
     def record_by_id(self, kind: type[R], text: str) -> R | None:
         """The record of an offset message id, stored under the host that the id names."""
-    def slice_at(self, offset: int) -> memoryview | None:
-        """The same as it stands in the map, only where checksums cover all of it; beyond them no
-        more than its header is looked at."""
+    def slice_at(self, offset: int) -> bytes | None:
+        """The bytes of the record that begins at a physical offset."""
     def records(
         self,
         kind: type[R],
@@ -609,11 +626,11 @@ class LogWindow:
         count: int,
         taken: int,
         max_bytes: int,
-    ) -> tuple[list[memoryview], int, int, bool]:
-        """As ``records``, as they stand in the map; neighbours in the log are one slice.
+    ) -> tuple[list[bytes], int, int, bool]:
+        """As ``records``, their bytes one after the other.
 
-        What checksums do not cover is copied. Returns slices, how many records they are, ``taken``
-        and whether a bound was reached.
+        Returns them in as few pieces as can be, how many records they are, ``taken`` and whether a
+        bound was reached.
         """
     def first_at(self, queue: QueueView, timestamp_ms: int) -> int | None:
         """The first entry of a queue whose record was stored at or after a time, by a binary search
@@ -780,24 +797,25 @@ class Pull:
 class Slices:
     """Records of one queue as they stand in the log, ascending: what a RocketMQ client decodes.
 
-    Joined, ``parts`` are ``count`` whole records. Each part is one or more of them that follow one
-    another in the log: the map itself, not a copy, wherever block checksums say that it is as it
-    was written. It stays readable for as long as it is kept, and keeps the disk space of a segment
-    that expires: send it, or copy it, soon.
+    Joined, ``parts`` are ``count`` whole records: copies, so that nothing changes them.
     """
 
     status: PullStatus
-    parts: list[memoryview]
+    parts: list[bytes]
     unreadable: list[Unreadable]
     next_offset: int
     min_offset: int
     max_offset: int
     count: int
 
+    @property
+    def self_checked(self) -> int:
+        """How many of them only their own checks vouch for."""
+
     def __init__(
         self,
         status: PullStatus,
-        parts: list[memoryview],
+        parts: list[bytes],
         unreadable: list[Unreadable],
         next_offset: int,
         min_offset: int,
@@ -902,6 +920,10 @@ class LogEnd:
     """How far records may reach in it."""
     max_offset: int
     last_store_timestamp_ms: int
+    """What no later record goes below; a step of the clock back lowers it."""
+    clock_low_ms: int
+    clock_high_ms: int
+    """A put that finds the wall clock outside is left to Python, which notes steps of it."""
     refused: bool
     """Nothing may be put now."""
     holders: int
@@ -923,7 +945,8 @@ class LogEnd:
         ASCII characters or whose queue is no key of ``next_offsets``, has no room in its window or
         is written by somebody; a body over ``body_max`` or of 64 KiB; a DELAY, further queues, a
         prepared or rolled back message; no room in the segment or the index; anything that may not
-        be stored; and while ``refused``, ``holders``, not ``is_idle``, or not all is dispatched.
+        be stored; a clock out of its bounds; and while ``refused``, ``holders``, not ``is_idle``,
+        or not all is dispatched.
         Thread-safe: the GIL is held, and no Python code runs, from the first look to the last
         store.
         """
@@ -1041,6 +1064,13 @@ def placements_json(
     ``quote`` says a key in JSON that is not printable ASCII as it stands. ValueError when there are
     not as many keys as placements; raises what ``quote`` raises.
     """
+
+# JSON text -----------------------------------------------------------------------------------
+
+def count_json_values(text: bytes, most: int) -> int:
+    """One more than the commas outside of strings: the array items and object members of a JSON
+    text, at most, but for those that are the only one of theirs. Stops above ``most``. Releases the
+    GIL."""
 
 # Unique keys that were put lately ------------------------------------------------------------
 

@@ -41,6 +41,7 @@ cdef extern from "_kernel.h":
     bint mq_in_memory(const uint8_t *p, size_t n) noexcept nogil
     void acquire_fence() noexcept nogil
     void release_fence() noexcept nogil
+    void sequential_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
     uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
     uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
@@ -284,6 +285,10 @@ cdef inline const void *word_at(const Py_buffer *page, int64_t offset, int width
     return word
 
 
+def full_fence():
+    sequential_fence()
+
+
 def load_u64(view not None, int64_t offset):
     cdef Py_buffer page
     PyObject_GetBuffer(view, &page, PyBUF_SIMPLE)
@@ -331,6 +336,7 @@ cdef class Word:
 
     @property
     def value(self):
+        acquire_fence()  # what was read before it counts by it
         return atomic_load64(self.at)
 
     @value.setter
@@ -385,3 +391,4 @@ include "kernel/key_search.pxi"
 include "kernel/lookup.pxi"
 include "kernel/memory.pxi"
 include "kernel/answers.pxi"
+include "kernel/json_text.pxi"

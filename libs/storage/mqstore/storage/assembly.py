@@ -15,16 +15,14 @@ from typing import Final
 
 from mqstore.storage import opening
 from mqstore.storage._kernel import check_run, find_record
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import CheckpointError, DiskRefuses
 from mqstore.storage.filter.bitmaps import FilterBitmaps
 from mqstore.storage.filter.bloom import BloomFilter
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.log.block_cover import BlockCover
+from mqstore.storage.log.clock_watch import ClockWatch
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.allocation import AllocationService
@@ -35,10 +33,22 @@ from mqstore.storage.once.tail import read_tail
 from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.opening import Opened
 from mqstore.storage.options import Progress, StoreOptions
-from mqstore.storage.own import index_loss
+from mqstore.storage.own import index_loss, manifest
+from mqstore.storage.own.clock_steps import CLOCK_STEP_MS, ClockSteps, StepsView
 from mqstore.storage.own.quarantine import Quarantine
-from mqstore.storage.recovery import Applier, RecoveryPlan, RecoveryReport, clean_plan, plan
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.queue_flush import QueueFlushService
+from mqstore.storage.recovery import (
+    Applier,
+    RecoveryPlan,
+    RecoveryReport,
+    accepted_loss,
+    clean_plan,
+    plan,
+)
 from mqstore.storage.seams import Seams
+from mqstore.storage.system.atomic_file import remove_file
 from mqstore.storage.tables.checkpoint import Checkpoint
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 
@@ -70,12 +80,13 @@ class Parts:
     nothing may be put."""
     bitmaps: FilterBitmaps | None
     """None where no entry gets one."""
+    watch: ClockWatch
 
     def adopt(self, topic: str, subscriptions: list[FilterData]) -> int:
         """As ``Subscriptions`` says."""
         if self.bitmaps is not None:
             self.dispatcher.subscribe(topic, partial(self.bitmaps.replace, topic, subscriptions))
-        return self.log.end.last_store_timestamp_ms
+        return max(self.log.end.last_store_timestamp_ms, self.watch.steps.view.newest_ms)
 
 
 class Assembly:
@@ -111,6 +122,7 @@ class Assembly:
             self._opened.format.rocketmq_format,
             self._quarantine,
             self._opened.blocks,
+            self._opened.state.changing,
             durable=self._options.in_place,
             resumes=self._opened.resumes,
         )
@@ -118,13 +130,21 @@ class Assembly:
         files = self._log_files(found)
         cover = None if found.read_only else BlockCover(files, self._opened.blocks)
         checkpoint = self._checkpoint()
-        index, dropped = self._index(found, checkpoint)
+        watch = self._clock_watch(found)
+        index, dropped = self._index(found, checkpoint, watch.steps.view)
         queues = self._queues(found, applier)
         offsets, allocation = QueueOffsets(), AllocationService(self._seams)
-        newest = _newest_store_time(found, files, queues, index, checkpoint)
-        commit_log = self._commit_log(found, files, newest, offsets, allocation, checkpoint, cover)
-        keys = self._unique_keys(found, commit_log, queues)
+        newest = _newest_store_time(found, files, queues)
+        bounds = found.min_offset, found.max_offset
+        watch.kept_from = partial(_first_indexed, index)
+        newest = max(watch.begin(bounds, newest), self._derived_time(index, checkpoint))
+        commit_log = self._commit_log(
+            found, files, newest, offsets, allocation, checkpoint, cover, watch
+        )
+        keys = self._unique_keys(found, commit_log, queues, watch)
         dispatcher = self._dispatch(found, commit_log, queues, index)
+        watch.on_step_back = partial(_step_back, commit_log, dispatcher, checkpoint)
+        commit_log.look_at_clock()
         offsets.load((q.topic, q.queue_id, q.max_index) for q in queues.all())
         offsets.load_missing(self._opened.deleted.next_offsets())
         flush = QueueFlushService(queues, index, dispatcher, checkpoint, self._opened.config)
@@ -144,6 +164,7 @@ class Assembly:
             cover,
             keys,
             self._bitmaps,
+            watch,
         )
 
     # the log ------------------------------------------------------------------------------
@@ -174,16 +195,32 @@ class Assembly:
             pid = self._options.pid
             opening.write_abort(self._seams.files, opened.paths, opened.format.rocketmq_format, pid)
             self._seams.files.make_directories(opened.paths.commit_log)
+            opened.deleted.end_at(found.max_offset)
+            self._forget_too_much(found)
         with state.changing():
             # Bounds first: nobody may look at what is about to change.
             state.set_dispatched(min(state.dispatched_offset, found.dispatch_from))
-            state.set_flushed(min(state.flushed_offset, found.start))
+            if found.read_only is None:
+                state.set_flushed(min(state.flushed_offset, found.start))
             state.set_max(min(state.max_offset, found.max_offset))
-            self._quarantined += applier.apply_to_log(found)
+            applier.drop_block_checksums(found)
+        self._quarantined += applier.apply_to_log(found)
+        with state.changing():
             state.set_min(found.min_offset)
             state.set_max(found.max_offset)
             if found.read_only is None:
                 state.set_flushed(found.max_offset)
+                state.set_expired(found.min_offset)
+        if opened.accepted is not None and found.read_only is None:
+            state.sync()  # an older watermark may lie inside the replacement of a lost record
+            accepted_loss.finish(self._seams.files, opened.paths, opened.accepted)
+
+    def _forget_too_much(self, found: RecoveryPlan) -> None:
+        """Remove a note of the queues that reaches beyond the log's end, before the log is cut: new
+        records would make it look true while their queue entries are not on disk."""
+        running = manifest.load(self._seams.files, self._opened.paths.running)
+        if running is not None and running.derived_offset > found.max_offset:
+            remove_file(self._seams.files, self._opened.paths.running)
 
     def _log_files(self, found: RecoveryPlan) -> MappedFileQueue:
         paths, config = self._opened.paths, self._opened.config
@@ -195,6 +232,7 @@ class Assembly:
             writable=found.read_only is None,
             populate_window=0 if config.uses_transient_store_pool else None,
             warm_up=WarmUp.of(config, self._locks),
+            guard=self._opened.lock.require,
         )
         files.load()
         for file in files.files:
@@ -212,9 +250,10 @@ class Assembly:
         allocation: AllocationService,
         checkpoint: Checkpoint,
         cover: BlockCover | None,
+        watch: ClockWatch,
     ) -> CommitLog:
         def on_flushed(store_timestamp_ms: int) -> None:
-            checkpoint.physic_ms = max(checkpoint.physic_ms, store_timestamp_ms)
+            checkpoint.physic_ms = store_timestamp_ms
 
         return CommitLog(
             files,
@@ -225,12 +264,25 @@ class Assembly:
             offsets=offsets,
             allocation=allocation,
             pool=self._pool(found),
+            watch=watch,
             waits=self._options.waits_for_files,
             last_store_timestamp_ms=newest_ms,
             on_flushed=on_flushed,
             on_synced=(lambda _: None) if cover is None else cover.synced,
             on_failure=self._on_failure,
         )
+
+    def _clock_watch(self, found: RecoveryPlan) -> ClockWatch:
+        opened, files = self._opened, self._seams.files
+        steps = ClockSteps(files, opened.paths.clock, writable=found.read_only is None)
+        return ClockWatch(steps, self._seams.clock, opened.boot_id)
+
+    def _derived_time(self, index: IndexService, checkpoint: Checkpoint) -> int:
+        """The newest store time that is known of records which may be lost, as far as the clock
+        has come to it: what is later is of before the clock was set back."""
+        reached = self._seams.clock.now_ms() + CLOCK_STEP_MS
+        times = [checkpoint.physic_ms, *(file.header.end_ms for file in index.files[-1:])]
+        return max((each for each in times if each <= reached), default=0)
 
     def _pool(self, found: RecoveryPlan) -> TransientStorePool | None:
         """Only for a store that takes puts."""
@@ -254,7 +306,9 @@ class Assembly:
 
     # what is derived ----------------------------------------------------------------------
 
-    def _index(self, found: RecoveryPlan, checkpoint: Checkpoint) -> tuple[IndexService, list[str]]:
+    def _index(
+        self, found: RecoveryPlan, checkpoint: Checkpoint, steps: StepsView
+    ) -> tuple[IndexService, list[str]]:
         opened = self._opened
         index = IndexService(
             opened.paths,
@@ -271,6 +325,8 @@ class Assembly:
             index_ms=checkpoint.index_ms - 1,
             log_end=found.max_offset,
             lost=opened.index_lost,
+            synced_end=opened.index_synced,
+            back=min(steps.back_offsets, default=None),
         )
         self._strays += [str(left_out.path) for left_out in loaded.strays]
         if found.read_only is None:
@@ -287,7 +343,7 @@ class Assembly:
     def _lower_index_time(self, index: IndexService, checkpoint: Checkpoint) -> None:
         """Files that are made again end at other times than those before: until they are synced,
         indexMsgTimestamp must not speak for them."""
-        trusted = index.files[-1].header.end_ms if index.files else 0
+        trusted = max((file.header.end_ms for file in index.files), default=0)
         if checkpoint.index_ms > trusted:
             checkpoint.index_ms = trusted
             checkpoint.flush()
@@ -308,11 +364,11 @@ class Assembly:
             ext_file_size=opened.config.mapped_file_size_consume_queue_ext,
             writable=found.read_only is None,
         )
-        with opened.state.changing():
-            self._quarantined += applier.apply_to_queue_files(found)
-            self._set_strays(queues.load(), writable=found.read_only is None)
-            self._quarantined += applier.apply_to_queues(found, queues)
-            if found.read_only is None:
+        self._quarantined += applier.apply_to_queue_files(found)
+        self._set_strays(queues.load(), writable=found.read_only is None)
+        self._quarantined += applier.apply_to_queues(found, queues)
+        if found.read_only is None:
+            with opened.state.changing():
                 self._finish_deletions(queues)
         return queues
 
@@ -371,20 +427,23 @@ class Assembly:
             done = dispatcher.position - first
             self._progress("queues", done, done + dispatcher.behind)
         if found.read_only is None and found.dispatch_from <= found.min_offset:
-            dispatcher.counts.holes_filled += sum(queue.fill_holes() for queue in queues.all())
+            with state.changing():
+                dispatcher.counts.holes_filled += sum(queue.fill_holes() for queue in queues.all())
         queues.correct_min(found.min_offset)
         queues.recovered()
         state.set_dispatched(dispatcher.position)
         return dispatcher
 
     def _unique_keys(
-        self, found: RecoveryPlan, commit_log: CommitLog, queues: ConsumeQueues
+        self, found: RecoveryPlan, commit_log: CommitLog, queues: ConsumeQueues, watch: ClockWatch
     ) -> Callable[[], KeyWindow] | None:
         config = self._opened.config
         takes_puts = self._options.services and found.read_only is None
         if not (takes_puts and config.unique_key_window_count):
             return None
-        return read_tail(commit_log, queues, config, found.dispatch_from)
+        clock, steps = self._seams.clock, watch.steps.view
+        dispatched = found.dispatch_from
+        return read_tail(commit_log, queues, config, dispatched, steps, clock.monotonic)
 
     # telling ------------------------------------------------------------------------------
 
@@ -400,6 +459,7 @@ class Assembly:
             dispatch_lost_bytes=counts.lost_bytes,
             index_files_dropped=tuple(dropped),
             index_from=dispatcher.index_position,
+            accepted_loss=None if self._opened.accepted is None else self._opened.accepted.loss,
             odd=tuple(self._opened.odd),
             finished_at_ms=clock.now_ms(),
             duration_ms=round((clock.monotonic() - self._began) * 1000),
@@ -422,24 +482,39 @@ def filter_bitmaps(opened: Opened, filters: ConsumerFilters) -> FilterBitmaps | 
     return FilterBitmaps(bloom, opened.format.rocketmq_format, filters.all())
 
 
-def _newest_store_time(
-    found: RecoveryPlan,
-    files: MappedFileQueue,
-    queues: ConsumeQueues,
-    index: IndexService,
-    checkpoint: Checkpoint,
-) -> int:
-    """STORETIMESTAMP that no later record may go below, also where recovery read no record."""
-    times = [found.last_store_timestamp_ms, checkpoint.physic_ms]
-    times += [file.header.end_ms for file in index.files[-1:]]
-    if not found.records and found.max_offset > found.min_offset:
-        last = max((_last_offset(queue) for queue in queues.all()), default=-1)
-        times.append(_last_time_from(files, last, found.max_offset))
-    return max(times)
+def _step_back(
+    commit_log: CommitLog, dispatcher: Dispatcher, checkpoint: Checkpoint, now_ms: int
+) -> None:
+    """The clock was set back: the checkpoint's times of log and queues are lowered before anything
+    is stored under the new time, else a broker's recovery would take that for what was on disk
+    before."""
+    commit_log.clock_was_set_back(now_ms)
+    dispatcher.end.last_store_timestamp_ms = min(dispatcher.end.last_store_timestamp_ms, now_ms)
+    checkpoint.physic_ms = min(checkpoint.physic_ms, now_ms)
+    checkpoint.logics_ms = min(checkpoint.logics_ms, now_ms)
+    try:
+        checkpoint.flush()
+    except OSError as error:
+        log.error("the checkpoint is not saved after a step of the clock: %s", error)
+
+
+def _first_indexed(index: IndexService, minimum: int) -> int:
+    """The physical offset from which on the index has records: files of it outlive the segments of
+    their first records, and what they say of times holds while times go forward."""
+    return min((minimum, *(file.header.begin_physical for file in index.files[:1])))
+
+
+def _newest_store_time(found: RecoveryPlan, files: MappedFileQueue, queues: ConsumeQueues) -> int:
+    """STORETIMESTAMP of the newest record, also where recovery read none; 0 without one."""
+    if found.records or found.max_offset <= found.min_offset:
+        return found.last_store_timestamp_ms
+    last = max((_last_offset(queue) for queue in queues.all()), default=-1)
+    return _last_time_from(files, last, found.max_offset) or found.last_store_timestamp_ms
 
 
 def _last_time_from(files: MappedFileQueue, start: int, end: int) -> int:
-    """STORETIMESTAMP of the last whole record from ``start``, or from the last segment's begin."""
+    """STORETIMESTAMP of the last whole record from ``start``, or from the last segment's begin; 0
+    without one."""
     newest = 0
     for file in files.files:
         base, stop = file.base_offset, min(file.size, end - file.base_offset)
@@ -450,7 +525,7 @@ def _last_time_from(files: MappedFileQueue, start: int, end: int) -> int:
             _, position, _, timestamp = check_run(
                 file.view, position, stop, base, verify_body=False, max_records=RUN_RECORDS
             )
-            newest = max(newest, timestamp)
+            newest = timestamp or newest
     return newest
 
 

@@ -17,6 +17,15 @@ from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 INT32_MAX = 2**31 - 1
 
 
+class DamageRepair(StrEnum):
+    """Whether the scrub repairs the damage that it finds in the log, or an operator does."""
+
+    AUTOMATIC = "automatic"
+    """The scrub, as soon as it has found it."""
+    MANUAL = "manual"
+    """An operator, by a command."""
+
+
 class FlushDiskType(StrEnum):
     SYNC = "SYNC_FLUSH"
     ASYNC = "ASYNC_FLUSH"
@@ -117,6 +126,7 @@ class StoreConfig(BaseModel):
     delete_when: Annotated[str, AfterValidator(_hours)] = "04"
     clean_resource_interval: Annotated[int, Field(ge=1)] = 10_000
     clean_file_forcibly_enable: bool = True
+    clean_file_forcibly_min_age: Annotated[int, Field(ge=0)] = 3_600_000
     disk_max_used_space_ratio: Annotated[int, Field(ge=10, le=100)] = 75
     disk_space_clean_forcibly_ratio: Annotated[int, Field(ge=30, le=100)] = 85
     disk_space_warning_level_ratio: Annotated[int, Field(ge=35, le=100)] = 90
@@ -133,6 +143,7 @@ class StoreConfig(BaseModel):
     # scrub
     scrub_bytes_per_second: Annotated[int, Field(ge=0, le=1 << 32)] = 8 << 20
     scrub_interval_hours: Annotated[int, Field(ge=0, le=24 * 366)] = 168
+    damage_repair: DamageRepair = DamageRepair.AUTOMATIC
 
     # topics and groups
     auto_create_topic_enable: bool = False

@@ -19,7 +19,7 @@
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
-    │   ├── UniqueKeyTaken
+    │   ├── UniqueKeyTaken, KeysKnown, OriginalsUnread
     │   ├── DiskFull               a StoreNotWritable: diskSpaceWarningLevelRatio is exceeded
     ├── FilePending                nothing was stored yet: a file is to be made before
     ├── FlushTimeout               stored, but not known to be on disk in time
@@ -29,14 +29,17 @@
     ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
-    │                              FenceUnknown, GroupUnknown, SubscriptionUnknown,
-    │                              SegmentUnknown, SegmentExpired; OffsetInsideRecord is an
-    │                              OffsetOutOfRange
+    │                              QuarantineEntryUnknown, FenceUnknown, GroupUnknown,
+    │                              SubscriptionUnknown, SegmentUnknown, SegmentExpired;
+    │                              OffsetInsideRecord is an OffsetOutOfRange
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
     ├── PinRefused, ArchiveRefused, FencedOff, FenceRefused
     ├── StagingDamaged             index files of a rebuild are not what was written
     ├── IndexRebuildRunning, IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid
     ├── StagingFull                an index rebuild would fill the disk too far
+    ├── RepairRefused              the log's damaged bytes cannot be kept: nothing was changed
+    ├── DataMissing                durable data is absent: the store may only be read
+    ├── LossNotAccepted            an acceptance of lost data that does not fit what is lost
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
@@ -46,8 +49,12 @@ Each message says what was wrong and what to do, lower case, without a final per
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from mqstore.storage.recovery.loss import Loss
 
 
 class StorageError(Exception):
@@ -221,14 +228,53 @@ class DiskFull(StoreNotWritable):
         self.numbers = dict(numbers or {})
 
 
+class Lack(StrEnum):
+    """Why a put cannot get the file that it needs."""
+
+    NO_ROOM = "no-room"
+    """The volume has not as many free bytes, or a quota is reached."""
+    TOO_MANY_FILES = "too-many-files"
+    """The process, or the system, may open no more files."""
+    DISK_ERROR = "disk-error"
+    """The disk refused, with an I/O error for example."""
+    TIME = "time"
+    """The file is being made, or a buffer for it is about to be free."""
+
+
 class SegmentCreationFailed(PutRefused):
+    """A put needs a file that could not be made; ``numbers`` are in bytes."""
+
     status = "CREATE_MAPEDFILE_FAILED"
+
+    def __init__(
+        self,
+        detail: str,
+        lack: Lack = Lack.TIME,
+        numbers: Mapping[str, int | float | str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.lack = lack
+        self.numbers = dict(numbers or {})
+
+    @property
+    def reason(self) -> str:
+        return self.lack.value
+
+
+class KeysKnown(PutRefused):
+    """A record has one of the keys that an append requires to be absent, or the index does not
+    cover the log, so that it cannot be known."""
 
 
 class UniqueKeyTaken(PutRefused):
     """Another message of the topic was put with this unique key a short time ago."""
 
     status = "MESSAGE_ILLEGAL"
+
+
+class OriginalsUnread(PutRefused):
+    """More messages of a request may have been put before than the caller has time to read: nothing
+    was stored. Read them first (``OncePuts.originals``)."""
 
 
 class LmqQueuesExceeded(PutRefused):
@@ -322,6 +368,24 @@ class DirectoryNotUsable(StorageError):
 class DiskRefuses(DirectoryNotUsable):
     """The disk itself refused while a store was opened (an I/O error, no room, read-only): nothing
     may be acknowledged, and a later opening may succeed."""
+
+
+class RepairRefused(StorageError):
+    """The log's damaged bytes cannot be kept in quarantine, so they are not replaced: nothing was
+    changed."""
+
+
+class DataMissing(StorageError):
+    """The directory lacks data that was on disk. Nothing was changed; the store may be opened for
+    reading (``StoreOptions.in_place``), and for writing once the loss is accepted."""
+
+    def __init__(self, message: str, loss: Loss) -> None:
+        super().__init__(message)
+        self.loss = loss
+
+
+class LossNotAccepted(StorageError):
+    """No durable data is missing, or the missing data differs from the loss to accept."""
 
 
 class ConfigTableError(StorageError):
@@ -428,6 +492,10 @@ class KeyUnknown(QueryError):
 
 class PinUnknown(QueryError):
     """No pin has that name, or it has ended."""
+
+
+class QuarantineEntryUnknown(QueryError):
+    """The quarantine has no entry of that name."""
 
 
 class FenceUnknown(QueryError):

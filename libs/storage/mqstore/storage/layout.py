@@ -79,12 +79,18 @@ PAGE_SIZE: Final = 4096
 SECTOR_SIZE: Final = 512
 """The least that a disk writes at once: of what straddles two, a power cut may leave one half."""
 
+SMALL_FILE_MAX: Final = 128 << 20
+"""Bytes of a file that is read whole: tables, manifests, notes. A million queues make a manifest of
+70 MiB; a sparse file of terabytes is refused before any of it is read."""
+
 # Files of ours ------------------------------------------------------------------------
 
 BLOCK_SIZE: Final = 64 << 10
 """Bytes of the log under one checksum, counted from their segment's begin."""
 BLOCK_HEADER_SIZE: Final = 64
 BLOCK_ENTRY_SIZE: Final = 16
+BLOCK_DOUBTFUL: Final = 1 << 31
+"""Bit beside the length in a block's entry: a repair left bytes in it that no checksum is of."""
 
 
 class StoreFormat(StrEnum):

@@ -7,7 +7,7 @@ hold a directory open this way (RocketMQ's own ``lock`` file); readers use ``sto
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -21,36 +21,44 @@ from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.delay.delayed_messages import DelayedMessages
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.derived.files_ahead import FilesAhead
-from mqstore.storage.derived.index_service import IndexService
+from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import (
     DiskRefuses,
     FilePending,
     FlushTimeout,
+    KeysKnown,
     StoreFailed,
     StoreNotWritable,
 )
+from mqstore.storage.index.service import IndexService
+from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.log.put_checks import check_batch_size
+from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.lookup.lookups import Lookups
-from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Put
+from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Originals, Put
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import store_lock
 from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.own.clock_steps import StepsView
 from mqstore.storage.own.fences import Fences
+from mqstore.storage.own.lock_watch import LockWatch
+from mqstore.storage.own.quarantine_service import QuarantineService
 from mqstore.storage.own.running_manifest import RunningManifestService
 from mqstore.storage.own.state_page import Health, StatePage
 from mqstore.storage.own.write_pause import WritePause
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.files_ahead import FilesAhead
 from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import RecoveryReport
+from mqstore.storage.recovery.report import LISTED_MAX, RepairPlan, RepairReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
+from mqstore.storage.scrub.repairs import LogRepairs
 from mqstore.storage.scrub.service import Scrub, ScrubProgress
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.store_status import SegmentInfo, StoreStatus
@@ -85,6 +93,7 @@ class MessageStore:
 
         A store that may only be read (damage that needs a person) opens with ``read_only_reason``
         set. Raises StoreLocked, DirectoryNotUsable, DiskRefuses (a later opening may succeed),
+        DataMissing (nothing has changed, and with ``in_place`` False it opens for reading),
         StoreOfAnother, StoreUnsupported, StoreDamaged, ConfigTableError.
         """
         options = options or StoreOptions()
@@ -145,8 +154,23 @@ class MessageStore:
         self._ahead = None if options.waits_for_files else ahead
         self._waits = is_sync or self.commits is not None
         self.recovery: RecoveryReport = self._parts.report
-        guard = BlockGuard(opened.blocks, LogWindow(*self.state.bound_words))
-        self.lookups = Lookups(self.log, self.queues, self.index, self.state, guard)
+        self.repairs = LogRepairs(
+            opened,
+            self.log.files,
+            seams,
+            self._parts.quarantine,
+            self._parts.block_cover,
+            durable=options.in_place,
+            on_failure=self._fail,
+        )
+        self.scrub = Scrub(opened, self.log.files, seams, self.state.advance_epoch, self.repairs)
+        window = LogWindow(*self.state.bound_words)
+        guard = BlockGuard(opened.blocks, window, on_damage=self.scrub.report)
+        self.lookups = Lookups(
+            self.log, self.queues, self.index, self.state, guard, self._steps_of_clock
+        )
+        self.clock: ClockWatch = self._parts.watch
+        """Records steps of the wall clock."""
         self.delays = DelayedMessages(
             DelayOffsets.load(*tables),
             opened.config,
@@ -156,6 +180,7 @@ class MessageStore:
             self.lookups,
             seams.clock,
             self._put_copy,
+            self._shift_ms,
         )
         self.write_pause = WritePause(opened.paths.write_pause, seams)
         """For who puts on behalf of clients to look at; the engine itself goes on."""
@@ -180,9 +205,11 @@ class MessageStore:
         self.fences = Fences(seams.files, opened.paths)
         self.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
-        self.scrub = Scrub(opened, self.log.files, seams, self.state.advance_epoch)
+        self.quarantine = QuarantineService(
+            self._parts.quarantine, lambda: self.dispatcher.index_complete
+        )
         self._running = RunningManifestService(
-            opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush
+            opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush, self.index
         )
         self._begin()
 
@@ -274,15 +301,31 @@ class MessageStore:
             self._ahead.require_all(put)
         return self._dispatched(self.log.append_run(put))
 
-    def append_fenced(self, name: str, epoch: int, messages: Sequence[Message]) -> list[Placement]:
-        """As ``append_run``, if the fence stands at this epoch: ``fences.raise_to`` it before.
+    def append_fenced(
+        self,
+        name: str,
+        epoch: int,
+        messages: Sequence[Message],
+        absent: Sequence[tuple[str, str]] = (),
+    ) -> list[Placement]:
+        """Append as ``append_run`` if the fence is at this epoch (``fences.raise_to`` sets it) and
+        no record has one of the ``absent`` pairs of topic and key.
 
-        Raises FencedOff, FenceUnknown, and as ``append``.
+        Raises FencedOff, FenceUnknown, KeysKnown, and as ``append``.
         """
         with self.fences.held(name, epoch):
+            self._require_absent(absent)
             if len(messages) == 1:
                 return [self.append(messages[0])]
             return self.append_run(messages)
+
+    def _require_absent(self, keys: Sequence[tuple[str, str]]) -> None:
+        for topic, key in keys:
+            found = self.lookups.by_key(topic, key, limit=1)
+            if found.records or found.unreadable:
+                raise KeysKnown(f"a record of {topic} has the key {key!r}")
+            if not found.complete:
+                raise KeysKnown("the index does not cover the log: which keys it has is not known")
 
     def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:
         """As ``append`` for one message, else as ``append_batch``, or ``append_run`` where some are
@@ -301,16 +344,21 @@ class MessageStore:
         keys: Sequence[str | None],
         *,
         delayed: bool = False,
+        originals: Originals | None = None,
+        reads_max: int | None = None,
     ) -> Put:
         """As ``append_request``, but what was put before under its unique key is not stored again.
 
         ``keys`` are those that the client gave; None is one that cannot repeat. What is missing of
         a batch is appended, contiguous, all or none. Wait for its ``end_of``: of a repeat, that is
-        the original's. Raises UniqueKeyTaken (nothing is stored), PutRefused, StoreFailed.
+        the original's. ``originals`` and ``reads_max`` as of ``OncePuts.append``. Raises
+        UniqueKeyTaken, OriginalsUnread (nothing is stored), PutRefused, StoreFailed.
         """
         if self.once is None:
             return self.append_request(messages, delayed=delayed), NO_REPEATS
-        return self.once.append(topic, messages, keys, delayed=delayed)
+        return self.once.append(
+            topic, messages, keys, delayed=delayed, originals=originals, reads_max=reads_max
+        )
 
     def append_encoded_once(self, batch: EncodedBatch) -> list[Placement] | None:
         """As ``append_once`` for what ``log.end.read_batch`` made, in one call of the kernel.
@@ -381,6 +429,12 @@ class MessageStore:
         if (reason := self.read_only_reason) is not None:
             raise StoreNotWritable("read-only", f"nothing can be changed: {reason}")
 
+    def _shift_ms(self, offset: int) -> int:
+        return self.clock.steps.view.shift_ms(offset)
+
+    def _steps_of_clock(self) -> StepsView:
+        return self.clock.steps.view
+
     # telling ------------------------------------------------------------------------------
 
     @property
@@ -388,9 +442,17 @@ class MessageStore:
         """Why nothing may be put, or None."""
         if self._failure is not None:
             return str(self._failure)
-        if not self._options.services:
+        if self._parts.plan.read_only is None and not self._options.services:
             return self._options.why_no_services
         return self._parts.plan.read_only
+
+    @property
+    def put_refusal(self) -> PutRefusal | None:
+        """Why the next put of a client would be rejected; None if it would not."""
+        refusal, pause = self.log.put_refusal, self.write_pause.current
+        if refusal is None and pause is not None:
+            return PutRefusal("paused", pause.reason, {"sinceMs": pause.since_ms})
+        return refusal
 
     @property
     def failure(self) -> BaseException | None:
@@ -485,6 +547,34 @@ class MessageStore:
         self._scrub_handle.wake()
         return progress
 
+    def report_damage(self, offsets: Iterable[int]) -> int:
+        """Have the scrub check the blocks that hold these physical offsets, and treat a damaged one
+        as one that a pass found. Returns how many blocks wait for it. Offsets outside of the log
+        are ignored.
+
+        Raises StoreNotWritable where nothing is scrubbed: a store that is only read.
+        """
+        if self._scrub_handle is None:
+            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
+        self.scrub.report_all(offsets)
+        return self.scrub.waiting
+
+    def plan_repairs(self) -> RepairPlan:
+        """Plan the changes of ``repair_damage``; reads the whole log and changes nothing."""
+        return self.repairs.plan()
+
+    def repair_damage(self, progress: Callable[[int, int], None] | None = None) -> RepairReport:
+        """Scan the whole log and repair its damage: restore the bytes that block checksums prove,
+        and replace other damaged records by tombstones. Quarantine keeps the damaged bytes.
+
+        Raises StoreNotWritable, RepairRefused (nothing was changed), StoreFailed.
+        """
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
+        if (reason := self._parts.plan.read_only) is not None:
+            raise StoreNotWritable("read-only", f"nothing can be repaired: {reason}")
+        return self.scrub.repair(progress=progress)
+
     def wait_for_index(self) -> None:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
         self.dispatcher.run_to_end()
@@ -493,17 +583,39 @@ class MessageStore:
 
     def _begin(self) -> None:
         read_only = self._parts.plan.read_only
+        if self.read_only_reason is None:
+            self._lower_offsets()
         if read_only is not None:
             self.log.refuse_puts("read-only", read_only)
         elif not self._options.services:
             self.log.refuse_puts("read-only", self._options.why_no_services)
-        text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
-        # Which report a power cut leaves matters to nobody: its directory is not synced.
-        put_in_place(self._seams.files, self.paths.recovery_report, text.encode())
+        self._save_report()
         # Last, as nobody could stop them again if the disk refused anything here.
         if self.read_only_reason is None:
             self._start_services()
         self.state.set_health(Health.READY if read_only is None else Health.READ_ONLY)
+
+    def _save_report(self) -> None:
+        """For people: a full disk does not keep a store shut for want of it, and its directory is
+        not synced."""
+        text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
+        try:
+            put_in_place(self._seams.files, self.paths.recovery_report, text.encode())
+        except OSError as error:
+            log.warning("%s cannot be saved: %s", self.paths.recovery_report, error)
+
+    def _lower_offsets(self) -> None:
+        """Lower offsets that are behind their queue's end, before the first put: a group with such
+        an offset would skip new messages."""
+        lowered = [*self.offsets.lower_to_ends(), *self.delays.lower_to_ends()]
+        for each in lowered[:LISTED_MAX]:
+            log.error("an offset was behind its queue's end, and is lowered: %s", each)
+        self.recovery = self.recovery.model_copy(
+            update={
+                "lowered_offsets": tuple(lowered[:LISTED_MAX]),
+                "lowered_offset_count": len(lowered),
+            }
+        )
 
     def _start_services(self) -> None:
         self.flush.start()
@@ -511,17 +623,22 @@ class MessageStore:
         self._dispatch_handle = self._start(self.dispatcher)
         self._start(self._parts.queue_flush)
         self._start(self._running)
+        self._start(LockWatch(self._opened.lock))
+        self._start(ClockService(self.log.look_at_clock))
         if self.commits is not None:
             self.commits.start(self._dispatch)
         if self._parts.block_cover is not None:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
+        self.log.lacking.on_change = self._retention_handle.wake
         self._start(self.offsets)
         self._start(self.rebuilds)
+        self._start(self.quarantine)
         if self.once is not None:
             self._start(self.once)
         if self._options.scrubs:
             self._scrub_handle = self._start(self.scrub)
+            self.scrub.on_report = self._scrub_handle.wake
         if self._options.deliver_delayed:
             self._start(self.delays.service)
 
@@ -583,6 +700,8 @@ class MessageStore:
             raise refused
 
     def _close_cleanly(self) -> None:
+        self._opened.lock.require()
+        self._hand_over()
         dispatcher = self.dispatcher
         dispatcher.finish(self._seams.clock)
         self.delays.save()
@@ -590,7 +709,7 @@ class MessageStore:
         dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:
-            self._parts.checkpoint.physic_ms = max(self._parts.checkpoint.physic_ms, newest)
+            self._parts.checkpoint.physic_ms = newest
         self._parts.queue_flush.flush_all(closing=True)
         if self._parts.block_cover is not None:
             self._parts.block_cover.close()
@@ -600,6 +719,21 @@ class MessageStore:
         remove_file(self._seams.files, self.paths.abort)
         self.state.set_health(Health.CLOSED)
         self.state.sync()
+
+    def _hand_over(self) -> None:
+        """Repair what the scrub has found, or report loudly that it stays: a broker that opens the
+        store next cuts its log at the first record that it cannot read."""
+        if self._options.scrubs:
+            self.scrub.repair_known()
+        if count := self.scrub.progress.finding_count:
+            log.error(
+                "the store is closed with %d damaged places in its log, the first at offset %d: a "
+                "broker may cut all that is behind one; run `mqstore store verify %s`, then "
+                "`mqstore store repair`",
+                count,
+                min(each.offset for each in self.scrub.progress.findings),
+                self.paths.root,
+            )
 
     @property
     def _owes_index(self) -> bool:

@@ -10,6 +10,8 @@ import logging
 import os
 import uuid
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -17,19 +19,44 @@ from typing import Final
 from mqstore.storage import sizes
 from mqstore.storage._kernel import check_run
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.index_publication import finish_at_opening
-from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
+from mqstore.storage.errors import (
+    DataMissing,
+    DirectoryNotUsable,
+    StoreDamaged,
+    StoreUnsupported,
+)
+from mqstore.storage.index.publication import finish_at_opening
 from mqstore.storage.layout import MAGIC_V2, StoreFormat
+from mqstore.storage.loss_check import (
+    LossCheck,
+    check_loss,
+    is_left_by,
+    is_still_true,
+    known_queues,
+)
 from mqstore.storage.options import StoreOptions
-from mqstore.storage.own import format_file, index_loss, manifest, store_lock
+from mqstore.storage.own import (
+    format_file,
+    index_loss,
+    log_owner,
+    manifest,
+    regular_files,
+    store_lock,
+    store_settings,
+)
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
+from mqstore.storage.own.log_owner import LogOwner
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.own.state_page import Health, StatePage, StateSnapshot, read_state
 from mqstore.storage.own.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.recovery import accepted_loss
+from mqstore.storage.recovery.accepted_loss import AcceptedLoss, begin_segments, last_before
+from mqstore.storage.recovery.loss import missing_ranges
+from mqstore.storage.recovery.plan import why_read_only
 from mqstore.storage.recovery.view import (
     Segments,
     StoreView,
@@ -44,6 +71,11 @@ _MAGIC_END: Final = 7
 _V2_MAGIC_END: Final = MAGIC_V2 & 0xFF
 """The last byte of MAGICCODE tells V2 from V1."""
 _RUN_RECORDS: Final = 100_000
+_NO_DELETION: Final = {
+    "file_reserved_time": 100 * 365 * 24,
+    "clean_file_forcibly_enable": False,
+}
+"""Settings with which retention deletes nothing; of one process, never the store's."""
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +96,15 @@ class Opened:
     deleted: DeletedTopics
     index_lost: bool
     """Whether files of the index are gone that the last writer had, or missed."""
+    index_synced: int
+    """Files of the index that end below this physical offset are on disk."""
     resumes: bool
     """Whether the opening before was cut off while it recovered."""
+    boot_id: str
+    """Identifier of the machine's boot."""
     existed: bool
+    accepted: AcceptedLoss | None
+    """A loss of durable data, accepted by an operator, from which this opening goes on."""
     odd: list[str]
     """Files of ours that could not be read, and what was done."""
     quarantined: list[str]
@@ -89,25 +127,40 @@ class _Aside:
         self.odd.append(f"{path.name} was made again: {why}")
         log.warning("%s cannot be read and is made again: %s", path, why)
 
+    def note(self, what: str) -> None:
+        self.odd.append(what)
+        log.error("%s", what)
+
 
 def open_directory(root: Path, config: StoreConfig, seams: Seams, options: StoreOptions) -> Opened:
     """Lock and identify a store; nothing of RocketMQ's files changes but ``lock``.
 
     Raises StoreLocked, DirectoryNotUsable, DiskRefuses, StoreOfAnother, StoreUnsupported,
-    StoreDamaged.
+    StoreDamaged, DataMissing (before anything has changed).
     """
-    paths = StorePaths(root, _log_directory(root, options.store_path_commit_log))
+    _refuse_several(options.store_path_commit_log)
+    with _usable(root):
+        root = seams.files.real_path(root)
+        regular_files.require(seams.files, StorePaths(root))
+        paths = log_owner.located(seams.files, root, options.store_path_commit_log)
     lock = store_lock.take(seams.files, paths, create=options.create)
     try:
-        return _identify(paths, config, seams, options, lock)
-    except OSError as error:
-        lock.release()
-        raise store_lock.not_usable(
-            f"{root} cannot be used as a store ({error}); check its permissions and its disk", error
-        ) from error
+        with _usable(root):
+            return _identify(paths, config, seams, options, lock)
     except BaseException:
         lock.release()
         raise
+
+
+@contextmanager
+def _usable(root: Path) -> Iterator[None]:
+    """Raise DirectoryNotUsable or DiskRefuses for an error of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise store_lock.not_usable(
+            f"{root} cannot be used as a store ({error}); check its permissions and its disk", error
+        ) from error
 
 
 def _identify(
@@ -119,42 +172,73 @@ def _identify(
     if found is not None:
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
-            paths = StorePaths(paths.root, Path(found.store_path_commit_log))
+            paths = log_owner.located(files, paths.root, found.store_path_commit_log)
+    regular_files.require(files, paths)
+    is_gone = not files.list(paths.commit_log)  # its volume may not be mounted
+    owner = None if is_gone else _hold_log(files, paths, found, lock, options)
     trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
+    left = read_state(files, paths.state)
+    look = check_loss(files, paths, config, found, left, lock.modified_before_ms)
+    accepted = _accepted(look, trusted=trusted, raises=options.in_place)
+    if is_gone and accepted is not None and found is not None and found.commit_log_is_marked:
+        log_owner.save(files, paths, found.store_id, found.epoch)
+    if is_gone and (accepted is not None or look.blocking is None):
+        owner = _hold_log(files, paths, found, lock, options)
+    if look.loss is not None and look.by_broker:
+        aside.note(f"a broker has had the store since: {look.loss.text}")
     found = finish_at_opening(seams, paths, found, trusted=trusted)
     existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
     known = found.sizes if found is not None else None
+    recorded = store_settings.recorded(files, paths, found)
+    config = store_settings.applied(config, {} if options.all_settings else recorded, paths)
+    settings = store_settings.to_record(config, recorded)
     config = sizes.adopt(files, paths, config, known, keep_index_sizes=options.in_place)
     if options.in_place and not options.replaces_index:
         sizes.refuse_other_index_sizes(files, paths, config)
-    left = read_state(files, paths.state)
     if left is None and files.stat(paths.state) is not None:
         aside.set(paths.state, "it is no state page of this version")
     if (note := files.stat(paths.running)) is not None and not note.size:
         aside.set(paths.running, "it is empty")
+    if accepted is not None:
+        begin_segments(files, paths, config, look.view.store_format, accepted)
     segments = find_segments(files, paths, config.mapped_file_size_commit_log)
-    content = _next_format(found, left, segments, paths, config, seams, options, lock)
+    content = _next_format(found, left, owner, segments, paths, config, seams, options, lock)
+    content = content.model_copy(update={"settings": settings})
+    if accepted is not None:
+        content = content.model_copy(update={"running_from": content.epoch})
+    if existed and (changes := store_settings.describe_changes(recorded, settings)):
+        log.info("the store's settings change: %s", changes)
     format_file.refuse_another(content, options.store_id, options.shard)
     size = config.mapped_file_size_commit_log
     blocks = BlockFiles(files, paths.blocks, size, content.store_id)
     view = _view(paths, config, content, segments, files, blocks)
-    if not trusted:
+    if not trusted and not lock.had_sign:
         remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     if trusted and left is not None and found is not None:
         view = with_what_is_known(view, found, left, deleted)
-    clean = clean_close(view, found) if trusted else None
+    index_synced = _index_synced(view, found)
+    if accepted is not None:
+        view = replace(view, recover_from=last_before(files, segments, accepted))
+    elif look.blocking is not None:
+        view = replace(view, loss=look.blocking)
+    is_whole = trusted and accepted is None and view.loss is None
+    clean = clean_close(view, found) if is_whole else None
     left_files = left_behind(view, found) if trusted else None
     index_lost = index_loss.at_opening(files, paths, left_files)
-    state = _begin(paths, content, seams, trusted=trusted, options=options)
+    if content.commit_log_is_marked and owner is None:
+        log_owner.save(files, paths, content.store_id, epoch=0)
+    boot_id = options.boot_id or _read_boot_id(seams)
+    state = _begin(paths, content, seams, trusted=trusted, boot_id=boot_id)
     if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
         blocks.drop(0)
     _note_opening(files, paths, content, config)
+    store_lock.put_sign(files, paths, lock)
     return Opened(
         paths,
-        config,
+        config if options.deletes else config.model_copy(update=_NO_DELETION),
         content,
         lock,
         state,
@@ -163,11 +247,33 @@ def _identify(
         clean,
         deleted,
         index_lost,
+        index_synced if trusted else 0,
         left is not None and left.health is Health.RECOVERING,
+        boot_id,
         existed,
+        accepted,
         aside.odd,
         aside.names,
     )
+
+
+def _accepted(look: LossCheck, *, trusted: bool, raises: bool) -> AcceptedLoss | None:
+    """The accepted loss that this opening goes on from.
+
+    With ``raises``, an unaccepted loss raises DataMissing."""
+    files, paths = look.view.files, look.view.paths
+    accepted = accepted_loss.load(files, paths)
+    if accepted is not None and trusted:
+        if look.loss is None and accepted_loss.is_begun(files, paths, accepted):
+            return accepted
+        if look.loss is not None and accepted.covers(look.loss):
+            return accepted
+    if look.blocking is not None and raises:
+        raise DataMissing(why_read_only(look.view, look.blocking), look.blocking)
+    if accepted is not None and look.blocking is None:
+        log.warning("nothing is missing any more: the accepted loss is forgotten")
+        remove_file(files, paths.accepted_loss)
+    return None
 
 
 def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:
@@ -182,16 +288,25 @@ def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> Format
         return None
 
 
-def _log_directory(root: Path, setting: str | None) -> Path | None:
-    if setting is None:
-        return None
-    if "," in setting:
+def _refuse_several(setting: str | None) -> None:
+    if setting is not None and "," in setting:
         raise StoreUnsupported(
             f"storePathCommitLog names several directories ({setting}); mqstore keeps the log in "
             "one: move the segments together and name that"
         )
-    path = Path(setting)
-    return None if path == root / "commitlog" else path
+
+
+def _hold_log(
+    files: FileSystem,
+    paths: StorePaths,
+    found: FormatFile | None,
+    lock: StoreLock,
+    options: StoreOptions,
+) -> LogOwner | None:
+    """The log's owner, which is this root; an overlay writes nothing, so it locks nothing."""
+    if options.in_place:
+        return log_owner.hold(files, paths, found, lock)
+    return log_owner.check(files, paths, found)
 
 
 def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
@@ -229,14 +344,16 @@ def with_what_is_known(
         return view
     running = manifest.load(view.files, view.paths.running)
     view = replace(view, watermark=left.flushed_offset)
-    if running is None or not _is_of(running, found):
+    if running is None or not is_still_true(running, found):
         return view
-    known = {
-        queue: count
-        for queue, count in running.entries.items()
-        if deleted.below(queue[0]) < running.derived_offset  # else it went after the note
-    }
+    known = known_queues(running, deleted)
     return replace(view, known_queues=known, derived_offset=running.derived_offset)
+
+
+def _index_synced(view: StoreView, found: FormatFile | None) -> int:
+    running = manifest.load(view.files, view.paths.running)
+    is_ours = running is not None and found is not None and is_left_by(running, found)
+    return running.index_offset if is_ours and running is not None else 0
 
 
 def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
@@ -247,19 +364,13 @@ def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
 def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
     """What the last writer said of its files when it closed them, true or not by now."""
     left = manifest.load(view.files, view.paths.manifest)
-    return left if left is not None and found is not None and _is_of(left, found) else None
-
-
-def _is_of(left: Manifest, found: FormatFile) -> bool:
-    """Whether the last process that opened the store left it: an older one's may say more than the
-    log held when that process had recovered it."""
-    same = left.store_id == found.store_id and left.epoch == found.epoch
-    return same and left.lock_modified_ms == found.lock_modified_ms
+    return left if left is not None and found is not None and is_left_by(left, found) else None
 
 
 def _next_format(
     found: FormatFile | None,
     left: StateSnapshot | None,
+    owner: LogOwner | None,
     segments: Segments,
     paths: StorePaths,
     config: StoreConfig,
@@ -270,18 +381,25 @@ def _next_format(
     """format.json of this opening."""
     if found is None:
         found = FormatFile(
-            store_id=_store_id(left, options, seams),
+            store_id=_store_id(left, owner, options, seams),
             shard=options.shard,
-            epoch=0,
+            epoch=0 if owner is None else owner.epoch,
             rocketmq_format=find_format(seams.files, paths, segments, options.format),
             sizes=Sizes.of(config),
         )
     hosts = [host for host in found.store_hosts if host != options.store_host]
+    begin = min((each.base for each in (*segments.usable, *segments.misfits)), default=0)
+    missing = missing_ranges(segments, config.mapped_file_size_commit_log, begin)
     return found.model_copy(
         update={
             "epoch": found.epoch + 1,
             "block_epoch": found.epoch + 1,
+            "facts_epoch": found.epoch + 1,
+            "running_from": _running_from(found),
+            "log_begin": begin,
+            "missing": tuple(missing),
             "store_path_commit_log": str(paths.commit_log_dir) if paths.commit_log_dir else None,
+            "commit_log_is_marked": paths.commit_log_dir is not None or owner is not None,
             "store_hosts": (options.store_host, *hosts),
             "lock_modified_ms": lock.modified_ms,
             "owner": Owner(pid=options.pid, host=os.uname().nodename),
@@ -289,8 +407,19 @@ def _next_format(
     )
 
 
-def _store_id(left: StateSnapshot | None, options: StoreOptions, seams: Seams) -> str:
-    """That of the state page where format.json was lost, else the wanted one, else a new one."""
+def _running_from(found: FormatFile) -> int:
+    if found.running_from is None or found.facts_epoch != found.epoch:
+        return found.epoch
+    return found.running_from
+
+
+def _store_id(
+    left: StateSnapshot | None, owner: LogOwner | None, options: StoreOptions, seams: Seams
+) -> str:
+    """The store id in the log's owner file or the state page where format.json was lost, else the
+    configured one, else a new one."""
+    if owner is not None:
+        return owner.store_id
     if left is not None and int(left.store_id, 16):
         return left.store_id
     if options.store_id is not None:
@@ -343,7 +472,7 @@ def _finds_v2(view: memoryview, base: int) -> bool:
 
 
 def _begin(
-    paths: StorePaths, content: FormatFile, seams: Seams, *, trusted: bool, options: StoreOptions
+    paths: StorePaths, content: FormatFile, seams: Seams, *, trusted: bool, boot_id: str
 ) -> StatePage:
     """Tell readers that the store is recovering; forget a watermark that proves nothing."""
     files = seams.files
@@ -351,7 +480,6 @@ def _begin(
     for directory in made:
         files.make_directories(directory)
     _clear_staging(files, paths)
-    boot_id = options.boot_id or _read_boot_id(seams)
     state = StatePage.create(files, paths.state, content.store_id, boot_id)
     if not trusted:
         state.set_flushed(0)
@@ -370,6 +498,8 @@ def _note_opening(
         replaced[paths.broker_conf] = conf
     change_together(files, replaced, removed=[paths.manifest])
     files.sync_directory(paths.ours)
+    if content.commit_log_is_marked:
+        log_owner.save(files, paths, content.store_id, content.epoch)
 
 
 def _clear_staging(files: FileSystem, paths: StorePaths) -> None:

@@ -45,6 +45,11 @@ class StoreOptions:
     """Make the store when the directory is empty or missing; else DirectoryNotUsable."""
     in_place: bool = True
     """False: on a copy-on-write overlay; nothing is written and no lock is needed."""
+    all_settings: bool = False
+    """True: the given settings are all that an operator set (a settings file), so what they leave
+    out has RocketMQ's default. False: what they leave out is the store's own."""
+    deletes: bool = True
+    """False: retention deletes no segment, whatever the store's settings are."""
     services: bool = True
     """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
     why_no_services: str = "the store was opened to look at it only"

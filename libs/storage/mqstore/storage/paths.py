@@ -68,6 +68,27 @@ class StorePaths:
 
     # ours
     @cached_property
+    def log_identity(self) -> Path:
+        """The metadata directory of the commit log's directory: beside it, as a broker refuses to
+        start with any other file inside."""
+        return self.commit_log.parent / (self.commit_log.name + ".mqstore")
+
+    @cached_property
+    def log_owner(self) -> Path:
+        """The file that names the store and the root that own the commit log's directory."""
+        return self.log_identity / "owner.json"
+
+    @cached_property
+    def log_lock(self) -> Path:
+        """Held by the writer of a commit log that lies apart from its root."""
+        return self.log_identity / "lock"
+
+    @cached_property
+    def own_lock(self) -> Path:
+        """Held together with ``lock``: where that was deleted, no second writer of ours starts."""
+        return self.ours / "lock"
+
+    @cached_property
     def ours(self) -> Path:
         return self.root / "mqstore"
 
@@ -105,6 +126,11 @@ class StorePaths:
         return self.ours / "pins.json"
 
     @cached_property
+    def clock(self) -> Path:
+        """Steps of the wall clock."""
+        return self.ours / "clock.json"
+
+    @cached_property
     def archive(self) -> Path:
         """Up to where the log is archived."""
         return self.ours / "archive.json"
@@ -123,6 +149,16 @@ class StorePaths:
     def deleted_topics(self) -> Path:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"
+
+    @cached_property
+    def accepted_loss(self) -> Path:
+        """The loss of durable data that an operator has accepted, until the next opening."""
+        return self.ours / "accepted-loss.json"
+
+    @cached_property
+    def losses(self) -> Path:
+        """Every loss that was accepted."""
+        return self.ours / "losses.json"
 
     @cached_property
     def fences(self) -> Path:

@@ -7,6 +7,7 @@ and the simulated disk are three implementations of ``FileSystem`` (``posix_file
 
 from __future__ import annotations
 
+import builtins
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ class FileStat:
     modified_ms: int
     """Last modification, milliseconds since the epoch."""
     is_directory: bool
+    place: tuple[int, int] = (0, 0)
+    """Volume and number of the file: another file at the same path has others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class DiskUsage:
     total: int
     used: int
     free: int
+    device: int = 0
+    """The same number for every path of one volume."""
 
 
 class MappedBytes(Protocol):
@@ -78,9 +83,17 @@ class MappedBytes(Protocol):
 class FileLock(Protocol):
     def release(self) -> None: ...
 
+    def is_in_place(self) -> bool:
+        """Whether the locked file is still the one at its path: once it was deleted or replaced,
+        another process can lock the path too. OSError."""
+
 
 class FileSystem(Protocol):
-    """Everything the engine does to files. All paths absolute; OSError on failure."""
+    """Everything the engine does to files. All paths absolute; OSError on failure.
+
+    A symbolic link, pipe, socket or device at the end of a path is an OSError in each operation
+    that looks at it or opens it: nothing is followed, and nothing blocks.
+    """
 
     def stat(self, path: Path) -> FileStat | None:
         """None when it is not there."""
@@ -88,12 +101,23 @@ class FileSystem(Protocol):
     def list(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; empty when there is none, or only a file of that name."""
 
+    def irregular(self, directory: Path) -> builtins.list[str]:
+        """Names of its links, pipes, sockets and devices, sorted; none where there is none."""
+
+    def real_path(self, path: Path) -> Path:
+        """Absolute, with every symbolic link followed, as far as the path exists."""
+
+    def is_mount_point(self, path: Path) -> bool:
+        """Whether a file system or a part of one is mounted there: nothing can be renamed into it
+        from beside it."""
+
     def make_directories(self, path: Path) -> None:
         """Create a directory and its parents; each new entry is synced into its parent, and so
         is the parent's own, as who made that may have died before. What cannot be synced is
         removed again, so that the next call does not take it for durable."""
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: Path) -> bytes:
+        """A whole small file; OSError (EFBIG) for one of more than SMALL_FILE_MAX bytes."""
 
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
         """Some bytes of a file, fewer at its end.
@@ -137,8 +161,7 @@ class FileSystem(Protocol):
     def lock(self, path: Path) -> FileLock:
         """Hold RocketMQ's ``lock`` (byte 0, F_OFD_SETLK) or StoreLocked.
 
-        It says ``lock``, and is written, durably, only where it does not: its time of modification
-        then tells that somebody else has held it.
+        A new or empty file gets RocketMQ's content, durably; another one is not written.
         """
 
     def is_locked(self, path: Path) -> bool:

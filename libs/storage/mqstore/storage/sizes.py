@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
+from mqstore.storage.index import sizes as index_sizes
+from mqstore.storage.index.sizes import IndexSizes
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     INDEX_HEADER_SIZE,
@@ -43,13 +45,7 @@ def adopt(
     slot and index counts that ``config`` sets win over all. Raises StoreDamaged for files of a
     length that no store has, StoreUnsupported for a segment whose size nothing tells.
     """
-    sizes = known or Sizes(
-        mapped_file_size_commit_log=_segment_size(files, paths, config),
-        mapped_file_size_consume_queue=_queue_file_size(files, paths) or config.queue_file_size,
-        max_hash_slot_num=config.max_hash_slot_num,
-        max_index_num=config.max_index_num,
-    )
-    chosen = sizes.model_dump()
+    chosen = (known or _found_sizes(files, paths, config)).model_dump()
     if ext_size := _ext_file_size(files, paths):
         chosen["mapped_file_size_consume_queue_ext"] = ext_size
     if not keep_index_sizes:
@@ -63,8 +59,24 @@ def adopt(
         ) from error
 
 
+def _found_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> Sizes:
+    index = _index_sizes(files, paths, config)
+    return Sizes(
+        mapped_file_size_commit_log=_segment_size(files, paths, config),
+        mapped_file_size_consume_queue=_queue_file_size(files, paths) or config.queue_file_size,
+        max_hash_slot_num=index.slots,
+        max_index_num=index.index_num,
+    )
+
+
+def _index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> IndexSizes:
+    """The sizes that the items of the index files agree with, else the settings."""
+    found = index_sizes.find(files, [paths.index / name for name, _ in _index_files(files, paths)])
+    return found or IndexSizes(config.max_hash_slot_num, config.max_index_num)
+
+
 def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
-    """Slot and index counts are written nowhere: StoreUnsupported where they do not fit."""
+    """StoreUnsupported where slot and index counts make no file's length."""
     due = index_file_size(config)
     found = {name: stat.size for name, stat in _index_files(files, paths) if stat.size}
     if not found or due in found.values():
@@ -72,8 +84,10 @@ def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: Store
     name, size = next(iter(found.items()))
     raise StoreUnsupported(
         f"index file {name} has {size} bytes where maxHashSlotNum {config.max_hash_slot_num} and "
-        f"maxIndexNum {config.max_index_num} make {due}; give the values that the store was "
-        "written with"
+        f"maxIndexNum {config.max_index_num} make {due}, and its items do not show other counts; "
+        "give those that the store was written with: MQSTORE_MAX_HASH_SLOT_NUM and "
+        "MQSTORE_MAX_INDEX_NUM to store-writer and mqstore run, --hash-slots and --index-num to "
+        "dump, verify and index-rebuild"
     )
 
 

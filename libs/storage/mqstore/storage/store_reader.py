@@ -2,13 +2,15 @@
 
 A reader maps files that are only ever unlinked, never shortened, and believes the state page: it
 reads below the bounds given there and maps everything afresh when the epoch changes. It lists a
-directory only when something that should be there is not mapped yet. Nothing is written.
+directory only when something that should be there is not mapped yet. Nothing is written. The disk
+blocks of a deleted file are free once every reader has dropped its map: ``drop_deleted`` does.
 
 Called from the query service and from tools. Every method may be called from any thread.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,10 +21,9 @@ from threading import Lock
 from mqstore.storage._kernel import LogWindow
 from mqstore.storage.codec.topic_names import is_safe_path, raw_name
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.index_file import IndexFile
-from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
+from mqstore.storage.index.file import IndexFile
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.queue_pulls import QueuePulls
@@ -31,14 +32,19 @@ from mqstore.storage.lookup.segment_bytes import SegmentBytes
 from mqstore.storage.lookup.topic_scan import TopicScans
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own import format_file
+from mqstore.storage.own import clock_steps, format_file, log_owner, regular_files
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.own.clock_steps import NO_STEPS, StepsView
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.queues.ext_addresses import first_address
+from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry
+from mqstore.storage.seams import FileStat, FileSystem, Seams
 from mqstore.storage.sizes import ext_file_size
+
+log = logging.getLogger(__name__)
 
 
 class _Segments:
@@ -55,6 +61,11 @@ class _Segments:
         if self._now() != self._seen:
             with self._lock:
                 self._catch_up()
+        return self._files.files
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The mapped files, expired ones too."""
         return self._files.files
 
     def _now(self) -> tuple[int, int]:
@@ -79,6 +90,14 @@ class _Segments:
         """List the directory; whether anything changed."""
         return self._files.refresh()
 
+    def drop_deleted(self) -> None:
+        """Drop the maps of files that were unlinked, the oldest ones or the one made ahead."""
+        if self._seen is not None and self._now()[0] != self._seen[0]:
+            self.follow()
+        files = self._files.files
+        if files and (self._files.is_gone(files[0]) or self._files.is_gone(files[-1])):
+            self._files.refresh()
+
     def close(self) -> None:
         self._files.close()
 
@@ -90,6 +109,7 @@ class ReaderLog:
         self._segments = segments
         self._state = state
         self.close = segments.close
+        self.drop_deleted = segments.drop_deleted
 
     @property
     def min_offset(self) -> int:
@@ -180,6 +200,25 @@ class ReaderQueue:
         mapped = _holding(self._segments.follow(), offset)
         return None if mapped is None else (mapped.view, offset - mapped.base_offset)
 
+    def drop_deleted(self) -> bool:
+        """Drop the maps of files that were unlinked; whether the writer is to unlink more."""
+        for segments in (self._segments, self._units):
+            if segments is not None:
+                segments.drop_deleted()
+        return self._has_expired_file()
+
+    def _has_expired_file(self) -> bool:
+        """Whether the first file has expired, by the rules of ``ConsumeQueue.delete_before``."""
+        if files := self._segments.files:
+            last = _entry_at(files[0], files[0].size - QUEUE_ENTRY_SIZE)
+            if last is not None and last.physical_offset < self._state.min_offset:
+                return True
+        units = () if self._units is None else self._units.files
+        if not units:
+            return False
+        address = first_address(self, self.min_index, self.max_index)
+        return address is not None and units[0].end_offset <= address - EXT_ADDRESS_MIN
+
     def units(self, address: int) -> tuple[memoryview, int] | None:
         """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
         if self._units is None:
@@ -228,6 +267,8 @@ class ReaderQueues:
         self._lock = Lock()
         self._known: dict[tuple[str, int], ReaderQueue] = {}
         self._seen = state.epoch
+        self._expiring: list[ReaderQueue] = []
+        self._expired_below: tuple[int, int] | None = None
 
     def get(self, topic: str, queue_id: int) -> ReaderQueue | None:
         if self._seen != self._state.epoch:
@@ -256,6 +297,21 @@ class ReaderQueues:
             names = self._seams.files.list(directory)
             for queue_id in sorted(int(name) for name in names if _is_queue_id(name)):
                 yield self._known.get((topic, queue_id)) or self._open(topic, queue_id)
+
+    def drop_deleted(self) -> None:
+        """Drop the maps of files that were unlinked, and of queues that were. One thread at a time.
+
+        All queues are looked at when the log's minimum has moved, from then on only those of which
+        the writer has yet to unlink a file.
+        """
+        now = self._state.epoch, self._state.min_offset
+        if now != self._expired_below:
+            if self._seen != now[0]:
+                self._forget_deleted()
+            with self._lock:
+                self._expiring = list(self._known.values())
+            self._expired_below = now
+        self._expiring = [queue for queue in self._expiring if queue.drop_deleted()]
 
     def close(self) -> None:
         with self._lock:
@@ -309,6 +365,10 @@ class ReaderIndex:
         self._follow()
         return self._index.candidates(topic, key, begin_ms, end_ms, below)
 
+    def drop_deleted(self) -> None:
+        """Drop the maps of files that were unlinked."""
+        self._follow()
+
     def _follow(self) -> None:
         with self._lock:
             # A generation that moves meanwhile may have taken files that were listed before it.
@@ -317,18 +377,45 @@ class ReaderIndex:
                 self._seen = now
 
 
+class FollowedSteps:
+    """Steps of the clock, as the writer notes them before it stores what comes after."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._known: tuple[FileStat | None, StepsView] = (None, NO_STEPS)
+
+    def now(self) -> StepsView:
+        """A file that cannot be read leaves what was known. OSError."""
+        stat = self._files.stat(self._path)
+        if stat != self._known[0]:
+            try:
+                self._known = stat, clock_steps.read(self._files, self._path)
+            except ValueError as error:
+                log.error("steps of the clock cannot be read: %s", error)
+                self._known = stat, self._known[1]
+        return self._known[1]
+
+
 class StoreReader:
     """A store opened for reading only."""
 
     def __init__(
-        self, root: Path, seams: Seams, state: StatePageReader, content: FormatFile
+        self,
+        root: Path,
+        seams: Seams,
+        state: StatePageReader,
+        content: FormatFile,
+        on_damage: Callable[[int], object] | None = None,
     ) -> None:
+        """Use ``open``."""
         self.root = root
         self.format = content
         self.state = state
-        location = content.store_path_commit_log
-        self._paths = StorePaths(root, Path(location) if location else None)
+        self._paths = log_owner.located(seams.files, root, content.store_path_commit_log)
         self._files: FileSystem = seams.files
+        self._watched = self._paths.state, self._paths.commit_log
+        self._opened = self._places()
         sizes = content.sizes
         segments = _segments(
             self._paths.commit_log, sizes.mapped_file_size_commit_log, seams, state
@@ -343,9 +430,12 @@ class StoreReader:
         blocks = BlockFiles(
             seams.files, self._paths.blocks, sizes.mapped_file_size_commit_log, content.store_id
         )
-        guard = BlockGuard(blocks, LogWindow(*state.bound_words), self._has_block_checksums)
-        self.lookups = Lookups(self.log, self.queues, self.index, state, guard)
-        self.places = RecordPlaces(self.log, self.queues, guard)
+        window = LogWindow(*state.bound_words)
+        guard = BlockGuard(blocks, window, self._has_block_checksums, on_damage)
+        self._forget_expired = guard.renew
+        steps = FollowedSteps(seams.files, self._paths.clock)
+        self.lookups = Lookups(self.log, self.queues, self.index, state, guard, steps.now)
+        self.places = RecordPlaces(self.lookups, self.log, self.queues, guard)
         self.pulls = QueuePulls(self.lookups, self.queues)
         self.segments = SegmentBytes(
             seams.files, self._paths.commit_log, sizes.mapped_file_size_commit_log, state, blocks
@@ -353,19 +443,56 @@ class StoreReader:
         self.scans = TopicScans(self.lookups, self.log, self.queues, state)
 
     @classmethod
-    def open(cls, root: Path, seams: Seams) -> StoreReader:
+    def open(
+        cls, root: Path, seams: Seams, on_damage: Callable[[int], object] | None = None
+    ) -> StoreReader:
         """Map a store that a writer opened at least once.
 
+        ``on_damage`` gets physical offsets of damage that look-ups meet, as of ``BlockGuard``.
+
         Raises StoreNotOpen (state ``absent`` or ``unsupported``), StoreDamaged or StoreUnsupported
-        (format.json), OSError.
+        (format.json), StoreOfAnother (its log is), OSError.
         """
+        given, root = root, seams.files.real_path(root)
         paths = StorePaths(root)
+        regular_files.require(seams.files, paths)
+        place = seams.files.stat(paths.state)
         state = StatePageReader.open(seams.files, paths.state)
         content = format_file.load(seams.files, paths)
         if content is None:
             state.close()
             raise StoreNotOpen("absent", f"no {paths.format}; start a writer on the store once")
-        return cls(root, seams, state, content)
+        located = log_owner.located(seams.files, root, content.store_path_commit_log)
+        regular_files.require(seams.files, located)
+        log_owner.check(seams.files, located, content)
+        reader = cls(root, seams, state, content, on_damage)
+        reader._watched = StorePaths(given).state, reader._watched[1]  # a link may name another
+        if place is None or reader._opened[0] != place.place or reader.why_replaced is not None:
+            reader.close()
+            raise StoreNotOpen("absent", f"the files in {root} are being replaced; try again")
+        return reader
+
+    @property
+    def why_replaced(self) -> str | None:
+        """How it shows that the files at its path are no longer those that were opened; None while
+        they are. Then nothing that was read is of the store any more. OSError.
+
+        A writer never replaces its state page or its log's directory.
+        """
+        if self.state.store_id != self.format.store_id:
+            return f"the state page is of store {self.state.store_id} now"
+        found = self._places()
+        if self._opened[1] is None:  # a new store's log was not made yet
+            self._opened = self._opened[0], found[1]
+        for path, before, now in zip(self._watched, self._opened, found, strict=True):
+            if before != now:
+                return f"{path} is gone" if now is None else f"{path} is another file now"
+        return None
+
+    def _places(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """Device and inode of the state page and of the log's directory."""
+        page, log = (self._files.stat(path) for path in self._watched)
+        return None if page is None else page.place, None if log is None else log.place
 
     @property
     def writer_is_alive(self) -> bool:
@@ -390,6 +517,17 @@ class StoreReader:
     def wait_for_arrival(self, seen: int, timeout_s: float) -> bool:
         """Block until ``state.arrivals`` differs from ``seen``; False on a timeout."""
         return self.state.wait(seen, timeout_s)
+
+    def drop_deleted(self) -> None:
+        """Drop the maps of files that the writer unlinked, so that their disk blocks are free.
+
+        Answers that were given stay whole: their bytes go with the last of them. One thread at a
+        time. Raises OSError.
+        """
+        self.log.drop_deleted()
+        self.queues.drop_deleted()
+        self.index.drop_deleted()
+        self._forget_expired()
 
     def close(self) -> None:
         """Unmap everything; answers that were given stay whole. No look-up after this."""

@@ -83,6 +83,10 @@ class Arrivals:
         self.interrupted = True
         self._resolve(list(self._futures))
 
+    def wake(self) -> None:
+        """Wake every poll now, to look again."""
+        self._resolve(list(self._futures))
+
     @contextmanager
     def watch(self, *watches: Watch) -> Iterator[Future]:
         """A future that is done once one of the queues reaches beyond its offset."""

@@ -14,14 +14,16 @@ import msgspec
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from mqstore.query import examples, views
+from mqstore.query import examples, store_cursor, views
 from mqstore.query.bodies import BodyForm
+from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import INT64_MAX, BodyAsked, body_asked
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
 from mqstore.service.events import RETRY
+from mqstore.service.limits import client_of
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookup import key_cursor
@@ -117,15 +119,18 @@ class EventRoutes:
             raise Problem(problems.OVERLOADED, "too many streams are open")
         form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
         query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
-        start: int | None = service.reader.state.dispatched_offset
+        store = service.store
+        start: int | None = store.reader.state.dispatched_offset
         if last_event_id is not None:
-            start = key_cursor.decode(last_event_id, _place(topic))
+            start = key_cursor.decode(store_cursor.unmark(last_event_id, store.id), _place(topic))
             query = TopicQuery(topic, newest_first=False)
         elif from_ is not None:
             start = None
-        stream = _Stream(service, query, start, service.filter(topic, tags, sql), form)
+        wanted = await service.filter(topic, tags, sql, client_of(request.scope))
+        stream = _Stream(service, store, query, start, wanted, form)
         await service.run(lambda: service.require_topic(topic))
-        service.reader.scans.require_there(query, start)
+        store.reader.scans.require_there(query, start)
+        service.require(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)
 
@@ -144,12 +149,14 @@ class _Stream:
     def __init__(
         self,
         service: QueryService,
+        store: OpenedStore,
         query: TopicQuery,
         position: int | None,
         wanted: PullFilter | None,
         form: BodyForm,
     ) -> None:
         self._service = service
+        self._store = store
         self._query = query
         self._position = position
         self._wanted = wanted
@@ -166,7 +173,8 @@ class _Stream:
             try:
                 ends = await self._service.run_in_turn(self._ends)
                 answer, events = await self._service.run_in_turn(self._look)
-            except (RecordExpired, StoreNotOpen, TopicUnknown):
+                self._service.require(self._store)
+            except (RecordExpired, StoreNotOpen, TopicUnknown, Problem):
                 return  # who comes back is told
             if events or now() >= due:
                 yield events or self._where()
@@ -180,8 +188,7 @@ class _Stream:
         return [(topic, each.queue_id, each.max_offset) for each in self._service.queues(topic)]
 
     def _look(self) -> tuple[KeyAnswer, bytes]:
-        service = self._service
-        answer = service.reader.scans.scan_from(
+        answer = self._store.reader.scans.scan_from(
             self._query, self._position, limit=BATCH, max_bytes=self._max_bytes
         )
         if answer.cursor is None:
@@ -208,7 +215,8 @@ class _Stream:
 
     def _event(self, kind: str, following: int, data: Any) -> bytes:
         """One event; its id is where to go on behind it."""
-        place = key_cursor.encode(following, _place(self._query.topic))
+        cursor = key_cursor.encode(following, _place(self._query.topic))
+        place = store_cursor.mark(cursor, self._store.id)
         told = msgspec.json.encode(data).translate(ONE_LINE)
         return f"id: {place}\nevent: {kind}\ndata: ".encode() + told + b"\n\n"
 

@@ -59,6 +59,7 @@ BY_KEY: Final[dict[str, Any]] = {
         "minOffset": 0,
         "maxOffset": 196,
     },
+    "storeId": "0f5a7d6e2c1b4a3f9e8d7c6b5a493827",
 }
 QUEUES: Final[dict[str, Any]] = {
     "topic": "orders",

@@ -35,8 +35,8 @@ class OffsetsSourceView(msgspec.Struct, rename="camel", gc=False):
     source: Annotated[
         str,
         Meta(
-            description="file: consumerOffset.json; backup: its .bak, as it cannot be read itself; "
-            "none: there is neither."
+            description="writer: store-writer's memory; file: consumerOffset.json; "
+            "backup: its .bak, as it cannot be read itself; none: there is neither."
         ),
     ]
     saved_at: Annotated[

@@ -1,7 +1,8 @@
 """Consumer groups: how far each is behind, in messages and in time.
 
-Their offsets are what ``consumerOffset.json`` says, as a writer or a broker saves it: each answer
-has the file's age, and whether somebody is there who saves it.
+The offsets are those that store-writer has in memory. While no store-writer replies, they are what
+``consumerOffset.json`` says, as a writer or a broker saves it: each answer has the file's age, and
+whether a writer lives that saves it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import group_examples as examples
 from mqstore.query import merging
+from mqstore.query.committed import ByQueue
 from mqstore.query.group_models import (
     GroupLagsView,
     GroupLagView,
@@ -92,49 +94,63 @@ class GroupRoutes:
         ] = None,
     ) -> Response:
         """Groups that have committed an offset, by name; those of a `topic` alone on request. A
-        retry topic (`%RETRY%GROUP`) is one of a group's topics."""
+        retry topic (`%RETRY%GROUP`) is one of a group's topics. A commit that store-writer has
+        answered counts; where it does not reply within two seconds, the offsets are those of the
+        file, as `offsets` says."""
         service, asked = self._service, f"lags of {topic}"
         after = "" if cursor is None else key_cursor.decode_name(cursor, asked)
 
-        def look() -> bytes:
+        def look(committed: ByQueue | None) -> bytes:
             offsets = service.group_offsets()
-            groups = offsets.table.groups()
+            table = offsets.table if committed is None else offsets.table.with_all(committed)
+            groups = table.groups()
             if topic is not None:
                 groups = {name: [topic] for name, topics in groups.items() if topic in topics}
-            lags = service.group_lags(offsets.table)
+            lags = service.group_lags(table)
             found, last = lags.page(groups, limit=limit, after=after)
             now_ms = service.now_ms()
             return msgspec.json.encode(
                 GroupLagsView(
                     [_sum_view(each, now_ms) for each in found],
                     None if last is None else key_cursor.encode_name(last, asked),
-                    source_view(service, offsets),
+                    source_view(service, offsets, is_current=committed is not None),
                     self._shard,
                 )
             )
 
+        async def here() -> bytes:
+            committed = await service.committed.all(request.scope)
+            return await service.run(partial(look, committed))
+
         _ = service.reader
         if service.shards.spreads(request.scope):
-            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+            async with service.shards.everywhere(request, here) as spread:
                 cursor_of = partial(key_cursor.encode_name, query=asked)
-                return json_answer(merging.lags(spread, limit, cursor_of))
-        return json_answer(await service.run(look))
+                merge = partial(merging.lags, spread, limit, cursor_of)
+                return json_answer(await service.run_in_turn(merge))
+        return json_answer(await here())
 
     async def lag(self, group: GroupName, request: Request, topic: OfTopic = None) -> Response:
         """`lag` is the queue's end less the committed offset, without what has expired; a queue
         without an offset is still to be consumed from its first message. `lagMs` is how long the
-        oldest of these messages has been there."""
+        oldest of these messages has been there. A commit that store-writer has answered counts;
+        where it does not reply, the offsets are those of the file, as `offsets` says."""
         topic_names.check_group(group)
 
         service = self._service
+        committed = await service.committed.of(group, request.scope)
 
         def look() -> bytes:
             offsets = service.group_offsets()
-            topics = sorted(offsets.table.groups().get(group, []))
+            table = offsets.table
+            if committed is not None:
+                rows = ((each.topic, each.queue_id, each.offset) for each in committed)
+                table = table.with_group(group, rows)
+            topics = sorted(table.groups().get(group, []))
             if not topics:
                 raise GroupUnknown(f"group {group} has committed no offset")
-            asked = topics if topic is None else [topic]
-            found = service.group_lags(offsets.table).group(group, asked)
+            selected = topics if topic is None else [topic]
+            found = service.group_lags(table).group(group, selected)
             now_ms = service.now_ms()
             return msgspec.json.encode(
                 GroupLagView(
@@ -142,7 +158,7 @@ class GroupRoutes:
                     found.lag,
                     found.dead_letters,
                     [_topic_view(each, self._shard, now_ms) for each in found.topics],
-                    source_view(service, offsets),
+                    source_view(service, offsets, is_current=committed is not None),
                     self._shard,
                 )
             )
@@ -150,12 +166,16 @@ class GroupRoutes:
         _ = service.reader
         if service.shards.spreads(request.scope):
             async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
-                return json_answer(merging.lag(spread))
+                return json_answer(await service.run_in_turn(lambda: merging.lag(spread)))
         return json_answer(await service.run(look))
 
 
-def source_view(service: QueryService, offsets: Followed[ConsumerOffsets]) -> OffsetsSourceView:
-    """Where these offsets come from, and how old they are."""
+def source_view(
+    service: QueryService, offsets: Followed[ConsumerOffsets], *, is_current: bool = False
+) -> OffsetsSourceView:
+    """Where these offsets come from, and how old they are; ``is_current``: from store-writer."""
+    if is_current:
+        return OffsetsSourceView("writer", None, 0, service.writer.look().value)
     source, saved = offsets.table.source, offsets.saved_at_ms
     return OffsetsSourceView(
         "none" if source is Source.NEW else source.value,

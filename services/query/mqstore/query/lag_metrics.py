@@ -97,13 +97,17 @@ class LagMetrics(Collector):
             value=found.left_out,
         )
 
+    def forget(self) -> None:
+        """Expire the known lags, because the store was replaced: the next scrape reads them."""
+        self._good_until = 0.0
+
     def _now(self) -> _Look:
         with self._lock:
             if time.monotonic() >= self._good_until:
                 try:
                     self._known = self._look()
                 except (StorageError, OSError) as error:
-                    log.warning("lags of groups cannot be told", error=str(error))
+                    log.warning("lags of groups cannot be read", error=str(error))
                     self._known = _Look([], 0)
                 self._good_until = time.monotonic() + GOOD_S
             return self._known

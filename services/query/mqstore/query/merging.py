@@ -53,6 +53,13 @@ class _Page(msgspec.Struct, gc=False):
     scanned: ScannedView
 
 
+class _OnePage(_Page, gc=False):
+    """The page that one shard returned."""
+
+    store_id: str = msgspec.field(default="", name="storeId")
+    """Empty for a shard of an earlier release."""
+
+
 class _Merged(_Page, gc=False):
     """A MessagesView over several."""
 
@@ -69,8 +76,9 @@ class Paging:
     limit: int
     max_bytes: int
     """Of records, beyond the first."""
-    cursor_at: Callable[[int], str]
-    """A shard's own cursor: below a physical offset, or, where the oldest are first, from it on."""
+    cursor_at: Callable[[int, str], str]
+    """A shard's own cursor, by its store id: below a physical offset, or, where the oldest are
+    first, from it on."""
     cursor_of: Callable[[Parts], str]
 
 
@@ -79,7 +87,7 @@ class _Taking:
     """One shard's page, as messages are taken from it in its own order."""
 
     shard: int
-    page: _Page
+    page: _OnePage
     heads: list[_Head]
     begun: Part
     taken: int = 0
@@ -102,7 +110,8 @@ class _Taking:
         if self.taken == 0:
             return self.begun
         last = self.heads[self.taken - 1].physical_offset
-        return Part(paging.cursor_at(last if paging.newest_first else last + 1))
+        following = last if paging.newest_first else last + 1
+        return Part(paging.cursor_at(following, self.page.store_id))
 
     def unreadable(self, paging: Paging) -> Iterable[UnreadableView]:
         """Those that will not be met again."""
@@ -138,8 +147,8 @@ def messages(spread: Spread, begun: Parts, paging: Paging) -> bytes:
     )
 
 
-def _read_page(body: bytes) -> tuple[_Page, list[_Head]]:
-    page = msgspec.json.decode(body, type=_Page)
+def _read_page(body: bytes) -> tuple[_OnePage, list[_Head]]:
+    page = msgspec.json.decode(body, type=_OnePage)
     return page, [_head(each) for each in page.messages]
 
 

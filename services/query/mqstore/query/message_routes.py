@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
-from mqstore.query import examples, merging, shard_cursor, views
+from mqstore.query import examples, merging, shard_cursor, store_cursor, views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.merging import Paging
 from mqstore.query.routes import (
@@ -145,8 +145,8 @@ class MessageRoutes:
         request: Request,
     ) -> Response:
         self._service.shards.require_shard(request.scope)
-        lookups = self._service.lookups
-        return await self._one(lambda: lookups.by_physical_offset(offset), asked)
+        service = self._service
+        return await self._one(lambda: service.lookups.by_physical_offset(offset), asked)
 
     async def message(
         self,
@@ -185,10 +185,10 @@ class MessageRoutes:
         return _download(name, body, range_)
 
     def _finder(self, message_id: str, topic: str | None) -> Callable[[], Record]:
-        lookups = self._service.lookups
+        service = self._service
         if topic is None:
-            return lambda: lookups.by_message_id(message_id)
-        return lambda: lookups.by_unique_key(topic, message_id)
+            return lambda: service.lookups.by_message_id(message_id)
+        return lambda: service.lookups.by_unique_key(topic, message_id)
 
     async def _one(self, find: Callable[[], Record], asked: BodyAsked) -> Response:
         form = self._service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
@@ -232,7 +232,7 @@ class MessageRoutes:
         own = partial(service.run, lambda: self._detail(find, form))
         async with service.shards.everywhere(request, own, target=target) as spread:
             spread.require_answers()
-            return merging.newest(spread)
+            return await service.run_in_turn(lambda: merging.newest(spread))
 
     async def messages(
         self,
@@ -293,18 +293,22 @@ class MessageRoutes:
 
         def look(cursor: str | None) -> bytes:
             service.require_topic(topic)
+            store = service.store
+            begun = None if cursor is None else store_cursor.unmark(cursor, store.id)
             if isinstance(query, KeyQuery):
-                answer = self._by_key(query, hidden, limit, most, cursor)
+                answer = self._by_key(query, hidden, limit, most, begun)
             else:
-                scans = service.reader.scans
-                answer = scans.scan(query, limit=limit, max_bytes=most, cursor=cursor)
-            return msgspec.json.encode(views.messages(answer, self._shard, form))
+                scans = store.reader.scans
+                answer = scans.scan(query, limit=limit, max_bytes=most, cursor=begun)
+            return msgspec.json.encode(views.messages(answer, self._shard, form, store.id))
 
         if service.shards.spreads(request.scope):
             asked_text = query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
             paging = Paging(
                 *(from_, to, order == "newest", limit, most),
-                cursor_at=lambda place: key_cursor.encode(place, asked_text),
+                cursor_at=lambda place, store_id: store_cursor.mark(
+                    key_cursor.encode(place, asked_text), store_id
+                ),
                 cursor_of=lambda parts: shard_cursor.encode(parts, asked_text),
             )
             begun = shard_cursor.decode(cursor, asked_text)
@@ -322,7 +326,7 @@ class MessageRoutes:
             changed=lambda shard: {"cursor": cursors.get(shard)},
             skip={shard for shard, part in begun.items() if part.is_over},
         ) as spread:
-            return merging.messages(spread, begun, paging)
+            return await service.run_in_turn(lambda: merging.messages(spread, begun, paging))
 
     def _by_key(
         self, query: KeyQuery, hidden: tuple[str, ...], limit: int, most: int, cursor: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -10,6 +10,14 @@ from msgspec import UNSET, Meta, UnsetType
 from mqstore.service.shards import ShardsView
 
 Milliseconds = Annotated[int, Meta(description="Milliseconds since the epoch.")]
+CheckedBy = Annotated[
+    Literal["record"] | UnsetType,
+    Meta(
+        description="Given where the disk changed a block of 64 KiB around the message: only the"
+        " record's own checks vouch for it. Its body, topic, tags and place in its queue are as"
+        " they were written; nothing proves its other properties, timestamps, hosts and flag."
+    ),
+]
 OfShards = Annotated[
     ShardsView | UnsetType, Meta(description="Where several were asked: who, and who is missing.")
 ]
@@ -66,6 +74,7 @@ class MessageView(msgspec.Struct, rename="camel", gc=False):
         str | UnsetType,
         Meta(description="Why the body is not shown as it was asked for, but as it is stored."),
     ] = UNSET
+    checked_by: CheckedBy = UNSET
 
 
 class UnitView(msgspec.Struct, rename="camel", gc=False):
@@ -97,7 +106,8 @@ class ChecksumView(msgspec.Struct, rename="camel", gc=False):
         str,
         Meta(
             description="verified: all of it is as it was synced, by checksums of the log's blocks;"
-            " partly-verified; not-covered: not synced yet, or no checksums."
+            " partly-verified; not-covered: not synced yet, or no checksums; damaged: a block of it"
+            " has changed, and only the record's own checks vouch for it (`checkedBy`)."
         ),
     ]
     covered_bytes: int
@@ -174,6 +184,10 @@ class MessagesView(msgspec.Struct, rename="camel", gc=False):
         bool, Meta(description="No message is missing: no cursor, and the whole range was scanned.")
     ]
     scanned: ScannedView
+    store_id: Annotated[
+        str | UnsetType,
+        Meta(description="The store that answered; absent where several shards did."),
+    ] = UNSET
     shards: OfShards = UNSET
 
 

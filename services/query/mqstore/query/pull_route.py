@@ -28,10 +28,11 @@ from mqstore.service.http import (
     refuse_unknown,
     while_there,
 )
-from mqstore.service.limits import ClientGone
+from mqstore.service.limits import ClientGone, client_of
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.reply import Reply
+from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter
@@ -43,7 +44,9 @@ FRESH_S: Final = 2.0
 FRESH_MAX: Final = 10_000
 WAIT_MAX_S: Final = 30
 RECORDS_TYPE: Final = b"application/x-rocketmq-records"
-PARAMETERS: Final = ("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard")
+PARAMETERS: Final = (
+    *("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard", "group"),
+)
 _WAITING: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
@@ -66,6 +69,8 @@ class _Asked:
     form: BodyForm | None
     """How messages are shown; None for records as they stand."""
     shard: int | None
+    group: str
+    """The consumer group, for the metrics; empty where the request names none."""
 
     @property
     def inflates(self) -> bool:
@@ -93,8 +98,6 @@ class PullRoute:
         self._service = service
         self._shard = service.settings.shard
         self._members = service.shards.members
-        self._fresh_until: dict[tuple[str, int], float] = {}
-        """Queues whose ends are surely in memory, since they were read a moment ago."""
 
     def add(self, api: Api) -> None:
         path = "/v1/topics/{topic}/queues/{queue}/messages"
@@ -114,20 +117,21 @@ class PullRoute:
         return problem
 
     async def _pulled(self, request: HotRequest) -> Reply:
-        asked = self._asked(request)
+        asked = await self._asked(request)
         service = self._service
         if asked.shard is not None or not self._members.alone:
             other = self._other(request, asked)
             if other is not None:
                 return await while_there(request, service.shards.reply(other, request.scope))
-        _ = service.reader
+        store = service.store
         answer = self._in_memory(asked)
         if answer is None:
             answer = await service.run(lambda: self._look(asked))
             self._looked_at(asked)
         if asked.wait_s and answer.is_at_end:
             answer = await self._awaited(request, asked, answer)
-        service.traffic.count(asked.topic, "", answer.count, answer.size)
+        service.require(store)
+        service.traffic.count(asked.topic, asked.group, answer.count, answer.size)
         headers = (service.writer.header(), *answer.headers)
         return Reply(answer.body, content_type=answer.content_type, headers=headers)
 
@@ -181,9 +185,10 @@ class PullRoute:
         if asked.inflates:
             return None
         place = (asked.topic, asked.queue_id)
-        if time.monotonic() > self._fresh_until.get(place, 0.0):
+        store = self._service.store
+        if time.monotonic() > store.in_memory_until.get(place, 0.0):
             return None
-        pulls, count = self._service.reader.pulls, asked.count
+        pulls, count = store.reader.pulls, asked.count
         most = min(LOOP_BYTES_MAX, self._service.settings.max_answer_bytes)
         found: Pull | Slices | None
         if asked.form is None:
@@ -194,11 +199,12 @@ class PullRoute:
 
     def _looked_at(self, asked: _Asked) -> None:
         """Its queue's end has just been read."""
-        if len(self._fresh_until) >= FRESH_MAX:
-            self._fresh_until.clear()
-        self._fresh_until[asked.topic, asked.queue_id] = time.monotonic() + FRESH_S
+        until = self._service.store.in_memory_until
+        if len(until) >= FRESH_MAX:
+            until.clear()
+        until[asked.topic, asked.queue_id] = time.monotonic() + FRESH_S
 
-    def _asked(self, request: HotRequest) -> _Asked:
+    async def _asked(self, request: HotRequest) -> _Asked:
         given = request.query()
         refuse_unknown(given, PARAMETERS)
         parameters = Parameters(given)
@@ -210,11 +216,14 @@ class PullRoute:
             parameters.integer("offset", 0, INT64_MAX),
             parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
             parameters.seconds("wait", WAIT_MAX_S),
-            self._service.filter(topic, parameters.text("tags"), parameters.text("sql")),
+            await self._service.filter(
+                *(topic, parameters.text("tags"), parameters.text("sql")), client_of(request.scope)
+            ),
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
             parameters.integer("shard", 0, INT32_MAX),
+            _group(parameters.text("group")),
         )
 
     def _look(self, asked: _Asked) -> _Answer:
@@ -268,13 +277,26 @@ class PullRoute:
             (b"x-mqstore-max-offset", b"%d" % found.max_offset),
             (b"x-mqstore-messages", b"%d" % len(found)),
             (b"x-mqstore-unreadable", b"%d" % len(found.unreadable)),
+            (b"x-mqstore-self-checked", b"%d" % _self_checked(found)),
             (b"x-mqstore-shard", b"%d" % self._shard),
         )
+
+
+def _group(name: str | None) -> str:
+    """Raises GroupNameError."""
+    if name is not None:
+        topic_names.check_group(name)
+    return name or ""
 
 
 def wants_records(request: HotRequest) -> bool:
     accepted = (request.header(b"accept") or b"").lower().split(b",")
     return any(each.partition(b";")[0].strip() == RECORDS_TYPE for each in accepted)
+
+
+def _self_checked(found: Pull | Slices) -> int:
+    """Records of an answer for which only their own checks vouch."""
+    return found.self_checked if isinstance(found, Slices) else 0
 
 
 def _is_at_end(found: Pull | Slices) -> bool:
@@ -292,6 +314,7 @@ def _responses() -> dict[str, Any]:
         examples.PULL,
         problems.BAD_PARAMETER,
         problems.BAD_FILTER,
+        problems.GROUP_INVALID,
         problems.SHARD_NEEDED,
         *problems.OF_SHARDS,
         problems.TOPIC_UNKNOWN,
@@ -313,7 +336,8 @@ OPERATION: Final[dict[str, Any]] = {
     "summary": "Messages of a queue, from an offset; waits for arrivals when asked to",
     "description": (
         "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
-        "entries are looked at before the answer is empty, and a `wait` goes on until a message "
+        "entries are looked at before the answer is empty (fewer messages with an expression of "
+        "more than 64 characters), and a `wait` goes on until a message "
         "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
         "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
         "`X-Mqstore-…` headers (Status, Next, Min-Offset, Max-Offset, Messages, Unreadable, Shard)."
@@ -380,6 +404,13 @@ OPERATION: Final[dict[str, Any]] = {
             "inflate",
             {"type": "boolean", "default": False},
             "Show compressed bodies inflated, up to maxInflatedSize.",
+        ),
+        _parameter(
+            "group",
+            {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
+            "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
+            "changes nothing in the answer.",
+            example="billing",
         ),
     ],
     "responses": _responses(),

@@ -63,7 +63,7 @@ class QueueRoutes:
 
         if service.shards.spreads(request.scope):
             async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
-                return json_answer(merging.queues(spread))
+                return json_answer(await service.run_in_turn(lambda: merging.queues(spread)))
         return json_answer(await service.run(look))
 
     async def offset_by_time(

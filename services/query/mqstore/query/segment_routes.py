@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from mqstore.query import examples
 from mqstore.query.models import SegmentsView, SegmentView
+from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
@@ -23,7 +24,7 @@ from mqstore.service.auth import Role
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage._kernel import crc32c
-from mqstore.storage.lookup.segment_bytes import SegmentBytes, SegmentPart
+from mqstore.storage.lookup.segment_bytes import SegmentPart
 
 RANGE_MAX: Final = 16 << 20
 """Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""
@@ -90,9 +91,9 @@ class SegmentRoutes:
 
     async def segments(self) -> Response:
         service = self._service
-        reader = service.reader
 
         def look() -> bytes:
+            reader = service.reader
             found = [
                 SegmentView(each.name, each.offset, each.size, each.is_full)
                 for each in reader.segments.all()
@@ -119,12 +120,16 @@ class SegmentRoutes:
             str | None, Header(max_length=200, description="The `ETag` of an answer before.")
         ] = None,
     ) -> Response:
-        """`ETag` changes with the epoch only: with `If-Match`, ranges of one segment fit together.
-        `X-Mqstore-Block-Crc32c` has the CRC-32C of each whole 64 KiB block of the log in the range,
-        as it was when it was synced (`-` for one without), `Content-Digest` that of the answer."""
-        segments = self._service.reader.segments
-        part = await self._service.run(lambda: segments.part(name))
-        tag = f'"{part.epoch}-{part.name}"'
+        """`ETag` changes with the store and its epoch only: with `If-Match`, ranges of one segment
+        fit together. `X-Mqstore-Block-Crc32c` has the CRC-32C of each whole 64 KiB block of the log
+        in the range, as it was when it was synced (`-` for one without), `Content-Digest` that of
+        the answer."""
+        service = self._service
+        store = service.store
+        segments = store.reader.segments
+        part = await service.run(lambda: segments.part(name))
+        service.require(store)
+        tag = f'"{store.id[:12]}-{part.epoch}-{part.name}"'
         if if_match is not None and if_match.strip() not in (tag, "*"):
             raise Problem(
                 problems.EPOCH_CHANGED,
@@ -133,12 +138,13 @@ class SegmentRoutes:
         headers = {"etag": tag, "accept-ranges": "bytes"}
         asked = parse_range(range_, part.size)
         if asked is None:
-            return StreamingResponse(self._all(segments, part), headers=headers, media_type=BINARY)
+            return StreamingResponse(self._all(store, part), headers=headers, media_type=BINARY)
         start, stop = asked[0], min(asked[1], asked[0] + RANGE_MAX)
         await self._rate.take(stop - start)
-        body, crcs = await self._service.run(
+        body, crcs = await service.run(
             lambda: (segments.read(part, start, stop), segments.checksums(part, start, stop))
         )
+        service.require(store)
         digest = base64.b64encode(crc32c(body).to_bytes(4)).decode()
         headers |= {
             "content-range": f"bytes {start}-{stop - 1}/{part.size}",
@@ -147,8 +153,11 @@ class SegmentRoutes:
         }
         return Response(body, 206, headers=headers, media_type=BINARY)
 
-    async def _all(self, segments: SegmentBytes, part: SegmentPart) -> AsyncIterator[bytes]:
+    async def _all(self, store: OpenedStore, part: SegmentPart) -> AsyncIterator[bytes]:
+        read = store.reader.segments.read
         for start in range(0, part.size, CHUNK):
             stop = min(start + CHUNK, part.size)
             await self._rate.take(stop - start)
-            yield await self._service.run_in_turn(partial(segments.read, part, start, stop))
+            found = await self._service.run_in_turn(partial(read, part, start, stop))
+            self._service.require(store)
+            yield found

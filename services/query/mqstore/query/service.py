@@ -13,16 +13,23 @@ from functools import cached_property, partial
 from typing import Final, TypeVar
 
 from prometheus_client import Gauge
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
+from mqstore.query.committed import CommittedOffsets
+from mqstore.query.damage_reports import DamageReports
 from mqstore.query.known_topics import KnownTopics
 from mqstore.query.lag_metrics import LagMetrics
+from mqstore.query.local_writer import LocalWriter
+from mqstore.query.opened_store import OpenedStore
+from mqstore.query.store_watch import StoreWatch
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
+from mqstore.service.auth import OwnToken
+from mqstore.service.expressions import Compilations
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.metrics import RocketmqNames, Traffic
@@ -40,12 +47,12 @@ from mqstore.storage.lookup.group_lag import GroupLags
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.message_trace import MessageTraces
 from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
-from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import ServiceHandle
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
-from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
-from mqstore.storage.tables.followed import Followed, FollowedTable
+from mqstore.storage.tables.config_tables import ConsumerOffsets
+from mqstore.storage.tables.consumer_filters import FilterData
+from mqstore.storage.tables.followed import Followed
 
 log = logs.get(__name__)
 
@@ -95,20 +102,23 @@ class QueryService:
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         self._seams = production_seams()
         self._root = settings.store.absolute()
-        self._reader: StoreReader | None = None
+        self._store: OpenedStore | None = None
+        self._opening: asyncio.Task[None] | None = None
+        """Opens what takes the place of a store that was replaced."""
         self._waiting_for = ""
         self._ending = False
         self._pool = ThreadPoolExecutor(settings.query_threads, thread_name_prefix="lookup")
         self._pending = 0
+        self._watch: ServiceHandle | None = None
         # Taken until the event loop has the result: threads must not run ahead of who sends it.
         self._running = asyncio.Semaphore(settings.query_threads)
-        paths = StorePaths(self._root)
-        self.topics = KnownTopics(paths, self._seams)
-        self._offsets = FollowedTable(ConsumerOffsets, paths, self._seams)
-        self._filters = FollowedTable(ConsumerFilters, paths, self._seams)
-        self._delays = FollowedTable(DelayOffsets, paths, self._seams)
-        self.writer = WriterWatch(lambda: self._reader)
+        self.writer = WriterWatch(self._open_reader)
+        self._local_writer = LocalWriter(settings, self._root, self._seams.files)
+        self.committed = CommittedOffsets(self._local_writer)
+        self._damage = DamageReports(self._local_writer, OwnToken(settings.tokens))
+        self._reporting: asyncio.Task[None] | None = None
         self.inflate_bounds = InflateBounds.of(settings)
+        self.compilations = Compilations()
         self.arrivals = Arrivals(self, self._loop)
         self.shards = Shards(settings, lambda entry: entry.query_url)
         self.api = Api(
@@ -123,7 +133,10 @@ class QueryService:
         self.traffic = Traffic(settings.metrics_topics_max)
         """What pulls were answered."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
-        self.api.metrics.registry.register(self._lag_metrics())
+        self._lags = self._lag_metrics()
+        self.api.metrics.registry.register(self._lags)
+        self._replaced = _Replaced()
+        self.api.metrics.registry.register(self._replaced)
         Gauge(
             "mqstore_open_polls",
             "Long polls waiting for arrivals",
@@ -136,16 +149,42 @@ class QueryService:
         return self.api.front()
 
     @property
-    def reader(self) -> StoreReader:
-        """The opened store. Raises Problem (503) while there is none."""
-        if self._reader is None:
+    def store(self) -> OpenedStore:
+        """The opened store. Raises Problem (503) while there is none.
+
+        A caller that keeps it over an ``await`` calls ``require`` before it replies; a look-up
+        that is given to ``run`` reads this property when it runs.
+        """
+        if self._store is None:
             self.health.require_started()
-            raise Problem(STORE_NOT_READY, "the store is not open")
-        return self._reader
+            raise Problem(STORE_NOT_READY, self._waiting_for or "the store is not open")
+        return self._store
+
+    def require(self, store: OpenedStore) -> None:
+        """Called behind a look-up, before its answer: raises Problem (503) where the files that it
+        read are not the store's any more."""
+        if self._store is store and (why := store.why_replaced) is not None:
+            self._replace(store, why)
+        if self._store is not store:
+            detail = f"the store in {self._root} was replaced while it was read; try again"
+            raise Problem(STORE_NOT_READY, detail, extra={"state": "replaced"})
+
+    @property
+    def reader(self) -> StoreReader:
+        """The reader of ``store``. Raises Problem (503) as that does."""
+        return self.store.reader
 
     @property
     def lookups(self) -> Lookups:
-        return self.reader.lookups
+        return self.store.reader.lookups
+
+    @property
+    def topics(self) -> KnownTopics:
+        return self.store.topics
+
+    def _open_reader(self) -> StoreReader | None:
+        store = self._store
+        return None if store is None else store.reader
 
     async def run(self, look: Callable[[], T]) -> T:
         """Run a look-up in the pool. Raises Problem (503) when too many wait already."""
@@ -158,9 +197,14 @@ class QueryService:
             self._pending -= 1
 
     async def run_in_turn(self, look: Callable[[], T]) -> T:
-        """As ``run``, for who was let in before: thousands of polls may wake at one arrival."""
+        """Run a look-up of an admitted request in the pool, without the limit on waiting ones:
+        thousands of polls may wake at one arrival. Raises Problem (503) for a replaced store."""
+        store = self.store
         async with self._running:
-            return await self._loop.run_in_executor(self._pool, look)
+            try:
+                return await self._loop.run_in_executor(self._pool, look)
+            finally:
+                self.require(store)  # an error may also come from the files of a replaced store
 
     def form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
         """How a request asks for bodies, within the bounds of the settings."""
@@ -177,10 +221,19 @@ class QueryService:
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""
         self.shards.follow()
+        self._reporting = self._loop.create_task(self._damage.run())
+        await self._open()
+        self.arrivals.start()
+        watch = StoreWatch(self._open_reader, self._note_replaced)
+        self._watch = self._seams.scheduler.start(watch, self._note_failure)
+
+    async def _open(self) -> None:
         patience_ends = self._loop.time() + OPEN_PATIENCE_S
-        while self._reader is None and not self._ending:
+        while self._store is None and not self._ending:
             try:
-                self._reader = await asyncio.to_thread(StoreReader.open, self._root, self._seams)
+                self._store = await asyncio.to_thread(
+                    OpenedStore.open, self._root, self._seams, self._damage.note
+                )
             except StoreNotOpen as error:
                 if error.state != "absent":
                     raise
@@ -189,7 +242,38 @@ class QueryService:
                 if self._loop.time() > patience_ends:
                     raise Refused(f"{self._root} cannot be read ({error})") from error
                 await self._wait_a_little(error)
-        self.arrivals.start()
+
+    def _note_replaced(self, reader: StoreReader) -> None:
+        """Called from any thread."""
+        self._loop.call_soon_threadsafe(self._look_again, reader)
+
+    def _look_again(self, reader: StoreReader) -> None:
+        store = self._store
+        if store is not None and store.reader is reader and (why := store.why_replaced) is not None:
+            self._replace(store, why)
+
+    def _replace(self, store: OpenedStore, why: str) -> None:
+        """Let go of a store that is no longer at its path, and open what is there now."""
+        log.error("the store was replaced; it is opened again", store_id=store.id, why=why)
+        self._store = None
+        self._damage.forget()
+        self._waiting_for = f"the store in {self._root} was replaced ({why}); it is opened again"
+        self._replaced.count += 1
+        self._lags.forget()
+        self.arrivals.wake()  # long polls: where they wait means nothing in another store
+        self._opening = self._loop.create_task(self._reopen(store))
+
+    async def _reopen(self, before: OpenedStore) -> None:
+        """Ends the process where what is there cannot be opened."""
+        await asyncio.to_thread(before.reader.close)
+        try:
+            await self._open()
+        except Exception as error:
+            log.error("the store that took the other's place cannot be opened", error=str(error))
+            self._fail(error)
+            return
+        if self._store is not None:
+            log.warning("the store was opened again", store_id=self._store.id)
 
     async def _wait_a_little(self, why: Exception) -> None:
         self._waiting_for = str(why)
@@ -200,21 +284,45 @@ class QueryService:
         self.arrivals.interrupt()
 
     async def stop(self) -> None:
+        self.compilations.stop()
         await self.shards.stop()
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.wait({self._reporting})
+        await self._local_writer.close()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self.arrivals.stop()
+        if self._watch is not None:
+            self._watch.stop()
         self._pool.shutdown(cancel_futures=True)
-        if self._reader is not None:
-            self._reader.close()
+        if self._store is not None:
+            self._store.reader.close()
 
-    def filter(self, topic: str, tags: str | None, sql: str | None) -> PullFilter | None:
-        """Which messages are asked for; None for all. Raises Problem (400), FilterError."""
+    def _note_failure(self, error: BaseException) -> None:
+        """Called from any thread."""
+        self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    async def filter(
+        self, topic: str, tags: str | None, sql: str | None, client: str
+    ) -> PullFilter | None:
+        """The filter of the requested messages; None for all.
+
+        Raises Problem (400, 429, 503), FilterError.
+
+        ``client`` is the address whose share of compilations an expression counts for."""
         if tags is not None and sql is not None:
             raise Problem(BAD_PARAMETER, "give tags or sql, not both")
         by_tags = parse_tags(tags or "")
-        by_sql = None if sql is None else SqlFilter(self._compiled(sql))
+        by_sql = None
+        if sql is not None:
+            store_format = self.reader.format.rocketmq_format
+            by_sql = SqlFilter(await self.compilations.compiled(sql, store_format, client))
         if self.settings.filter_support_retry and topic.startswith(RETRY_PREFIX):
             group = returning_group(topic) or ""
             return RetryFilter(by_tags, lambda real: self._subscribed(real, group))
@@ -222,17 +330,14 @@ class QueryService:
 
     def _subscribed(self, topic: str, group: str) -> Filter | None:
         """The expression of a group's subscription, also of one that ended lately; None for all
-        messages."""
-        found = self._filters.now().table.get(topic, group)
+        messages. Called by look-ups, in the pool."""
+        found = self.store.filters.now().table.get(topic, group)
         if found is None:
             return None
         try:
-            return self._compiled(found.expression)
+            return compile_expression(found.expression, self.reader.format.rocketmq_format)
         except FilterError:
             return None  # a broker does not filter by what it cannot compile
-
-    def _compiled(self, expression: str) -> Filter:
-        return compile_expression(expression, self.reader.format.rocketmq_format)
 
     # look-ups that know of topics without messages ------------------------------------------
 
@@ -266,7 +371,7 @@ class QueryService:
 
     def group_offsets(self) -> Followed[ConsumerOffsets]:
         """What groups have committed, as it was last saved."""
-        return self._offsets.now()
+        return self.store.offsets.now()
 
     def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
         """How far groups are behind, by their offsets as they were at one time."""
@@ -274,11 +379,11 @@ class QueryService:
 
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Of all groups, also such as ended lately, as they were last saved."""
-        return self._filters.now().table.of_topic(topic)
+        return self.store.filters.now().table.of_topic(topic)
 
     def traces(self, offsets: ConsumerOffsets) -> MessageTraces:
         """What became of messages, by groups' offsets as they were at one time."""
-        delays = self._delays.now().table
+        delays = self.store.delays.now().table
         return MessageTraces(self.lookups, self.reader.places, offsets, delays, self.topics.names)
 
     def now_ms(self) -> int:
@@ -287,35 +392,55 @@ class QueryService:
     # ArrivalSource --------------------------------------------------------------------------
 
     def arrival_count(self) -> int:
-        return self.reader.state.arrivals
+        reader = self._open_reader()
+        return 0 if reader is None else reader.state.arrivals
 
     def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
-        self.reader.wait_for_arrival(seen, timeout_s)
+        reader = self._open_reader()
+        if reader is not None:
+            reader.wait_for_arrival(seen, timeout_s)
 
     def end_of(self, topic: str, queue_id: int) -> int:
+        reader = self._open_reader()
         try:
-            return self.lookups.queue_range(topic, queue_id).max_offset
-        except QueueUnknown:
+            return 0 if reader is None else reader.lookups.queue_range(topic, queue_id).max_offset
+        except (QueueUnknown, StoreNotOpen):
             return 0
 
     def _lag_metrics(self) -> LagMetrics:
         def look() -> tuple[GroupLags, dict[str, list[str]]] | None:
-            if self._reader is None:
+            store = self._store
+            if store is None:
                 return None
-            offsets = self.group_offsets().table
-            return self.group_lags(offsets), offsets.groups()
+            offsets = store.offsets.now().table
+            return GroupLags(store.reader.lookups, offsets, self.queues), offsets.groups()
 
         names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
         return LagMetrics(names, most, look, self.now_ms)
 
     def _not_ready_reason(self) -> str | None:
-        if self._reader is None:
-            return "the store is not open"
+        store = self._store
+        if store is None:
+            return self._waiting_for or "the store is not open"
         try:
-            self._reader.snapshot()
+            store.reader.snapshot()
         except StoreNotOpen as error:
             return str(error)
         return self.shards.joining.reason
+
+
+class _Replaced(Collector):
+    """How often the store was replaced."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily(
+            "mqstore_store_replaced",
+            "Times that the store's files were replaced at its path",
+            value=self.count,
+        )
 
 
 class _TrafficOut(Collector):

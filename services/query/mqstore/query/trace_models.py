@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from mqstore.query.group_models import OffsetsSourceView, OneShard
-from mqstore.query.models import Milliseconds, OfShards, UnreadableView
+from mqstore.query.models import CheckedBy, Milliseconds, OfShards, UnreadableView
 
 
 class GroupStandView(msgspec.Struct, rename="camel", gc=False):
@@ -65,6 +65,7 @@ class CopyView(msgspec.Struct, rename="camel", gc=False):
     groups: Annotated[
         list[GroupStandView], Meta(description="Groups that have an offset in the copy's topic.")
     ]
+    checked_by: CheckedBy = UNSET
 
 
 class TraceView(msgspec.Struct, rename="camel", gc=False):

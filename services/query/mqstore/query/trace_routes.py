@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import group_routes, merging, shard_cursor, views
+from mqstore.query import group_routes, merging, shard_cursor, store_cursor, views
 from mqstore.query import trace_examples as examples
 from mqstore.query.message_routes import RECORD_PROBLEMS, MessageId, UniqueKeyTopic
 from mqstore.query.routes import Route, json_answer
@@ -67,12 +67,11 @@ class TraceRoutes:
         retries and dead letters, however they are called. A group has `consumed` a copy when its
         committed offset is past it; `offsets` says how old what is known of that is."""
         service = self._service
-        lookups = service.lookups
 
         def find(traces: MessageTraces) -> Trace:
             if topic is not None:
                 return traces.by_unique_key(topic, message_id)
-            return traces.of(lookups.by_message_id(message_id))
+            return traces.of(service.lookups.by_message_id(message_id))
 
         own = partial(service.run, lambda: self._one(find))
         if service.shards.spreads(request.scope):
@@ -96,7 +95,8 @@ class TraceRoutes:
         everywhere = self._service.shards.everywhere
         async with everywhere(request, own, target=target, skip=first.answers) as spread:
             spread.answers |= first.answers
-            return msgspec.json.encode(merging.trace(spread))
+            merge = partial(merging.trace, spread)
+            return msgspec.json.encode(await self._service.run_in_turn(merge))
 
     async def _where_it_is(self, request: Request, own: Own, message_id: str) -> Spread:
         """What the shard says whose STOREHOST an id names. Raises Problem, Relayed."""
@@ -147,12 +147,13 @@ class TraceRoutes:
 
         def look(cursor: str | None) -> bytes:
             service.require_topic(topic)
-            offsets = service.group_offsets()
-            page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=cursor)
+            offsets, store_id = service.group_offsets(), service.store.id
+            begun = None if cursor is None else store_cursor.unmark(cursor, store_id)
+            page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=begun)
             return msgspec.json.encode(
                 TracesView(
                     [_trace_view(each, self._shard) for each in page.traces],
-                    page.cursor,
+                    None if page.cursor is None else store_cursor.mark(page.cursor, store_id),
                     page.complete,
                     group_routes.source_view(service, offsets),
                     self._shard,
@@ -171,7 +172,8 @@ class TraceRoutes:
             skip={shard for shard, part in begun.items() if part.is_over},
         ) as spread:
             cursor_of = partial(shard_cursor.encode, query=asked)
-            return json_answer(merging.traces(spread, begun, cursor_of))
+            merge = partial(merging.traces, spread, begun, cursor_of)
+            return json_answer(await service.run_in_turn(merge))
 
 
 def _trace_view(found: Trace, shard: int) -> TraceView:
@@ -212,4 +214,5 @@ def _copy_view(copy: Copy, shard: int) -> CopyView:
         None if place is None else segment_name(place.segment),
         entry is not None and entry.names_it,
         [GroupStandView(each.group, each.committed, each.has_passed) for each in copy.stands],
+        views.checked_by(record),
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from msgspec import UNSET, UnsetType
+
+from mqstore.query import store_cursor
 from mqstore.query.bodies import BodyForm
 from mqstore.query.models import (
     ChecksumView,
@@ -110,7 +113,12 @@ def _fields(record: Record, shard: int) -> dict[str, Any]:
         "reconsume_times": record.reconsume_times,
         "prepared_transaction_offset": record.prepared_transaction_offset,
         "shard": shard,
+        "checked_by": checked_by(record),
     }
+
+
+def checked_by(record: Record) -> Literal["record"] | UnsetType:
+    return "record" if record.is_self_checked else UNSET
 
 
 def _keys(record: Record) -> list[str]:
@@ -138,12 +146,12 @@ def pull(found: Pull, shard: int, form: BodyForm) -> PullView:
     )
 
 
-def messages(found: KeyAnswer, shard: int, form: BodyForm) -> MessagesView:
-    scanned = found.scanned
+def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> MessagesView:
+    scanned, cursor = found.scanned, found.cursor
     return MessagesView(
         [message(each, shard, form) for each in found.records],
         [unreadable(each) for each in found.unreadable],
-        found.cursor,
+        None if cursor is None else store_cursor.mark(cursor, store_id),
         found.complete,
         ScannedView(
             scanned.from_ms,
@@ -152,6 +160,7 @@ def messages(found: KeyAnswer, shard: int, form: BodyForm) -> MessagesView:
             scanned.min_offset,
             scanned.max_offset,
         ),
+        store_id,
     )
 
 

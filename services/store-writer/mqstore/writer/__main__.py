@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from mqstore.service import logs
 from mqstore.service.server import main
 from mqstore.service.settings import Settings
 from mqstore.writer import routes
 from mqstore.writer.service import WriterService
 
+log = logs.get(__name__)
+
 
 def build(settings: Settings) -> WriterService:
     """The service with its interface; on the event loop that will run it."""
+    if unused := settings.unused_names():
+        log.warning("settings of a broker without effect here", names=" ".join(unused))
     service = WriterService(settings)
     routes.add(service.api, service)
     return service

@@ -22,7 +22,7 @@ REFUSING: Final = frozenset(
         problems.DISK_REFUSES,
         problems.WRITES_PAUSED,
         problems.STORE_NOT_WRITABLE,
-        problems.DISK_FULL,
+        *problems.FILE_KINDS,
     }
 )
 

@@ -65,9 +65,12 @@ class EventRoutes:
         ] = None,
     ) -> StreamingResponse:
         """The latest 1000 are kept. `opening`, `opened`, `index`, `index-trouble`,
-        `index-rebuild`, `index-rebuilt`, `index-rebuild-ended`, `deleted`, `disk`, `read-only`,
-        `writes`, `damaged`, `topic`, `expiry`; and `gap` first, where some behind the Last-Event-ID
-        are not known any more. A comment comes every 15 seconds when nothing happens."""
+        `scrub-findings`, `log-repaired`, `closing-damaged`, `index-rebuild`, `index-rebuilt`,
+        `index-rebuild-ended`, `deleted`, `forced-deletion`,
+        `space-not-freed`, `disk`, `puts`, `read-only`,
+        `data-missing`, `loss-accepted`, `writes`, `damaged`, `offsets-lowered`,
+        `clock-step`, `topic`, `expiry`; and `gap` first, where some behind the Last-Event-ID are
+        not known any more. A comment comes every 15 seconds when nothing happens."""
         return StreamingResponse(
             self._service.events.follow(last_event_id, seconds),
             media_type="text/event-stream",

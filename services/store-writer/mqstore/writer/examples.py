@@ -55,6 +55,23 @@ PIN: Final[dict[str, Any]] = {
     "expiresMs": 1795273569654,
 }
 
+QUARANTINE: Final[dict[str, Any]] = {
+    "bytes": 138,
+    "entries": [
+        {
+            "magic": "mqstore-quarantine",
+            "version": 1,
+            "name": "commitlog-00000000000000000000-2625071-138-1c291436",
+            "source": "commitlog/00000000000000000000",
+            "position": 2625071,
+            "length": 138,
+            "crc32c": 472454198,
+            "reason": "a tombstone",
+            "keptAtMs": 1795273269654,
+        }
+    ],
+}
+
 PINS: Final[dict[str, Any]] = {"pins": [PIN]}
 
 ARCHIVE: Final[dict[str, Any]] = {
@@ -80,6 +97,7 @@ RETENTION: Final[dict[str, Any]] = {
         "fileReservedTime": 72,
         "deleteWhen": "04",
         "cleanFileForciblyEnable": True,
+        "cleanFileForciblyMinAge": 3600000,
         "diskMaxUsedSpaceRatio": 75,
         "diskSpaceCleanForciblyRatio": 85,
         "diskSpaceWarningLevelRatio": 90,
@@ -148,4 +166,41 @@ SCRUB: Final[dict[str, Any]] = {
             "queueOffset": 4711,
         }
     ],
+    "repairCount": 1,
+    "tombstoneCount": 0,
+    "repairs": [
+        {
+            "offset": 536871000,
+            "length": 4,
+            "kind": "restore-bytes",
+            "topic": None,
+            "queueId": None,
+            "queueOffset": None,
+            "quarantined": "commitlog-00000000000000000000-536871000-4-9a3c51d2",
+            "repairedAtMs": 1795273399660,
+        }
+    ],
+}
+REPAIR: Final[dict[str, Any]] = {
+    "plan": {
+        "start": 0,
+        "stop": 2147483648,
+        "scannedBytes": 2147483648,
+        "records": 9999999,
+        "damaged": [],
+        "damagedCount": 0,
+        "damagedBlocks": [],
+        "damagedBlockCount": 0,
+        "actions": [
+            {
+                "kind": "restore-bytes",
+                "offset": 536871000,
+                "length": 4,
+                "content": "000000c4",
+                "recordOffset": 536870998,
+            }
+        ],
+    },
+    "done": True,
+    "quarantined": ["commitlog-00000000000000000000-536871000-4-9a3c51d2"],
 }

@@ -1,8 +1,10 @@
-"""store-writer's routes for mqstore's other services: appends under a fence, and the fences."""
+"""store-writer's routes for mqstore's other services: appends under a fence, the fences, and damage
+that readers of the store met."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
@@ -32,12 +34,21 @@ from mqstore.storage.own.fences import NAME, Fence
 from mqstore.writer import control, examples, produce
 from mqstore.writer.internal_models import (
     APPEND_EXAMPLE,
+    DAMAGE_EXAMPLE,
     FENCE_EXAMPLE,
+    KINDS_EXAMPLE,
+    OFFSETS_EXAMPLE,
+    AllOffsets,
     AppendReply,
     AppendRequest,
+    DamageReply,
+    DamageSpec,
     FenceAt,
     FenceList,
     FenceSpec,
+    KeyKinds,
+    KeyList,
+    KeyOf,
     NewRecord,
 )
 from mqstore.writer.service import WriterService
@@ -66,7 +77,7 @@ class InternalRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        api.add_schemas(AppendRequest, FenceAt, NewRecord, AppendReply)
+        api.add_schemas(AppendRequest, KeyOf, FenceAt, NewRecord, AppendReply, AllOffsets)
         api.add_hot(
             HotRoute(
                 *("POST", "/v1/internal/append", Role.SYSTEM, self._append, _operation()),
@@ -83,7 +94,9 @@ class InternalRoutes:
             *problems.WITH_BODY,
         )
         created: control.Answers = {201: {"model": Fence, "description": "New."}}
+        looked_up = control.answers(KINDS_EXAMPLE, *problems.WITH_BODY)
         for method, path, endpoint, summary, answered in (
+            ("POST", "/v1/internal/keys", self.keys, "Kinds of records by unique key", looked_up),
             ("GET", _FENCES, self.fences, "All fences", fences),
             ("GET", _FENCE, self.fence, "One fence", fence),
             ("PUT", _FENCE, self.raise_fence, "Raise a fence", created | raised),
@@ -99,6 +112,49 @@ class InternalRoutes:
                 tag="internal",
                 role=Role.SYSTEM,
             )
+        path, summary = "/v1/internal/offsets", "Committed offsets of all groups"
+        answered = documented("AllOffsets", OFFSETS_EXAMPLE)
+        control.add(api, "GET", path, self.offsets, summary, 200, answered, tag="internal")
+        summary, status = "Report damage of the log", HTTPStatus.ACCEPTED
+        taken = control.answers(DAMAGE_EXAMPLE, *problems.WITH_BODY, status=status)
+        control.add(
+            api,
+            "POST",
+            "/v1/internal/damage",
+            self.damage,
+            summary,
+            status,
+            taken,
+            tag="internal",
+            role=Role.SYSTEM,
+        )
+        gone = problems.responses(problems.STORE_NOT_WRITABLE, problems.FENCE_UNKNOWN)
+        summary, status = "Reset a fence", HTTPStatus.NO_CONTENT
+        control.add(api, "DELETE", _FENCE, self.reset_fence, summary, status, gone, tag="internal")
+
+    async def keys(self, spec: KeyList) -> KeyKinds:
+        """The transaction types of the records that have each unique key."""
+        return await asyncio.to_thread(self._kinds, spec)
+
+    def _kinds(self, spec: KeyList) -> KeyKinds:
+        lookups = self._service.store.lookups
+        found = [lookups.transaction_types(each.topic, each.key) for each in spec.keys]
+        return KeyKinds(kinds=[sorted(each or ()) for each in found], complete=None not in found)
+
+    async def offsets(self) -> Response:
+        """The committed offsets of all groups, saved or not. Query derives lags from them; it
+        authenticates with the token of its client."""
+        body = await asyncio.to_thread(self._encode_offsets)
+        return Response(body, media_type="application/json")
+
+    def _encode_offsets(self) -> bytes:
+        return msgspec.json.encode(AllOffsets(self._service.store.offsets.by_queue()))
+
+    async def damage(self, spec: DamageSpec) -> DamageReply:
+        """From a reader of the store whose look-ups met damage. The scrub checks the block that
+        holds each offset by itself, and treats damage there as it treats damage that a pass finds.
+        Offsets outside of the log are ignored."""
+        return DamageReply(waiting=self._service.store.report_damage(spec.offsets))
 
     async def fences(self) -> FenceList:
         return FenceList(fences=self._service.store.fences.all())
@@ -117,6 +173,13 @@ class InternalRoutes:
         except FenceUnknown:
             response.status_code = HTTPStatus.CREATED
         return await asyncio.to_thread(fences.raise_to, name, spec.epoch)
+
+    async def reset_fence(self, name: FenceName) -> None:
+        """By an administrator, where an epoch was raised by mistake: make sure first that no
+        leader of an earlier epoch lives, as nothing stops one afterwards. The next leader raises
+        the fence anew."""
+        self._service.require_joined()
+        await asyncio.to_thread(self._service.store.fences.reset, name)
 
     async def _append(self, request: HotRequest) -> Reply:
         service = self._service
@@ -159,8 +222,11 @@ class InternalRoutes:
         return [_message(each, self._service.store, caller) for each in asked.records]
 
     def _put(self, asked: AppendRequest, messages: list[Message]) -> list[Placement]:
-        fence = asked.fence
-        return self._service.store.append_fenced(fence.name, fence.epoch, messages)
+        fence, absent = asked.fence, [(each.topic, each.key) for each in asked.absent]
+        started = time.perf_counter()
+        placements = self._service.store.append_fenced(fence.name, fence.epoch, messages, absent)
+        self._service.metrics.appended(messages, placements, time.perf_counter() - started)
+        return placements
 
     async def _done(self, asked: AppendRequest, messages: list[Message]) -> Reply:
         placements = await self._service.files_due.put(lambda: self._put(asked, messages))
@@ -251,12 +317,13 @@ def _operation() -> dict[str, Any]:
         problems.FENCED_OFF,
         problems.FENCE_REFUSED,
         problems.FENCE_UNKNOWN,
+        problems.KEYS_KNOWN,
         problems.STORE_NOT_WRITABLE,
         *problems.READ_ONLY_KINDS,
         problems.PAGE_CACHE_BUSY,
         problems.STORE_FAILED,
         problems.FLUSH_TIMEOUT,
-        problems.DISK_FULL,
+        *problems.FILE_KINDS,
         *problems.GUARDED,
         status=201,
         text="Stored, with the durability asked for.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from mqstore.service.membership import ShardEntry
+from mqstore.storage.log.put_refusal import PutRefusal
+from mqstore.storage.own.quarantine import QuarantineEntry
 from mqstore.storage.retention.archive import ArchiveMark
 from mqstore.storage.retention.pins import LEASE_MAX_S, Pin
 from mqstore.writer import examples
@@ -86,6 +88,13 @@ class ProduceRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
         ]
         | None
     ) = None
+
+
+class ProduceOutline(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A ``ProduceRequest`` whose messages are still to be decoded."""
+
+    messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
+    durability: Literal["sync", "async"] | None = None
 
 
 class Placed(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -197,6 +206,25 @@ class WritesSpec(_Model):
     )
 
 
+class PutRefusalView(_Model):
+    """Why messages are rejected."""
+
+    reason: Annotated[
+        str,
+        Field(
+            description="read-only, failed, closing, paused, disk-full (a ratio), no-room, "
+            "too-many-files or disk-error."
+        ),
+    ]
+    detail: str
+    figures: Annotated[dict[str, int | float | str], Field(description="Bytes and percent.")]
+
+    @classmethod
+    def of(cls, refusal: PutRefusal) -> Self:
+        figures = dict(refusal.figures)
+        return cls(reason=refusal.reason, detail=refusal.detail, figures=figures)
+
+
 class Writes(_Model):
     """Whether messages are taken."""
 
@@ -207,10 +235,19 @@ class Writes(_Model):
         bool,
         Field(description="Whether a produce is taken: not paused, room on the disk, no harm."),
     ]
+    refused: Annotated[
+        PutRefusalView | None, Field(description="Why not, where the store itself refuses.")
+    ]
 
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {"paused": False, "reason": None, "sinceMs": None, "taken": True}
+            "example": {
+                "paused": False,
+                "reason": None,
+                "sinceMs": None,
+                "taken": True,
+                "refused": None,
+            }
         }
     )
 
@@ -295,6 +332,13 @@ class PinSpec(_Model):
         if self.to_offset is not None and self.to_offset <= self.from_offset:
             raise ValueError("the range is empty: toOffset must be greater than fromOffset")
         return self
+
+
+class QuarantineList(_Model):
+    """By name."""
+
+    bytes: Annotated[int, Field(description="Of all entries.")]
+    entries: list[QuarantineEntry]
 
 
 class PinList(_Model):

@@ -6,18 +6,28 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from mqstore.service import logs
 from mqstore.service.settings import Settings
-from mqstore.storage.errors import DiskRefuses, StorageError
+from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
+from mqstore.storage.room_at_rest import make_room
 from mqstore.storage.seams import Seams
 
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
 """Between two attempts; each pause is twice the one before."""
+LOOK_S: Final = 1.0
+"""Between two looks whether missing data was put back, or its loss accepted."""
+
+log = logs.get(__name__)
 
 
 class Opening:
@@ -32,16 +42,24 @@ class Opening:
     ) -> None:
         self.refused = 0
         """Attempts that the disk refused."""
+        self.refusal: DiskRefuses | DataMissing | None = None
+        """Why the last attempt failed."""
+        self.room_made: Mapping[str, int | float | str | None] | None = None
+        """The figures of the forced deletion by which the last attempt made room."""
         self._settings = settings
         self._seams = seams
         self._pause_s = PAUSE_FIRST_S
         self._next_at = 0.0
+        self._next_room_at = -math.inf
+        self._seen: tuple[object, ...] = ()
         self._options = StoreOptions(
             store_host=settings.store_host,
             shard=str(settings.shard),
             store_id=settings.store_id,
             store_path_commit_log=settings.store_path_commit_log,
             format=settings.store_format,
+            all_settings=settings.config_file is not None,
+            deletes=settings.retention,
             scrubs=True,
             waits_for_files=False,
             on_progress=on_progress,
@@ -54,14 +72,32 @@ class Opening:
         return max(1, math.ceil(self._next_at - time.monotonic()))
 
     def open(self) -> MessageStore:
-        """Blocks. Raises DiskRefuses (try again), StorageError."""
+        """Blocks. Raises DiskRefuses and DataMissing (try again after ``pause``), StorageError."""
+        self._seen = self._what_is_there()
+        self.room_made = self._make_room()
         try:
             return self._open(self._options)
-        except DiskRefuses:
-            self.refused += 1
+        except (DiskRefuses, DataMissing) as error:
+            self.refused += isinstance(error, DiskRefuses)
+            self.refusal = error
+            traceback.clear_frames(error.__traceback__)  # they keep maps of the store
             raise
 
-    def look_at_it(self, refusal: DiskRefuses) -> MessageStore:
+    def _make_room(self) -> Mapping[str, int | float | str | None] | None:
+        """Not twice within ``SHOWN_WITHIN_S``: readers may keep what was deleted open."""
+        if time.monotonic() < self._next_room_at:
+            return None
+        root = self._settings.store.absolute()
+        try:
+            made = make_room(root, self._settings.store_config, self._seams, self._options)
+        except (OSError, StorageError) as error:  # the opening meets it too, and reports it
+            log.info("no room can be made before the opening", error=str(error))
+            return None
+        if made is not None:
+            self._next_room_at = time.monotonic() + SHOWN_WITHIN_S
+        return made
+
+    def look_at_it(self, refusal: DiskRefuses | DataMissing) -> MessageStore:
         """The store on an overlay: nothing is written. Raises the refusal where there is none."""
         why = f"the disk refuses: {refusal}; it is tried again, at least every {PAUSE_MAX_S:g} s"
         options = replace(
@@ -79,11 +115,33 @@ class Opening:
 
     async def pause(self, ending: asyncio.Event) -> bool:
         """Until the next attempt is due; True when the service ends instead."""
+        if isinstance(self.refusal, DataMissing):
+            return await self._pause_until_changed(ending)
         self._next_at = time.monotonic() + self._pause_s
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ending.wait(), self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
         return ending.is_set()
+
+    async def _pause_until_changed(self, ending: asyncio.Event) -> bool:
+        """Missing data does not come back by itself: nothing is read again before files change."""
+        while not ending.is_set() and await asyncio.to_thread(self._what_is_there) == self._seen:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), LOOK_S)
+        return ending.is_set()
+
+    def _what_is_there(self) -> tuple[object, ...]:
+        """The log's files, and whether a loss was accepted."""
+        files, paths = self._seams.files, StorePaths(self._settings.store.absolute())
+        directories = {paths.commit_log}
+        if (setting := self._settings.store_path_commit_log) is not None:
+            directories.add(Path(setting))
+        try:
+            names = [path / name for path in sorted(directories) for name in files.list(path)]
+            names += [paths.accepted_loss, paths.format, paths.lock]
+            return tuple((str(path), files.stat(path)) for path in names)
+        except OSError as error:  # the opening itself meets it too, and reports it
+            return (error.errno, error.filename)
 
     def _open(self, options: StoreOptions) -> MessageStore:
         root = self._settings.store.absolute()

@@ -14,8 +14,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from mqstore.storage.derived.index_build import ITEM_SIZE
 from mqstore.storage.errors import IndexRebuildInvalid
+from mqstore.storage.index.build import ITEM_SIZE
 
 HEAD: Final = struct.Struct(">QII")
 COUNT: Final = struct.Struct(">Q")

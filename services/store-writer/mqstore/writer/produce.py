@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from mqstore.service import bodies, problems
+from mqstore.service import bodies, idempotency, problems
 from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
@@ -25,7 +25,7 @@ from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
-from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
@@ -37,7 +37,7 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.writer.models import UINT32_MAX, NewMessage, ProduceRequest
+from mqstore.writer.models import UINT32_MAX, NewMessage, ProduceOutline, ProduceRequest
 
 CLIENT_PROPERTIES: Final = frozenset(
     {"KEYS", "TAGS", "UNIQ_KEY", "WAIT", "BUYER_ID", "INSTANCE_ID", "MSG_REGION", "TRACE_ON"}
@@ -47,7 +47,19 @@ CLIENT_PROPERTIES: Final = frozenset(
 
 JSON_TYPE: Final = b"application/json"
 
+HEAVY_SIZE: Final = 512 << 10
+HEAVY_VALUES: Final = 1_000
+"""Bytes, and JSON values, that are decoded on the event loop: some 3 ms."""
+HEAVY_BATCH_SIZE: Final = 1 << 20
+"""Bytes of RocketMQ's batch encoding that the kernel reads at a time."""
+VALUES_MAX: Final = 400_000
+"""JSON values of a request: 40 for each of 10,000 messages."""
+MESSAGE_VALUES_MAX: Final = 20_000
+"""JSON values of a message: more than a record's 32 KiB of properties can hold."""
+
 _decoder = msgspec.json.Decoder(ProduceRequest)
+_outline_decoder = msgspec.json.Decoder(ProduceOutline)
+_message_decoder = msgspec.json.Decoder(NewMessage)
 quote: Final = msgspec.json.Encoder().encode
 """A text as it stands in JSON."""
 
@@ -75,7 +87,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueChooser:
-    """Round-robin over a topic's write queues. Used on the event loop only."""
+    """Round-robin over a topic's write queues. Any thread."""
 
     def __init__(self) -> None:
         self._counters: dict[str, itertools.count[int]] = {}
@@ -85,7 +97,7 @@ class QueueChooser:
         if asked is None:
             counter = self._counters.get(topic)
             if counter is None:
-                counter = self._counters[topic] = itertools.count()
+                counter = self._counters.setdefault(topic, itertools.count())
             return next(counter) % queues
         if asked >= queues:
             raise Problem(
@@ -95,11 +107,39 @@ class QueueChooser:
         return asked
 
 
+def is_heavy(body: bytes, *, is_json: bool) -> bool:
+    """Whether decoding a body and building its messages takes longer than the event loop may be
+    held: then a thread does it."""
+    if not is_json:
+        return len(body) > HEAVY_BATCH_SIZE
+    return len(body) > HEAVY_SIZE or (len(body) > HEAVY_VALUES and body.count(b",") > HEAVY_VALUES)
+
+
 def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     """Raises Problem: 400 for no JSON, 422 for what does not fit the schema, 413 for too many."""
+    if is_heavy(body, is_json=True):
+        return _decode_heavy(body, max_count)
     request = bodies.decode(_decoder, body)
     check_count(len(request.messages), max_count)
     return request
+
+
+def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
+    """Decode a large request, one message after the other: other threads run in between.
+
+    Errors as ``decode_request``."""
+    bodies.check_values(body, VALUES_MAX)
+    outline = bodies.decode(_outline_decoder, body)
+    check_count(len(outline.messages), max_count)
+    messages = []
+    for number, raw in enumerate(outline.messages):
+        text = bytes(raw)
+        bodies.check_values(text, MESSAGE_VALUES_MAX)
+        try:
+            messages.append(bodies.decode(_message_decoder, text))
+        except Problem as problem:
+            raise Problem(problem.kind, f"message {number}: {problem.detail}") from None
+    return ProduceRequest(messages, outline.durability)
 
 
 def check_json_head(request: HotRequest) -> None:
@@ -159,16 +199,27 @@ def build(
 
 
 def build_batch(
-    body: bytes, origin: Origin, store_format: StoreFormat, max_count: int
+    body: bytes,
+    origin: Origin,
+    store_format: StoreFormat,
+    max_count: int,
+    idempotency_key: str | None = None,
 ) -> tuple[list[Message], list[str]]:
-    """Messages of RocketMQ's batch encoding and their unique keys ("" without one).
+    """Messages of RocketMQ's batch encoding and their unique keys; "" without one, unless it
+    follows from the request's key.
 
     Raises MessageInvalid, PropertyError, Problem.
     """
     template = origin.message(b"", b"", 0)
     messages = decode_batch(body, template, store_format=store_format)
     check_count(len(messages), max_count)
-    return messages, [_check_encoded(each.properties, store_format) for each in messages]
+    keys = [_check_encoded(each.properties, store_format) for each in messages]
+    if idempotency_key is not None:
+        for number, key in enumerate(idempotency.unique_keys(idempotency_key, len(messages))):
+            if not keys[number]:
+                keys[number] = key
+                messages[number] = _with_key(messages[number], origin, key)
+    return messages, keys
 
 
 def read_batch(
@@ -254,6 +305,13 @@ def body_bytes(text: str | None, encoded: str | None) -> bytes:
         return binascii.a2b_base64(encoded, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None
+
+
+def _with_key(message: Message, origin: Origin, uniq_key: str) -> Message:
+    encoded = f"{PROPERTY_UNIQ_KEY}{NAME_VALUE_SEPARATOR}{uniq_key}".encode()
+    if message.properties:
+        encoded += PROPERTY_SEPARATOR.encode() + message.properties
+    return origin.message(message.body or b"", encoded, message.flag)
 
 
 def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:

@@ -8,8 +8,8 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.derived.index_build import BuildPlan
-from mqstore.storage.derived.index_plan import Layout, PlannedFile
+from mqstore.storage.index.build import BuildPlan
+from mqstore.storage.index.plan import Layout, PlannedFile
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.rebuild.index_rebuilds import LEASE_MAX_S
 from mqstore.storage.rebuild.values import RebuildEnded, RebuildView

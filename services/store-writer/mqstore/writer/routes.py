@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel
 
-from mqstore.service import problems
+from mqstore.service import idempotency, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.http import HotRequest, HotRoute, problem_of, refuse_unknown
@@ -24,9 +26,16 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.errors import FilePending, FlushTimeout, StorageError, TopicUnknown
+from mqstore.storage.errors import (
+    FilePending,
+    FlushTimeout,
+    OriginalsUnread,
+    StorageError,
+    TopicUnknown,
+    UniqueKeyTaken,
+)
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import NO_REPEATS, Put, body_digests, end_of
+from mqstore.storage.once.puts import NO_REPEATS, Originals, Put, body_digests, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer import examples, produce
@@ -48,6 +57,7 @@ from mqstore.writer.models import (
     Store,
 )
 from mqstore.writer.produce import JSON_TYPE
+from mqstore.writer.quarantine_routes import QuarantineRoutes
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
 from mqstore.writer.repeat_route import RepeatRoute
 from mqstore.writer.repeats import REPEAT
@@ -63,6 +73,9 @@ _CREATED: Final = int(HTTPStatus.CREATED)
 _SYNC_FLUSH: Final = FlushDiskType.SYNC
 _NOTHING: Final = Reply(b'{"messages":[]}')
 _DURABILITIES = {"sync": True, "async": False}
+READS_MAX: Final = 200
+"""Messages of a request that the event loop reads in the log, as they may have been stored before:
+some 1 ms. A thread reads more."""
 
 
 def add(api: Api, service: WriterService) -> None:
@@ -79,6 +92,7 @@ def add(api: Api, service: WriterService) -> None:
     InternalRoutes(service).add(api)
     RepeatRoute(service).add(api)
     ScrubRoutes(service).add(api)
+    QuarantineRoutes(service).add(api)
     ExpiryReports(service).add(api)
     IndexRebuildRoutes(service).add(api)
 
@@ -92,7 +106,15 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     queue_id: int | None = None
     durability: str | None = None
     is_repeat: bool = False
-    """And of whichever shard: who names one has sent it there before, too."""
+    """Whether any shard may have stored the request before. False with ``shard``: the client then
+    sent the first request to the same shard."""
+    idempotency_key: str | None = None
+
+    def is_heavy(self, body: bytes) -> bool:
+        """Whether a thread makes messages of a body, and not the event loop."""
+        if self.is_encoded and self.idempotency_key is not None:
+            return True
+        return produce.is_heavy(body, is_json=not self.is_encoded)
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +127,11 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
     """The keys that the client gave; None when it gave none at all."""
     delayed: bool = False
     """Whether any message goes to another queue first."""
+    idempotency_key: str | None = None
+    other_keys: Sequence[str] = ()
+    """Unique keys of another request under the same Idempotency-Key."""
+    originals: Originals | None = None
+    """The earlier messages under the same unique keys, as a thread read them."""
 
     def only(self, numbers: Sequence[int]) -> _Batch:
         messages, keys = self.messages, self.keys
@@ -115,12 +142,33 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
             self.sync,
             [given[each] for each in numbers],
             self.delayed,
+            self.idempotency_key,
+            self.other_keys,
         )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
         if self.given is None:
             return store.append_request(self.messages, delayed=self.delayed), NO_REPEATS
-        return store.append_once(topic, self.messages, self.given, delayed=self.delayed)
+        if self.other_keys and store.once is not None and store.once.knows(topic, self.other_keys):
+            raise UniqueKeyTaken(
+                f"{idempotency.NAME} {self.idempotency_key!r} of topic {topic} is that of another "
+                "request, with another number of messages; send each request under its own key"
+            )
+        return store.append_once(
+            topic,
+            self.messages,
+            self.given,
+            delayed=self.delayed,
+            originals=self.originals,
+            reads_max=READS_MAX if self.originals is None else None,
+        )
+
+    def read_originals(self, store: MessageStore, topic: str) -> _Batch:
+        """The same, with ``originals``. Raises UniqueKeyTaken."""
+        if store.once is None or self.given is None:
+            return self
+        found = store.once.originals(topic, self.messages, self.given)
+        return msgspec.structs.replace(self, originals=found)
 
 
 class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +185,13 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
         placements = store.append_encoded_once(self.batch)
         if placements is not None:
             return placements, NO_REPEATS
+        if len(self.keys) > READS_MAX:
+            raise OriginalsUnread(f"some of {len(self.keys)} messages may have been put before")
         return self.decoded().append_to(store, topic)
+
+    def read_originals(self, store: MessageStore, topic: str) -> _Batch:
+        """See ``_Batch.read_originals``."""
+        return self.decoded().read_originals(store, topic)
 
 
 class _Told(msgspec.Struct):
@@ -154,6 +208,8 @@ class Producer:
         self._queues = produce.QueueChooser()
         self._unique_keys = UniqueKeys(service.seams)
         self._topics: dict[str, TopicConfig] = {}
+        self._decoding = ThreadPoolExecutor(1, "decode")
+        """One thread: the event loop shares the interpreter with one competitor."""
         service.on_topics = self.forget_topics
 
     def forget_topics(self) -> None:
@@ -192,7 +248,11 @@ class Producer:
         body = await request.body()
         topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
         asked = self._asked(request)
-        batch = self._batch(asked, topic, body)
+        if asked.is_heavy(body):
+            decode = partial(self._batch, asked, topic, body)
+            batch = await asyncio.get_running_loop().run_in_executor(self._decoding, decode)
+        else:
+            batch = self._batch(asked, topic, body)
         if asked.is_repeat and not service.shards.members.alone:
             return await self._repeated(topic, batch)
         return await self._done(topic, batch)
@@ -206,12 +266,13 @@ class Producer:
         def begin(body: bytes, _: Mapping[str, str]) -> Begun:
             service.require_puts()
             topic = self._topics.get(name)
-            if topic is None or asked.is_repeat:
+            if topic is None or asked.is_repeat or asked.is_heavy(body):
                 return None
             batch = self._batch(asked, topic, body)
             try:
                 put = self._put(topic, batch)
-            except FilePending:  # of the queue that was chosen: chosen anew, it might never be made
+            except (FilePending, OriginalsUnread):
+                # Keeps the queue that was chosen: a new choice might never get its file.
                 return self._pointing(self._done(topic, batch))
             if batch.sync or service.commits is not None:
                 return self._settled(name, put, batch)
@@ -223,7 +284,13 @@ class Producer:
         self, topic: TopicConfig, batch: _Batch | _EncodedBatch, since: int = 0
     ) -> Reply:
         """``since`` is the turn in which the other shards were asked."""
-        put = await self._service.files_due.put(lambda: self._put(topic, batch, since))
+        files_due, store = self._service.files_due, self._service.store
+        try:
+            put = await files_due.put(lambda: self._put(topic, batch, since))
+        except OriginalsUnread:
+            read = partial(batch.read_originals, store, topic.name)
+            known = await asyncio.get_running_loop().run_in_executor(self._decoding, read)
+            put = await files_due.put(lambda: self._put(topic, known, since))
         return await self._settled(topic.name, put, batch)
 
     async def _repeated(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
@@ -299,17 +366,18 @@ class Producer:
     def _asked(self, request: HotRequest) -> _Asked:
         """Raises Problem."""
         checksum = request.header(b"x-mqstore-crc32c")
-        told = None if checksum is None else produce.crc32c_of(checksum)
+        crc32c = None if checksum is None else produce.crc32c_of(checksum)
         client = produce.client_host(*request.client_address)
         media_type, query = request.media_type, request.query()
         is_repeat = _is_repeat(request.header(REPEAT)) and "shard" not in query
+        key = idempotency.read(request)
         if media_type == JSON_TYPE:
             refuse_unknown(query, ("shard",))
-            return _Asked(client, told, is_repeat=is_repeat)
+            return _Asked(client, crc32c, is_repeat=is_repeat, idempotency_key=key)
         if media_type == BATCH_TYPE:
             refuse_unknown(query, ("queueId", "durability", "shard"))
             queue_id = _number("queueId", query.get("queueId"))
-            return _Asked(client, told, True, queue_id, query.get("durability"), is_repeat)
+            return _Asked(client, crc32c, True, queue_id, query.get("durability"), is_repeat, key)
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
@@ -324,29 +392,37 @@ class Producer:
     def _from_json(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
         request = produce.decode_request(body, service.settings.max_batch_count)
-        messages = request.messages
+        messages, key = request.messages, asked.idempotency_key
+        if key is not None:
+            idempotency.provide(key, messages)
         origin = self._origin(asked, topic, produce.asked_queue(messages))
         store = service.store
         store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
         built = [produce.build(each, origin, keys, store_format, levels) for each in messages]
+        uniq_keys = [uniq_key for _, uniq_key in built]
         return _Batch(
             [message for message, _ in built],
-            [key for _, key in built],
+            uniq_keys,
             self._is_sync(request.durability),
             _given(messages),
             any(each.delay_level for each in messages),
+            key,
+            _other_keys(key, uniq_keys),
         )
 
     def _from_batch(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
         origin = self._origin(asked, topic, asked.queue_id)
         sync = self._is_sync(asked.durability)
         store, max_count = self._service.store, self._service.settings.max_batch_count
+        key = asked.idempotency_key
 
         def decoded() -> _Batch:
-            messages, keys = produce.build_batch(body, origin, store.format, max_count)
-            given = [key or None for key in keys] if any(keys) else None
-            return _Batch(messages, keys, sync, given)
+            messages, keys = produce.build_batch(body, origin, store.format, max_count, key)
+            given = [each or None for each in keys] if any(keys) else None
+            return _Batch(messages, keys, sync, given, False, key, _other_keys(key, keys))
 
+        if key is not None:
+            return decoded()
         batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
         return decoded() if batch is None else _EncodedBatch(batch, batch.keys, sync, decoded)
 
@@ -445,6 +521,10 @@ def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
     return keys if any(keys) else None
 
 
+def _other_keys(idempotency_key: str | None, keys: Sequence[str]) -> Sequence[str]:
+    return () if idempotency_key is None else idempotency.other_keys(idempotency_key, keys)
+
+
 def _is_repeat(header: bytes | None) -> bool:
     if header not in (None, b"1"):
         raise Problem(problems.BAD_PARAMETER, "X-Mqstore-Repeat is 1, or left out")
@@ -511,6 +591,11 @@ OPERATION: dict[str, Any] = {
             "description": "This was sent before, under unique keys, and may have reached another "
             "shard: the others are asked before anything is stored. Left out: it was not.",
         },
+        idempotency.parameter(
+            "A request that was stored under it before is answered with the first one's placement "
+            "and `repeat`, within uniqueKeyWindow; with another body or number of messages it is "
+            "409 `unique-key-taken`."
+        ),
     ],
     "requestBody": {
         "required": True,
@@ -541,7 +626,7 @@ OPERATION: dict[str, Any] = {
             problems.PAGE_CACHE_BUSY,
             problems.STORE_FAILED,
             problems.FLUSH_TIMEOUT,
-            problems.DISK_FULL,
+            *problems.FILE_KINDS,
             *problems.GUARDED,
             status=201,
             text="Stored, with the durability asked for.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -25,10 +26,11 @@ from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
-from mqstore.storage.errors import DiskRefuses, StorageError
+from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress
 from mqstore.storage.own import writer_note
 from mqstore.storage.own.writer_note import WriterNote
+from mqstore.storage.retention.journal import FORCED_DELETION
 from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.elsewhere import Elsewhere
@@ -52,7 +54,7 @@ TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
     "groups": "Consumer groups: what they have consumed, and how they may.",
-    "internal": "For mqstore's other services, role system: appends under a fence.",
+    "internal": "For mqstore's other services, role system: appends, fences, reports of damage.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "index": "The index made anew by a job, while messages are put and found. Role system.",
     "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
@@ -71,6 +73,7 @@ class WriterService:
         self.health.progress = self._progress
         self.health.moves = lambda: self._recovery
         self.health.not_ready_reason = self._not_ready_reason
+        self.health.not_serving_reason = self._not_serving_reason
         self.health.remark = self._remark
         self._loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
@@ -148,14 +151,15 @@ class WriterService:
         reason = self.store.read_only_reason
         if reason is None:
             return
-        if self._retrying is None:
+        if self._retrying is None or self.store.recovery.plan.loss is not None:
             raise Problem(problems.STORE_READ_ONLY, reason)
         headers = {"retry-after": str(self._opening.next_attempt_s)}
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
     def require_joined(self) -> None:
-        """Raises Problem (503) while other shards would not miss what is put here."""
-        reason = self.shards.joining.reason
+        """Raises Problem (503) while other shards would not miss what is put here, or while this
+        shard lacks topics that they have."""
+        reason = self._not_joined_reason()
         if reason is not None:
             raise Problem(STORE_NOT_READY, reason)
 
@@ -170,32 +174,49 @@ class WriterService:
     async def start(self) -> None:
         self._watcher = self._loop.create_task(self.watching.run())
         self.shards.follow()
+        if not await self._try_to_open():
+            self._retrying = self._loop.create_task(self._open_later())
+
+    async def _try_to_open(self) -> bool:
+        """Open for writing; False where the store can only be read for now, and is."""
+        before = self._opening.refusal
         try:
             store = await asyncio.to_thread(self._opening.open)
-        except DiskRefuses as error:
-            log.error("the disk refuses, so the store can only be read", error=str(error))
-            self._store = await asyncio.to_thread(self._opening.look_at_it, error)
-            self._retrying = self._loop.create_task(self._open_later())
-        else:
-            self._use(store)
+        except (DiskRefuses, DataMissing) as error:
+            if self._is_news(before, error):
+                log.error("the store can only be read", error=str(error))
+                self._store = await asyncio.to_thread(self._opening.look_at_it, error)
+                await asyncio.to_thread(gc.collect)
+            else:
+                log.warning("the disk still refuses", error=str(error))
+            return False
+        finally:
+            if self._opening.room_made is not None:
+                self.events.publish(FORCED_DELETION, **self._opening.room_made)
+        self._use(store)
+        if before is not None:
+            await asyncio.to_thread(gc.collect)
+        return True
+
+    def _is_news(self, before: StorageError | None, error: StorageError) -> bool:
+        """Whether readers need another view: the one before keeps what was deleted since."""
+        is_same = type(before) is type(error) and not isinstance(error, DataMissing)
+        return not is_same or self._opening.room_made is not None
 
     async def _open_later(self) -> None:
-        """Try again, at ever longer intervals, until the disk holds."""
-        while not await self._opening.pause(self._ending):
-            try:
-                store = await asyncio.to_thread(self._opening.open)
-            except DiskRefuses as error:
-                log.warning("the disk still refuses", error=str(error))
-                continue
-            except StorageError as error:
-                self._fail(error)
-            else:
-                self._use(store)
-            return
+        """Try again, at ever longer intervals, until the disk holds; where data is missing, once it
+        was put back or its loss accepted."""
+        try:
+            while not await self._opening.pause(self._ending):
+                if await self._try_to_open():
+                    return
+        except StorageError as error:
+            self._fail(error)
 
     def _use(self, store: MessageStore) -> None:
-        """From now on requests are served by this one. What was opened only to look at is left to
-        those who still read it; its memory goes with the last of them."""
+        """Serve requests from this one from now on. A view that was served before stays with its
+        last readers. Its parts refer to each other, so its maps, which keep the blocks of deleted
+        segments in use, go with a collection of garbage."""
         timeout_s = store.config.sync_flush_timeout / 1000
         self._durability = DurabilityWaiter(store.flush, timeout_s)
         if store.commits is not None:
@@ -234,6 +255,8 @@ class WriterService:
     def interrupt(self) -> None:
         """Group commits end by themselves."""
         self._ending.set()
+        if self._store is not None:
+            self.watching.closing(self._store)
         self.events.end()
 
     async def stop(self) -> None:
@@ -279,8 +302,16 @@ class WriterService:
     def _remark(self) -> str | None:
         return None if self._store is None else self._store.index_trouble
 
-    def _not_ready_reason(self) -> str | None:
+    def _not_serving_reason(self) -> str | None:
         if self._store is None:
             return "the store is not open"
+        return self._not_joined_reason()
+
+    def _not_joined_reason(self) -> str | None:
         copying = None if self._newcomer is None else self._newcomer.reason
-        return self._store.read_only_reason or self.shards.joining.reason or copying
+        return self.shards.joining.reason or copying
+
+    def _not_ready_reason(self) -> str | None:
+        if self._store is not None and (refusal := self._store.put_refusal) is not None:
+            return refusal.detail
+        return self._not_serving_reason()

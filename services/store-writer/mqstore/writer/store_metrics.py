@@ -18,12 +18,17 @@ from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
 from mqstore.storage.codec import topic_names
-from mqstore.storage.errors import StorageError
+from mqstore.storage.codec.record import Message
+from mqstore.storage.errors import Lack, StorageError
+from mqstore.storage.layout import HALF_TOPIC, TRANSACTION_MASK, SysFlag
 from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.message_store import MessageStore, StoreStatus
+from mqstore.storage.own.quarantine_service import QuarantineService
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import GOING
 from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.writer.clock_metrics import of_clock
 from mqstore.writer.rebuild_metrics import of_index
 
 PUT_BUCKETS_S: Final = (
@@ -48,6 +53,11 @@ PUT_TIMES: Final = {
 each with its upper bound in seconds; all above is 10stomore."""
 SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 """Those of rocketmq_message_size: bytes."""
+PUT_REFUSALS: Final = (
+    *("read-only", "failed", "closing", "paused", "disk-full"),
+    *(lack.value for lack in Lack if lack is not Lack.TIME),
+)
+"""Each reason of ``PutRefusal``."""
 
 
 DELIVERY_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600)
@@ -87,6 +97,19 @@ class StoreMetrics(Collector):
         self.message_size.observe(size / count)
         self.traffic.count(topic, "delay" if delayed else "normal", count, size)
 
+    def appended(
+        self, messages: Sequence[Message], placements: Sequence[Placement], seconds: float
+    ) -> None:
+        """Count one append of a coordinator: half messages as a RocketMQ broker counts them, which
+        is under their own topic, and the messages that a commit makes visible under theirs."""
+        self.put_seconds.observe(seconds)
+        for message, placed in zip(messages, placements, strict=True):
+            if message.topic == HALF_TOPIC:
+                self.message_size.observe(placed.size)
+            elif message.sys_flag & TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
+                continue  # op records, and what was set aside
+            self.traffic.count(message.topic, "transaction", 1, placed.size)
+
     def watch(self, store: MessageStore) -> None:
         """Count what this store delivers."""
         observe = self.delivery_seconds.observe
@@ -119,6 +142,12 @@ class StoreMetrics(Collector):
             "Whether the store is open and takes no messages",
             value=float(store is not None and store.read_only_reason is not None),
         )
+        loss = None if store is None else store.recovery.plan.loss
+        yield GaugeMetricFamily(
+            "mqstore_durable_bytes_missing",
+            "Bytes of the log that were on disk and are absent: the store may only be read",
+            value=0 if loss is None else loss.missing_bytes,
+        )
         failed = store is not None and store.failure is not None
         yield GaugeMetricFamily(
             "mqstore_store_failed",
@@ -129,9 +158,17 @@ class StoreMetrics(Collector):
             status = store.status()
             yield from _of_store(status)
             yield from _of_files(store)
+            yield from _of_refusal(store.put_refusal)
             yield from _of_retention(store.retention)
             yield from _of_scrub(store.scrub.progress)
+            yield CounterMetricFamily(
+                "mqstore_damage_reports",
+                "Blocks of the log that look-ups reported as damaged or unreadable",
+                value=store.scrub.report_count,
+            )
+            yield _of_quarantine(store.quarantine)
             yield from of_index(store)
+            yield from of_clock(store, time.monotonic())
             yield from self._of_delays(store)
             yield from self._as_rocketmq(store, status)
 
@@ -277,6 +314,20 @@ def _of_files(store: MessageStore) -> Iterable[Metric]:
     )
 
 
+def _of_refusal(refusal: PutRefusal | None) -> Iterable[Metric]:
+    refused = GaugeMetricFamily(
+        "mqstore_puts_refused", "Whether messages are refused, by reason", labels=["reason"]
+    )
+    for reason in PUT_REFUSALS:
+        refused.add_metric([reason], float(refusal is not None and refusal.reason == reason))
+    yield refused
+    yield GaugeMetricFamily(
+        "mqstore_puts_refused_disk",
+        "Whether messages are refused for want of room",
+        value=float(refusal is not None and refusal.is_for_room),
+    )
+
+
 def _of_retention(retention: Retention) -> Iterable[Metric]:
     disks = retention.disks
     for volume in disks.volumes:
@@ -286,11 +337,6 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
             f"Used part of the volume of {volume.name}, 0 to 1",
             value=volume.used_percent / 100,
         )
-    yield GaugeMetricFamily(
-        "mqstore_puts_refused_disk",
-        "Whether puts are refused for want of room",
-        value=float(disks.refuses),
-    )
     segments = CounterMetricFamily(
         "mqstore_segments_deleted", "Commit log files deleted", labels=["why"]
     )
@@ -305,12 +351,26 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
     yield derived
 
 
+def _of_quarantine(quarantine: QuarantineService) -> Metric:
+    return GaugeMetricFamily(
+        "mqstore_quarantine_bytes",
+        "Bytes that recoveries and repairs set aside and that still lie in the store directory",
+        value=sum(entry.length for entry in quarantine.entries()),
+    )
+
+
 def _of_scrub(progress: ScrubProgress) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_scrub_findings",
         "Places of the log that are not as they were written",
         value=progress.finding_count,
     )
+    repairs = CounterMetricFamily(
+        "mqstore_log_repairs", "Places of the log that were repaired", labels=["kind"]
+    )
+    repairs.add_metric(["restored"], progress.repair_count - progress.tombstone_count)
+    repairs.add_metric(["tombstone"], progress.tombstone_count)
+    yield repairs
     yield GaugeMetricFamily(
         "mqstore_scrub_last_pass_seconds",
         "When the last whole pass over the log ended, as Unix time; 0 for none",

@@ -12,6 +12,8 @@ from fastapi import Request, Response
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
+from mqstore.service.expressions import Compilations
+from mqstore.service.limits import client_of
 from mqstore.service.problems import responses
 from mqstore.storage.tables.consumer_filters import FilterData
 from mqstore.writer import admin_examples as examples
@@ -31,6 +33,7 @@ class SubscriptionRoutes:
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
+        self._compilations = Compilations()
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
@@ -63,6 +66,10 @@ class SubscriptionRoutes:
         several shards all are told."""
 
         async def here() -> Subscription:
+            store_format = self._service.store.format
+            await self._compilations.compiled(
+                spec.expression, store_format, client_of(request.scope)
+            )
             put = self._service.store.subscriptions.put
             return _view(await asyncio.to_thread(put, group, topic, spec.expression))
 

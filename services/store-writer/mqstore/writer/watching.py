@@ -13,11 +13,18 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.events import Events
+from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.message_store import MessageStore, Progress
+from mqstore.storage.own.clock_steps import ClockStep
 from mqstore.storage.rebuild.values import RebuildEnded, RebuildView
+from mqstore.storage.recovery.loss import Loss
 
 LOOK_S: Final = 1.0
 """From one look at the store to the next."""
+LOWERED_TOLD_MAX: Final = 20
+"""Lowered offsets in one event: its count and the recovery report have all."""
+LISTED_MAX: Final = 100
+"""Segments and queue ranges in one event; GET /v1/store/recovery has more."""
 OPENING: Final = "opening"
 INDEX: Final = "index"
 
@@ -48,12 +55,21 @@ class _Look:
     disk: tuple[bool, int | None]
     """Whether it refuses puts, and the highest level that a volume is above, in percent."""
     used_percent: float
+    refusal: PutRefusal | None
     read_only: str | None
     paused: str | None
     damaged: int
+    findings: int
+    """Number of findings of the scrub."""
+    repairs: tuple[int, int]
+    """Places of the log that were repaired, and those of them where a message is lost."""
     index_trouble: str | None
     rebuild: RebuildView | None
     rebuilt: RebuildEnded | None
+    noted: int
+    """Notes in the journal of retention."""
+    clock_steps: int
+    clock_step: ClockStep | None
 
 
 class Watching:
@@ -94,8 +110,30 @@ class Watching:
             cutBytes=report.plan.cut_bytes,
             damaged=report.plan.damaged_count,
         )
+        if look.clock_step is not None:
+            self._events.publish("clock-step", **look.clock_step.model_dump(by_alias=True))
+        if report.lowered_offset_count:
+            self._events.publish(
+                "offsets-lowered",
+                count=report.lowered_offset_count,
+                offsets=[
+                    each.model_dump(by_alias=True)
+                    for each in report.lowered_offsets[:LOWERED_TOLD_MAX]
+                ],
+            )
+        if report.accepted_loss is not None:
+            self._events.publish("loss-accepted", **_of_loss(report.accepted_loss))
         if look.index_trouble is not None:
             self._events.publish("index-trouble", reason=look.index_trouble)
+
+    def closing(self, store: MessageStore) -> None:
+        """The service is shutting down: the last look, before streams of events end."""
+        progress = store.scrub.progress
+        if store.read_only_reason is None and progress.finding_count:
+            first = min((each.offset for each in progress.findings), default=None)
+            self._events.publish(
+                "closing-damaged", findings=progress.finding_count, firstOffset=first
+            )
 
     async def run(self) -> None:
         """Look again and again; ends by being cancelled."""
@@ -117,9 +155,13 @@ class Watching:
         if before is None:
             if now.read_only is not None:  # it was opened only to look at
                 self._events.publish("read-only", reason=now.read_only)
+            if (loss := store.recovery.plan.loss) is not None:
+                self._events.publish("data-missing", **_of_loss(loss))
             return
         for kind, data in _differences(before, now):
             self._events.publish(kind, **data)
+        for note in store.retention.journal.after(before.noted):
+            self._events.publish(note.kind, **note.figures)
 
     def _follow_index(self, store: MessageStore) -> None:
         """What the writer makes by itself: what it leaves to a rebuild is `index-trouble`."""
@@ -151,6 +193,22 @@ class Watching:
         return True
 
 
+def _of_loss(loss: Loss) -> dict[str, object]:
+    """The fields of an event about missing durable data."""
+    queues = [
+        {"topic": each.topic, "queueId": each.queue_id, "from": each.first, "to": each.end}
+        for each in loss.queues[:LISTED_MAX]
+    ]
+    return {
+        "watermark": loss.watermark,
+        "logEnd": loss.log_end,
+        "missingBytes": loss.missing_bytes,
+        "segments": loss.segments[:LISTED_MAX],
+        "messages": loss.messages,
+        "queues": queues,
+    }
+
+
 def _look(store: MessageStore) -> _Look:
     retention, config = store.retention, store.config
     disks = retention.disks
@@ -159,20 +217,27 @@ def _look(store: MessageStore) -> _Look:
         config.disk_space_clean_forcibly_ratio,
         config.disk_space_warning_level_ratio,
     )
-    pause = store.write_pause.current
+    pause, refusal = store.write_pause.current, store.put_refusal
+    is_for_room = refusal is not None and refusal.is_for_room
     deleted = {why.value: count for why, count in retention.deleted.items()}
     deleted["queueFiles"] = retention.removal.queue_files
     deleted["indexFiles"] = retention.removal.index_files
     return _Look(
         deleted,
-        (disks.refuses, max(filter(disks.is_above, levels), default=None)),
+        (is_for_room, max(filter(disks.shows_above, levels), default=None)),
         disks.fullest().used_percent if disks.volumes else 0.0,
+        refusal,
         store.read_only_reason,
         None if pause is None else pause.reason,
         store.dispatcher.counts.defects,
+        store.scrub.progress.finding_count,
+        (store.scrub.progress.repair_count, store.scrub.progress.tombstone_count),
         store.index_trouble,
         store.rebuilds.running,
         store.rebuilds.last,
+        retention.journal.count,
+        store.clock.seen,
+        store.clock.last,
     )
 
 
@@ -188,15 +253,42 @@ def _differences(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, obj
         refuses, above = now.disk
         used = now.used_percent
         yield "disk", {"refuses": refuses, "abovePercent": above, "usedPercent": used}
+    if _reason(now.refusal) != _reason(before.refusal):
+        yield "puts", _puts(now.refusal) | {"ended": _reason(before.refusal)}
     if now.read_only != before.read_only:
         yield "read-only", {"reason": now.read_only}
     if now.paused != before.paused:
         yield "writes", {"paused": now.paused is not None, "reason": now.paused}
     if now.damaged != before.damaged:
         yield "damaged", {"stretches": now.damaged}
+    if now.findings != before.findings:
+        yield "scrub-findings", {"findings": now.findings}
+    if now.repairs != before.repairs:
+        done, lost = (
+            after - known for after, known in zip(now.repairs, before.repairs, strict=True)
+        )
+        yield "log-repaired", {"restored": done - lost, "tombstones": lost}
     if now.index_trouble != before.index_trouble:
         yield "index-trouble", {"reason": now.index_trouble}
+    if now.clock_steps != before.clock_steps and now.clock_step is not None:
+        yield "clock-step", now.clock_step.model_dump(by_alias=True)
     yield from _rebuilds(before, now)
+
+
+def _reason(refusal: PutRefusal | None) -> str | None:
+    return None if refusal is None else refusal.reason
+
+
+def _puts(refusal: PutRefusal | None) -> dict[str, object]:
+    if refusal is None:
+        return {"refused": False, "reason": None, "detail": None, "figures": {}}
+    figures = dict(refusal.figures)
+    return {
+        "refused": True,
+        "reason": refusal.reason,
+        "detail": refusal.detail,
+        "figures": figures,
+    }
 
 
 def _rebuilds(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, object]]]:

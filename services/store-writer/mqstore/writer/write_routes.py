@@ -9,7 +9,7 @@ from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.problems import responses
 from mqstore.writer import control
-from mqstore.writer.models import Flushed, Writes, WritesSpec
+from mqstore.writer.models import Flushed, PutRefusalView, Writes, WritesSpec
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/store/writes"
@@ -41,13 +41,13 @@ class WriteRoutes:
 
     async def writes(self) -> Writes:
         store = self._service.store
-        pause = store.write_pause.current
-        can_be_put = store.read_only_reason is None and not store.log.end.refused
+        pause, refusal = store.write_pause.current, store.put_refusal
         return Writes(
             paused=pause is not None,
             reason=None if pause is None else pause.reason,
             since_ms=None if pause is None else pause.since_ms,
-            taken=can_be_put and pause is None and self._service.shards.joining.reason is None,
+            taken=refusal is None and self._service.shards.joining.reason is None,
+            refused=None if refusal is None else PutRefusalView.of(refusal),
         )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:

@@ -59,6 +59,7 @@ def problem_of(error: errors.CoordinatorError) -> Problem:
     kinds = {
         errors.TransactionUnknown: problems.TRANSACTION_UNKNOWN,
         errors.TransactionGone: problems.TRANSACTION_GONE,
+        errors.UniqueKeysTaken: problems.UNIQUE_KEY_TAKEN,
         errors.LogRefused: problems.STORE_NOT_WRITABLE,
         Busy: problems.OVERLOADED,
     }

@@ -1,4 +1,4 @@
-"""Begins transactions: their half messages, which nobody sees."""
+"""Begins transactions: stores their half messages, which no consumer receives."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mqstore.coordinator import halves, loading
-from mqstore.coordinator.errors import Contradicted, LogRefused
+from mqstore.coordinator.errors import KeysKnown, LogRefused, UniqueKeysTaken
 from mqstore.coordinator.halves import Verdict
 from mqstore.coordinator.ledger import Group, Ledger, Plan, attempt
-from mqstore.coordinator.records import NewRecord, Placement
+from mqstore.coordinator.records import Key, NewRecord, Placement
 from mqstore.coordinator.transactions import Transaction
-from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
+from mqstore.storage.layout import HALF_TOPIC, PROPERTY_UNIQ_KEY, StoreFormat
 
 
 class Begin(msgspec.Struct, frozen=True):
@@ -23,12 +23,24 @@ class Begin(msgspec.Struct, frozen=True):
     group: str
     messages: Sequence[NewRecord]
     may_repeat: bool = True
-    """Whether it may have been begun before: its unique keys are the producer's own."""
+    """Whether the producer chose the unique keys, so that this may repeat an earlier request."""
 
     @property
     def key(self) -> str:
-        """A transaction goes by its first message's unique key."""
+        """The transaction's key: the unique key of its first message."""
         return self.messages[0].properties[PROPERTY_UNIQ_KEY]
+
+    def keys(self) -> list[Key]:
+        """Keys under which the log has records if the transaction was begun before."""
+        committed = [Key(each.topic, each.properties[PROPERTY_UNIQ_KEY]) for each in self.messages]
+        return [Key(HALF_TOPIC, self.key), *committed]
+
+    def identities(self) -> set[tuple[str, str, bytes]]:
+        """Each message's unique key, topic and digest of its body; a repeat must have the same."""
+        return {
+            (each.properties[PROPERTY_UNIQ_KEY], each.topic, halves.digest_body(each.body))
+            for each in self.messages
+        }
 
     def halves(self, store_format: StoreFormat) -> list[NewRecord]:
         """The half messages to store."""
@@ -45,18 +57,18 @@ class Begins:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def plan(self, asked: Sequence[Begin]) -> Plan[Transaction]:
-        """See ``Coordinator.begin``. Raises LogUnavailable."""
+    def plan(self, begins: Sequence[Begin], *, reads: bool) -> Plan[Transaction]:
+        """See ``Coordinator.taking``. Raises LogUnavailable."""
 
         def stored(index: int) -> Transaction:
-            return self._again(asked[index])
+            return self._require_begun(begins[index], reads=reads)
 
-        plan: Plan[Transaction] = Plan([None] * len(asked), {}, stored, stored)
+        plan: Plan[Transaction] = Plan([None] * len(begins), {}, stored, stored)
         under_way: set[str] = set()
-        for index, each in enumerate(asked):
+        for index, each in enumerate(begins):
             if each.key in under_way:
-                continue  # it repeats one of this plan
-            found = attempt(partial(self._begun_or_group, each))
+                continue  # a duplicate within this plan
+            found = attempt(partial(self._begun_or_group, each, reads=reads))
             if isinstance(found, Group):
                 plan.groups[index] = found
                 under_way.add(each.key)
@@ -64,55 +76,52 @@ class Begins:
                 plan.results[index] = found
         return plan
 
-    def _begun_or_group(self, asked: Begin) -> Transaction | Group:
-        return self._begun(asked) or self._half_group(asked)
+    def _begun_or_group(self, begin: Begin, *, reads: bool) -> Transaction | Group:
+        return self._begun(begin, reads=reads) or self._half_group(begin, reads=reads)
 
-    def is_at_hand(self, asked: Begin) -> bool:
-        """Whether nothing need be read from the log to begin it."""
-        return not asked.may_repeat or self._ledger.state.find(asked.key) is not None
-
-    def _again(self, asked: Begin) -> Transaction:
-        """What is stored by now. Raises Contradicted, LogRefused."""
-        found = self._begun(asked)
+    def _require_begun(self, begin: Begin, *, reads: bool) -> Transaction:
+        """The stored transaction. Raises UniqueKeysTaken, Contradicted, LogRefused."""
+        found = self._begun(begin, reads=reads)
         if found is None:
-            raise LogRefused("the transaction that it repeats was refused; begin again")
+            refused = LogRefused if reads else KeysKnown
+            raise refused("the transaction that it repeats was refused; begin again")
         return found
 
-    def _begun(self, asked: Begin) -> Transaction | None:
-        """The same transaction, when it was begun before: a producer asks again when it got no
-        answer. Raises Contradicted for another one under its key, or when it is over."""
-        found = self._ledger.state.find(asked.key)
-        if found is None and asked.may_repeat:
-            found = loading.find(self._ledger.log, asked.key)
+    def _begun(self, begin: Begin, *, reads: bool) -> Transaction | None:
+        """The same transaction, when it was begun before: a producer begins it again when it got
+        no reply. Raises UniqueKeysTaken for another one, Contradicted when it is over."""
+        found = self._ledger.state.find(begin.key)
+        if found is None and begin.may_repeat and reads:
+            found = loading.find(self._ledger.log, begin.key)
         if found is None:
             return None
-        places = {(half.uniq_key, half.topic) for half in found.halves}
-        given = {(each.properties[PROPERTY_UNIQ_KEY], each.topic) for each in asked.messages}
-        if found.group != asked.group or places != given:
-            raise Contradicted(
-                f"there is another transaction with the unique key {asked.key}; "
-                "send new unique keys",
-                *("begun", found.born_ms, ""),
+        stored = {(half.uniq_key, half.topic, half.body_digest) for half in found.halves}
+        if found.group != begin.group or stored != begin.identities():
+            raise UniqueKeysTaken(
+                f"a transaction was begun under the unique key {begin.key} by another group, or "
+                "with other messages or bodies; send new unique keys"
             )
         decision = found.decision
         if decision is not None and decision.verdict is not Verdict.COMMIT:
             raise found.contradicted(decision, "send new unique keys")
         return found
 
-    def _half_group(self, asked: Begin) -> Group:
+    def _half_group(self, begin: Begin, *, reads: bool) -> Group:
         ledger = self._ledger
-        records = asked.halves(ledger.standing.store_format)
+        records = begin.halves(ledger.standing.store_format)
 
         def note(placed: list[Placement]) -> None:
             ledger.note_halves(records, placed)
             ledger.counts.begun += 1
 
-        return Group(records, note, is_unclear=self._was_committed(asked))
+        if not begin.may_repeat:
+            return Group(records, note)
+        if not reads:
+            return Group(records, note, absent=begin.keys())
+        return Group(records, note, is_unclear=self._was_committed(begin))
 
-    def _was_committed(self, asked: Begin) -> bool:
-        """Whether messages of it are to be seen although nothing is known of it: a power cut may
-        take half messages and op records, and leave what was committed."""
-        if not asked.may_repeat:
-            return False
+    def _was_committed(self, begin: Begin) -> bool:
+        """Whether the log has committed messages of an unknown transaction: a power cut may take
+        half messages and op records, and leave the committed messages."""
         log, own = self._ledger.log, PROPERTY_UNIQ_KEY
-        return any(loading.committed(log, m.topic, m.properties[own]) for m in asked.messages)
+        return any(loading.committed(log, m.topic, m.properties[own]) for m in begin.messages)

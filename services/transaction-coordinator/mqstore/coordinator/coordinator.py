@@ -142,20 +142,22 @@ class Coordinator:
 
         Raises LogUnavailable: then nothing is known to be done.
         """
-        return self._ledger.follow(self.taking(begins, decisions))
+        return self._ledger.follow(self.taking(begins, decisions, reads=True))
 
-    def taking(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Steps[Taken]:
-        """``take`` in steps, for whoever waits for appends in another way. Nobody else may use the
-        coordinator between them."""
-        begun, decided = self._begins.plan(begins), self._decisions.plan(decisions)
+    def taking(
+        self, begins: Sequence[Begin], decisions: Sequence[Decide], *, reads: bool
+    ) -> Steps[Taken]:
+        """``take`` in steps, for a caller that waits for appends in another way. No other caller
+        may use the coordinator between them. Unless it ``reads`` the log, a begin whose keys have
+        records fails with KeysKnown, and decisions must be ``is_at_hand``."""
+        begun = self._begins.plan(begins, reads=reads)
+        decided = self._decisions.plan(decisions)
         yield from self._ledger.plans_appended([begun, decided])
         return begun.told, decided.told
 
-    def is_at_hand(self, asked: Begin | Decide) -> bool:
-        """Whether nothing need be read from the log to take it."""
-        if isinstance(asked, Begin):
-            return self._begins.is_at_hand(asked)
-        return self._decisions.is_at_hand(asked)
+    def is_at_hand(self, command: Begin | Decide) -> bool:
+        """Whether ``taking`` needs no read of the log for this begin or decision."""
+        return isinstance(command, Begin) or self._decisions.is_at_hand(command)
 
     @property
     def next_check_at(self) -> float:

@@ -7,10 +7,12 @@
     │   ├── Fenced           another coordinator took over
     │   └── Reopened         the store was opened again since
     ├── LogRefused           the store refused; nothing was stored
+    │   └── KeysKnown        a key that was to be absent has a record, or that is not known
     ├── NotLoaded            what is pending is not known (again) yet
     ├── TransactionUnknown   no such transaction
     ├── TransactionGone      its half message cannot be read any more
-    └── Contradicted         it was decided otherwise
+    ├── Contradicted         it was decided otherwise
+    └── UniqueKeysTaken      another transaction was begun under the same unique keys
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ class LogRefused(CoordinatorError):
         self.problem = problem or {}
 
 
+class KeysKnown(LogRefused):
+    """A record has one of the ``absent`` keys of an append, or the index does not cover the log:
+    read the log, then append without the condition."""
+
+
 class NotLoaded(CoordinatorError):
     """The half and op queues are still being read."""
 
@@ -52,6 +59,10 @@ class TransactionUnknown(CoordinatorError):
 
 class TransactionGone(CoordinatorError):
     """A half message is damaged, or retention deleted it: it can only be rolled back."""
+
+
+class UniqueKeysTaken(CoordinatorError):
+    """Another transaction was begun under the same unique keys; nothing was stored."""
 
 
 class Contradicted(CoordinatorError):

@@ -33,7 +33,7 @@ from mqstore.coordinator.service import CoordinatorService
 from mqstore.coordinator.shards import Shard
 from mqstore.coordinator.transactions import Transaction
 from mqstore.coordinator.views import state_of, view
-from mqstore.service import bodies, problems, quick
+from mqstore.service import bodies, idempotency, problems, quick
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
 from mqstore.service.forwarded import Relayed
@@ -45,6 +45,8 @@ from mqstore.service.reply import Reply
 _BASE: Final = "/v1/transactions"
 _SPEC: Final = msgspec.json.Decoder(TransactionSpec)
 _REASON: Final = msgspec.json.Decoder(Reason)
+VALUES_MAX: Final = 25_000
+"""JSON values of a begin: all that 100 messages with 100 keys and 100 properties each have."""
 _encode: Final = msgspec.json.Encoder().encode
 _BY_PRODUCER: Final = "producer"
 """Why it was decided, where the producer says nothing."""
@@ -82,23 +84,29 @@ class HotRoutes:
         body = await request.body()
         if (relayed := await self._relayed(request, body)) is not None:
             return relayed
+        bodies.check_values(body, VALUES_MAX)
         spec = bodies.read(_SPEC, request, body)
+        _provide_keys(spec, idempotency.read(request))
         return await self._begun_on(self._shard_for(spec), spec, _client_of(request))
 
     async def _begun_on(self, shard: Shard, spec: TransactionSpec, client: str) -> Reply:
         """Raises Problem, TopicNameError, PropertyError."""
-        topic = await shard.topics.writable(spec.topic)
+        is_fixed = spec.shard is not None or spec.messages[0].uniq_key is not None
+        shard, topic = await self._service.shards.place(shard, spec.topic, is_fixed=is_fixed)
         return await _reply(self._begun(spec, shard, topic, client), HTTPStatus.CREATED)
 
     def _prepare_begin(self, request: HotRequest) -> Prepared:
         _check_query(request)
+        key = idempotency.read(request)
         forwarder, client = self._service.forwarder, _client_of(request)
         is_json = bodies.says_json(request.media_type.decode("latin-1"))
 
         def begin(body: bytes, _: Mapping[str, str]) -> quick.Begun:
             if not is_json or not forwarder.leads:
                 return None
+            bodies.check_values(body, VALUES_MAX)
             spec = bodies.decode(_SPEC, body)
+            _provide_keys(spec, key)
             shard = self._shard_for(spec)
             topic = shard.topics.known(spec.topic)
             if topic is None:  # the shard is chosen by now: another turn would be another one's
@@ -196,6 +204,11 @@ def _check_query(request: HotRequest) -> None:
         refuse_unknown(query, ())
 
 
+def _provide_keys(spec: TransactionSpec, idempotency_key: str | None) -> None:
+    if idempotency_key is not None:
+        idempotency.provide(idempotency_key, spec.messages)
+
+
 def _client_of(request: HotRequest) -> str:
     host, port = request.client_address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -231,12 +244,14 @@ _BEGIN: Final = _operation(
     "begin",
     "Begin a transaction",
     "Stores a half message for each message; nobody sees them before the commit. Begun again under "
-    "the same `uniqKey`s, it is the same transaction: ask again when no answer came.",
+    "the same `uniqKey`s, it is the same transaction: retry when no answer came. By another group, "
+    "or with another body, topic or number of messages, it is 409 `unique-key-taken`.",
     {"required": True, "content": json_content("TransactionSpec", SPEC_EXAMPLE)},
     documented(
         "Begun",
         BEGUN_EXAMPLE,
         problems.TRANSACTION_DECIDED,
+        problems.UNIQUE_KEY_TAKEN,
         problems.TOPIC_UNKNOWN,
         problems.TOPIC_NOT_WRITABLE,
         problems.TOPIC_INVALID,
@@ -246,7 +261,14 @@ _BEGIN: Final = _operation(
         status=201,
         text="Begun.",
     ),
-)
+) | {
+    "parameters": [
+        idempotency.parameter(
+            "Begun again under it, it is the same transaction; with another body or number of "
+            "messages it is 409 `unique-key-taken`."
+        ),
+    ]
+}
 
 
 def _decision(name: str, summary: str, text: str) -> dict[str, Any]:

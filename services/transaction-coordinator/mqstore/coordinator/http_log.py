@@ -17,16 +17,20 @@ from mqstore.coordinator.connection import Connection
 from mqstore.coordinator.errors import (
     CoordinatorError,
     Fenced,
+    KeysKnown,
     LogRefused,
     LogUnavailable,
+    NotLoaded,
     Reopened,
 )
-from mqstore.coordinator.log import LogPosition, QueueOffsets, Standing
-from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.coordinator.log import Kinds, LogPosition, QueueOffsets, Standing
+from mqstore.coordinator.records import Append, Key, Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
 
 FENCE: Final = "transaction-coordinator"
 KEYED_MAX: Final = 64
+KINDS_AT_ONCE: Final = 1_000
+"""Keys of one request, as store-writer takes them."""
 POLL_S: Final = 0.02
 PATIENCE_S: Final = 30.0
 """How long a takeover waits until all that was appended is readable and on disk."""
@@ -102,14 +106,20 @@ class HttpLog:
         return Standing(StoreFormat(store.format), self._host, self._reserved_ms)
 
     def append(self, records: Sequence[NewRecord]) -> list[Placement]:
-        return asyncio.run_coroutine_threadsafe(self.append_soon(records), self._loop).result()
+        appending = self.append_soon(Append(records))
+        return asyncio.run_coroutine_threadsafe(appending, self._loop).result()
 
-    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
-        asked = {"fence": {"name": FENCE, "epoch": self._epoch}, "records": records}
+    async def append_soon(self, append: Append) -> list[Placement]:
+        request: dict[str, Any] = {
+            "fence": {"name": FENCE, "epoch": self._epoch},
+            "records": append.records,
+        }
+        if append.absent:
+            request["absent"] = append.absent
         try:
-            reply = self._answer(await self._appends.post(_APPEND, _encode(asked)))
+            reply = self._answer(await self._appends.post(_APPEND, _encode(request)))
         except _FAILURES as error:
-            raise _error_of(error) from error
+            raise _error_of(error, is_conditional=bool(append.absent)) from error
         if not reply.readable:
             end = max(placed.physical_offset + placed.size for placed in reply.records)
             await asyncio.to_thread(self._wait_until_readable, end)
@@ -139,6 +149,18 @@ class HttpLog:
             return Keyed()
         complete = found.complete or found.next is not None
         return Keyed([_stored(each) for each in found.messages], complete)
+
+    def kinds(self, keys: Sequence[Key]) -> Kinds:
+        found: dict[Key, frozenset[int]] = {}
+        for first in range(0, len(keys), KINDS_AT_ONCE):
+            some = keys[first : first + KINDS_AT_ONCE]
+            names = [(each.topic, each.key) for each in some]
+            reply = self._call(partial(self._client.transaction_kinds, names))
+            if not reply.complete:
+                raise NotLoaded("the store's index is being rebuilt; transactions wait for it")
+            kinds = zip(some, reply.kinds, strict=True)
+            found |= {key: frozenset(each) for key, each in kinds if each}
+        return found
 
     def sync(self) -> None:
         self._call(self._client.flush)
@@ -210,14 +232,19 @@ class HttpLog:
             raise LogUnavailable(str(error)) from error
 
 
-def _error_of(error: Exception) -> CoordinatorError:
-    """What a failure of a request means for the log."""
+def _error_of(error: Exception, *, is_conditional: bool = False) -> CoordinatorError:
+    """The coordinator's error for a failed request.
+
+    ``is_conditional``: the append names absent keys, which a store-writer of an earlier release
+    does not understand."""
     if not isinstance(error, ProblemError):
         return LogUnavailable(str(error))
     if error.type == "fenced-off":
         return Fenced(error.detail)
     if error.type == "fence-unknown":  # the store was opened again since our take-over
         return LogUnavailable(error.detail)
+    if error.type == "keys-known" or (is_conditional and error.type == "body-invalid"):
+        return KeysKnown(error.detail, error.problem)
     # Of the others only these say for sure that nothing was stored.
     if error.status in REFUSED or error.type in NOTHING_STORED:
         return LogRefused(error.detail, error.problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +15,8 @@ from urllib3.exceptions import HTTPError
 
 from mqstore.service.refusal import Refused
 
-NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes mounts the token and the namespace of the pod's service account."""
 TIMEOUT_S: Final = 1.0
 """To connect, and to be answered: several calls fit into the time in which a leader must renew."""
 BOUNDED: Final[dict[str, Any]] = {"_request_timeout": (TIMEOUT_S, TIMEOUT_S)}
@@ -40,9 +43,22 @@ def api_client() -> client.ApiClient:
 def own_namespace() -> str:
     """The pod's, elsewhere `default`."""
     try:
-        return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+        return (ACCOUNT_FOLDER / "namespace").read_text(encoding="utf-8").strip()
     except OSError:
         return "default"
+
+
+def own_account() -> dict[str, str] | None:
+    """The pod's service account as an owner reference, from the claims of its token; None where
+    there is no such token. An object with this owner is deleted after the account is."""
+    try:
+        _, claims, _ = (ACCOUNT_FOLDER / "token").read_text(encoding="ascii").split(".")
+        padded = claims + "=" * (-len(claims) % 4)
+        account = json.loads(base64.urlsafe_b64decode(padded))["kubernetes.io"]["serviceaccount"]
+        named = {"name": str(account["name"]), "uid": str(account["uid"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return {"apiVersion": "v1", "kind": "ServiceAccount", **named}
 
 
 def why(error: Exception) -> str:

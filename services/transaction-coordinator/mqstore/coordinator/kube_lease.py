@@ -26,7 +26,14 @@ from mqstore.coordinator.election import (
     LeaseUnavailable,
 )
 from mqstore.coordinator.errors import CoordinatorError
-from mqstore.coordinator.kube_access import BOUNDED, PATCH, api_client, own_namespace, why
+from mqstore.coordinator.kube_access import (
+    BOUNDED,
+    PATCH,
+    api_client,
+    own_account,
+    own_namespace,
+    why,
+)
 from mqstore.service import logs
 
 URL_ANNOTATION: Final = "mqstore/url"
@@ -37,7 +44,9 @@ log = logs.get(__name__)
 class KubeLease:
     """An ``election.LeaseStore``: one Lease, changed only as it was read (resourceVersion).
 
-    Its account needs get, create and patch on leases of its namespace. One thread at a time.
+    The Lease belongs to the service account, so that it goes with the release. The account needs
+    get, create, patch and, where the cluster restricts owner references, delete on leases of its
+    namespace. One thread at a time.
     """
 
     def __init__(self, name: str, namespace: str | None) -> None:
@@ -45,6 +54,8 @@ class KubeLease:
         self._api = client.CoordinationV1Api(api_client())
         self._name = name
         self._namespace = namespace or own_namespace()
+        account = own_account()
+        self._owners = [] if account is None else [account]
 
     def read(self) -> Lease | None:
         try:
@@ -68,6 +79,8 @@ class KubeLease:
 
     def _written(self, lease: Lease) -> Any:
         body = _body(lease)
+        if self._owners:
+            body["metadata"]["ownerReferences"] = self._owners
         if not lease.version:
             body["metadata"]["name"] = self._name
             made: Any = client.V1Lease.from_dict(body)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mqstore.coordinator.coordinator import Coordinator, Taken
-from mqstore.coordinator.errors import CoordinatorError, NotLoaded
+from mqstore.coordinator.errors import CoordinatorError, KeysKnown, NotLoaded
 from mqstore.coordinator.jobs import (
     BATCH_MAX,
     Job,
@@ -125,13 +125,17 @@ class Lane:
         finally:
             self._floor.release()
             self._appending = None
-        deliver(results)
+        known = [job for job, result in results if isinstance(result, KeysKnown)]
+        if known:
+            self._longer_way(known)
+        deliver([each for each in results if not isinstance(each[1], KeysKnown)])
         self._turn()
 
     async def _results(self, jobs: list[Job]) -> Results:
         begins, decisions = begins_of(jobs), decisions_of(jobs)
         askers = [job for job, _ in [*begins, *decisions]]
-        steps = self._coordinator.taking([ask for _, ask in begins], [ask for _, ask in decisions])
+        asks = [ask for _, ask in begins], [ask for _, ask in decisions]
+        steps = self._coordinator.taking(*asks, reads=False)
         try:
             begun, decided = await self._followed(steps)
         except CoordinatorError as error:
@@ -141,14 +145,14 @@ class Lane:
     async def _followed(self, steps: Steps[Taken]) -> Taken:
         """As ``Ledger.follow``."""
         try:
-            records = next(steps)
+            append = next(steps)
             while True:
                 try:
-                    placed = await self._log.append_soon(records)
+                    placed = await self._log.append_soon(append)
                 except CoordinatorError as error:
-                    records = steps.throw(error)
+                    append = steps.throw(error)
                 else:
-                    records = steps.send(placed)
+                    append = steps.send(placed)
         except StopIteration as end:
             found: Taken = end.value
             return found

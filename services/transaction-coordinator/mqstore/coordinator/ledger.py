@@ -26,7 +26,7 @@ from mqstore.coordinator.failing import Failing
 from mqstore.coordinator.halves import Decision, Verdict
 from mqstore.coordinator.log import Log, LogPosition, Standing, read_one
 from mqstore.coordinator.recent import RecentHalves
-from mqstore.coordinator.records import NewRecord, Placement, Stored
+from mqstore.coordinator.records import Append, Key, NewRecord, Placement, Stored
 from mqstore.coordinator.schedule import Schedule
 from mqstore.coordinator.transactions import Part, Resolution, Transaction, Transactions
 from mqstore.storage.codec.message_id import UniqueKeys
@@ -41,8 +41,8 @@ RUN_SIZE_MAX: Final = 4 << 20
 """Groups of one append that need not be one, and bytes of their bodies and properties."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-Steps = Generator[Sequence[NewRecord], list[Placement], T]
-"""Something to do with appends in it: it yields the records of each, and is sent where they stand,
+Steps = Generator[Append, list[Placement], T]
+"""Something to do with appends in it: it yields each of them, and is sent where its records stand,
 or thrown the CoordinatorError of ``Log.append``. So it does not matter how an append is waited for.
 """
 _log = logging.getLogger(__name__)
@@ -56,6 +56,8 @@ class Group:
     then: Callable[[list[Placement]], None]
     is_unclear: bool = False
     """Whether the log has to be read again to tell what became of it."""
+    absent: Sequence[Key] = ()
+    """Keys that no record may have yet."""
 
     @property
     def size(self) -> int:
@@ -234,14 +236,14 @@ class Ledger:
     def follow(self, steps: Steps[T]) -> T:
         """Take the steps, waiting for each append. Raises what they raise."""
         try:
-            records = next(steps)
+            append = next(steps)
             while True:
                 try:
-                    placed = self.log.append(records)
+                    placed = self.log.append(append.records)
                 except CoordinatorError as error:
-                    records = steps.throw(error)
+                    append = steps.throw(error)
                 else:
-                    records = steps.send(placed)
+                    append = steps.send(placed)
         except StopIteration as end:
             found: T = end.value
             return found
@@ -257,7 +259,7 @@ class Ledger:
         state = self.state
         expected = {(HALF_TOPIC, 0): state.half_end, (OP_TOPIC, 0): state.op_end}
         try:
-            placed = yield records
+            placed = yield Append(records, [key for group in groups for key in group.absent])
         except LogUnavailable:
             self.appends_failing.failed()
             self.forget()

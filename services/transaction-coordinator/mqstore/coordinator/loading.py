@@ -15,8 +15,8 @@ from typing import Final
 from mqstore.coordinator import halves
 from mqstore.coordinator.errors import NotLoaded
 from mqstore.coordinator.halves import Decision, Half, Verdict
-from mqstore.coordinator.log import Log, QueueOffsets
-from mqstore.coordinator.records import Stored
+from mqstore.coordinator.log import Kinds, Log, QueueOffsets
+from mqstore.coordinator.records import Key, Stored
 from mqstore.coordinator.transactions import Part, Resolution, Transaction, Transactions
 from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
@@ -64,14 +64,16 @@ def read_back(log: Log, saved: QueueOffsets) -> Transactions:
 
 def cut(log: Log, state: Transactions) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
     """Pending transactions that were decided all the same: how, and which messages are missing."""
-    for transaction in list(state.pending.values()):
+    pending = list(state.pending.values())
+    kinds = log.kinds([key for each in pending for key in _keys_of_copies(each)])
+    for transaction in pending:
         parts = list(transaction.parts.values())
         known, transaction.decision = transaction.decision, None
         # Without a decision of ours, a broker resolved some messages by themselves.
         left = [part for part in parts if known or not transaction.is_resolved(part)]
         verdict = None if known is None else known.verdict
-        aside = [part for part in parts if kept_copy(log, part.newest) is not None]
-        done = [part for part in parts if committed_copy(log, part.newest) is not None]
+        aside = [part for part in parts if _is_kept(kinds, part)]
+        done = [part for part in parts if _is_committed(kinds, part)]
         if done or verdict is Verdict.COMMIT:
             missing = [part for part in left if part not in done]
             yield transaction, known or _cut_decision(Verdict.COMMIT, CUT_COMMIT), missing
@@ -89,14 +91,33 @@ def cut(log: Log, state: Transactions) -> Iterator[tuple[Transaction, Decision, 
 def torn(log: Log, state: Transactions) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
     """Decided transactions of which messages are missing: a power cut may take any part of what was
     not on disk yet, the real messages before their op record too."""
-    for transaction in [*state.history.values(), *state.set_aside.values()]:
-        decision = transaction.decision
-        if decision is None or decision.verdict is Verdict.ROLLBACK:
-            continue
-        look = committed_copy if decision.verdict is Verdict.COMMIT else kept_copy
-        missing = [p for p in transaction.parts.values() if not look(log, p.newest)]
+    decided = [
+        (transaction, transaction.decision)
+        for transaction in [*state.history.values(), *state.set_aside.values()]
+        if transaction.decision is not None and transaction.decision.verdict is not Verdict.ROLLBACK
+    ]
+    kinds = log.kinds([key for each, _ in decided for key in _keys_of_copies(each)])
+    for transaction, decision in decided:
+        is_there = _is_committed if decision.verdict is Verdict.COMMIT else _is_kept
+        missing = [part for part in transaction.parts.values() if not is_there(kinds, part)]
         if missing:
             yield transaction, decision, missing
+
+
+def _keys_of_copies(transaction: Transaction) -> Iterator[Key]:
+    """Under which its messages stand once they were committed, or set aside."""
+    for part in transaction.parts.values():
+        yield Key(part.newest.topic, part.newest.uniq_key)
+        yield Key(CHECK_MAX_TIME_TOPIC, part.newest.uniq_key)
+
+
+def _is_committed(kinds: Kinds, part: Part) -> bool:
+    found = kinds.get(Key(part.newest.topic, part.newest.uniq_key), ())
+    return SysFlag.TRANSACTION_COMMIT in found
+
+
+def _is_kept(kinds: Kinds, part: Part) -> bool:
+    return Key(CHECK_MAX_TIME_TOPIC, part.newest.uniq_key) in kinds
 
 
 def find(log: Log, key: str) -> Transaction | None:

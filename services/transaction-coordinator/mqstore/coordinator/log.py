@@ -6,15 +6,19 @@ tests' own process, which the simulation runs on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from mqstore.coordinator.records import Keyed, NewRecord, Page, Placement, Stored
+from mqstore.coordinator.records import Append, Key, Keyed, NewRecord, Page, Placement, Stored
 from mqstore.storage.layout import StoreFormat
 
 QueueOffsets = Mapping[tuple[str, int], int]
 """Next offsets of group CID_RMQ_SYS_TRANS, by topic and queue."""
+
+Kinds = Mapping[Key, Set[int]]
+"""Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the records of a topic that have a unique
+key; keys without a record are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class Log(Protocol):
     def by_key(self, topic: str, key: str) -> Keyed:
         """Records of a topic with that unique key, or among whose keys it is; the newest 64."""
 
+    def kinds(self, keys: Sequence[Key]) -> Kinds:
+        """The transaction types of the records under each unique key. Raises NotLoaded while the
+        index does not cover the log."""
+
     def sync(self) -> None:
         """Put on disk all that was appended."""
 
@@ -75,10 +83,12 @@ class SoonLog(Protocol):
 
     @property
     def answers(self) -> int:
-        """How many answers came: one that is read for long is another number all the while."""
+        """Number of received answers; it also grows while a long answer is being read."""
 
-    async def append_soon(self, records: Sequence[NewRecord]) -> list[Placement]:
-        """As ``Log.append``; not beside another append of either kind."""
+    async def append_soon(self, append: Append) -> list[Placement]:
+        """Append without blocking the event loop; no other append may run meanwhile.
+
+        Errors as ``Log.append``, and KeysKnown."""
 
 
 def read_one(log: Log, topic: str, queue_id: int, offset: int) -> Stored | None:

@@ -81,6 +81,10 @@ Data = Mapping[str, Any]
 Saying = tuple[str, Severity, str]
 
 
+_SAID_OTHERWISE: Final = frozenset({"disk-full", "no-room", "read-only", "failed", "paused"})
+"""Reasons of refused puts that an event of their own has."""
+
+
 def _nothing(_: Data) -> None:
     return None
 
@@ -113,6 +117,25 @@ def _index_trouble(data: Data) -> Saying:
     return "IndexNeedsRebuild", Severity.WARNING, f"key queries answer complete: false: {reason}"
 
 
+def _offsets_lowered(data: Data) -> Saying:
+    first = data["offsets"][0]
+    who = f"group {first['group']}" if first["group"] else "delivery of delayed messages"
+    message = (
+        f"{data['count']} offsets were behind their queue's end and are lowered to it, first {who} "
+        f"in {first['topic']} queue {first['queueId']}: {first['before']} to {first['after']}; "
+        "GET /v1/store/recovery lists them"
+    )
+    return "OffsetsLowered", Severity.WARNING, message
+
+
+def _clock_step(data: Data) -> Saying:
+    size = abs(data["stepMs"]) / 1000
+    where = f"messages from offset {data['offset']} on are stamped by it"
+    way = "back" if data["stepMs"] < 0 else "forward"
+    message = f"the clock was set {way} by {size:.1f} s; {where}"
+    return "ClockStepped", Severity.WARNING, message
+
+
 def _disk(data: Data) -> Saying:
     used = f"the volume is {data.get('usedPercent', 0):.1f} % full"
     if data["refuses"]:
@@ -123,11 +146,33 @@ def _disk(data: Data) -> Saying:
     return "DiskHasRoom", Severity.NORMAL, used
 
 
+def _puts(data: Data) -> Saying | None:
+    if not data["refused"]:
+        if data.get("ended") in _SAID_OTHERWISE:
+            return None
+        return "PutsAccepted", Severity.NORMAL, "messages are accepted again"
+    if data["reason"] in _SAID_OTHERWISE:
+        return None
+    return "PutsRefused", Severity.WARNING, f"messages are refused: {data['detail']}"
+
+
 def _read_only(data: Data) -> Saying:
     reason = data["reason"]
     if reason is None:
         return "StoreWritable", Severity.NORMAL, "messages are taken again"
     return "StoreReadOnly", Severity.WARNING, f"the store may only be read: {reason}"
+
+
+def _data_missing(data: Data) -> Saying:
+    lost = f"{data['missingBytes']} durable bytes with {data['messages']} messages are missing"
+    where = f"the log ends at {data['logEnd']}, the durable watermark is {data['watermark']}"
+    how = "put the log's files back, or see `mqstore store accept-loss --dry-run`"
+    return "DataMissing", Severity.WARNING, f"{lost}: {where}; {how}"
+
+
+def _loss_accepted(data: Data) -> Saying:
+    lost = f"{data['missingBytes']} bytes with {data['messages']} messages"
+    return "LossAccepted", Severity.WARNING, f"an operator accepted the loss of {lost}"
 
 
 def _writes(data: Data) -> Saying:
@@ -147,12 +192,23 @@ def _expiry(data: Data) -> Saying:
     return "UnconsumedAtRisk", Severity.WARNING, f"{lost}; {first}; GET /v1/reports/expiry"
 
 
-def _deleted(data: Data) -> Saying | None:
-    forced = data.get("forced", 0)
-    if not forced:
-        return None
-    message = f"{forced} segments went before their time, as the volume is full"
-    return "SegmentsForced", Severity.WARNING, message
+def _forced_deletion(data: Data) -> Saying:
+    what = f"the segment made ahead ({data['bytes']} bytes, no message)"
+    if data.get("segment") is not None:
+        age_s = data["ageMs"] // 1000
+        what = f"segment {data['segment']} ({data['bytes']} bytes, last written {age_s} s ago)"
+    used = f"{data['usedBytes'] - data['unlinkedBytes']} of {data['totalBytes']} bytes"
+    above = f"is above {data['abovePercent']} %"
+    if data["trigger"] == "no-segment":
+        above = "has no room for the next segment"
+    why = f"the volume of {data['volume']} {above} ({used} in use)"
+    return "SegmentsForced", Severity.WARNING, f"{what} was deleted before its time: {why}"
+
+
+def _space_not_freed(data: Data) -> Saying:
+    what = f"{data['bytes']} bytes of deleted files are in use after {data['seconds']:.0f} s"
+    message = f"{what}: a process keeps them open, and retention waits; lsof +L1 shows which"
+    return "SpaceNotFreed", Severity.WARNING, message
 
 
 def _failed(data: Data) -> Saying:
@@ -163,11 +219,17 @@ _SAYINGS: Final[Mapping[str, Callable[[Data], Saying | None]]] = {
     "opened": _opened,
     "index": _index,
     "index-trouble": _index_trouble,
+    "offsets-lowered": _offsets_lowered,
+    "clock-step": _clock_step,
     "disk": _disk,
+    "puts": _puts,
     "read-only": _read_only,
+    "data-missing": _data_missing,
+    "loss-accepted": _loss_accepted,
     "writes": _writes,
     "damaged": _damaged,
     "expiry": _expiry,
-    "deleted": _deleted,
+    "forced-deletion": _forced_deletion,
+    "space-not-freed": _space_not_freed,
     "failed": _failed,
 }

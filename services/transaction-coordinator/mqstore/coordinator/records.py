@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -38,6 +38,20 @@ class NewRecord(
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+
+class Key(msgspec.Struct, frozen=True, gc=False):
+    """A key of a topic's records, as the index has it."""
+
+    topic: str
+    key: str
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """Records to append contiguously, all or none, if no record has any of the ``absent`` keys."""
+
+    records: Sequence[NewRecord]
+    absent: Sequence[Key] = ()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from mqstore.client import Client
+from mqstore.client import Client, Topic
 from mqstore.coordinator.connection import Connection
 from mqstore.coordinator.coordinator import Coordinator
 from mqstore.coordinator.errors import NotLoaded, TransactionUnknown
@@ -21,8 +21,9 @@ from mqstore.coordinator.schedule import Rules
 from mqstore.coordinator.topics import Topics
 from mqstore.coordinator.transactions import Transaction, Transactions
 from mqstore.coordinator.worker import Worker
-from mqstore.service import membership
+from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
+from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.system.threads import production_seams
@@ -115,6 +116,28 @@ class Shards:
         able = [shard for shard in every if shard.worker.trouble is None] or every
         self._turn += 1
         return able[self._turn % len(able)]
+
+    async def place(self, shard: Shard, topic: str, *, is_fixed: bool) -> tuple[Shard, Topic]:
+        """Where to begin a transaction of a topic: on ``shard``, and what it says of the topic.
+
+        A new shard copies the topics of the others. While it lacks one that another shard has, the
+        transaction begins there, or has to wait if its shard ``is_fixed``. Raises Problem (503: try
+        again; 404: no shard has the topic), TopicNameError.
+        """
+        try:
+            return shard, await shard.topics.writable(topic)
+        except Problem as problem:
+            if problem.kind is not problems.TOPIC_UNKNOWN:
+                raise
+            for other in self:
+                found = None if other is shard else await other.topics.find(topic)
+                if found is None:
+                    continue
+                if is_fixed:
+                    why = f"shard {shard.ordinal} does not have topic {topic} yet; try again"
+                    raise Problem(problems.COORDINATOR_NOT_READY, why) from problem
+                return other, found
+            raise
 
 
 def shards_of(

@@ -58,6 +58,14 @@ class Topics:
             return known.topic.result()
         return await asyncio.shield(known.topic)
 
+    async def find(self, name: str) -> Topic | None:
+        """A topic that takes messages; None where the shard has none of that name, or does not
+        answer."""
+        try:
+            return await self.writable(name)
+        except Problem:
+            return None
+
     async def _writable(self, name: str) -> Topic:
         """Raises Problem, which nobody remembers."""
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.retention import plan
 from mqstore.storage.retention.disk import Disks

@@ -1,7 +1,7 @@
 """Facts of a store directory, at rest or beside whoever has it open. Nothing is written or locked.
 
-The rule in force is what ``store/mqstore/broker.conf`` says, which store-writer writes at each
-start; for a broker's store, its own broker.conf, if it is named.
+The rule in force is the store's own (format.json), which store-writer records at each start; for a
+broker's store, its own broker.conf, if it is named.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from pydantic import ValidationError
 
 from mqstore.jobs.errors import NoStore, WrongUsage
 from mqstore.jobs.expiry.facts import ShardFacts
+from mqstore.storage import broker_settings
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError
+from mqstore.storage.own import store_lock
 from mqstore.storage.retention import archive, pins
 from mqstore.storage.retention.disk import DiskWatch
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.plan import SegmentFacts
 from mqstore.storage.retention.rule import RetentionRule
+from mqstore.storage.setting_names import unknown_settings
 from mqstore.storage.system.overlay_files import PrivateBase
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
@@ -41,7 +44,7 @@ def look(root: Path, settings: Path | None = None) -> ShardFacts:
     try:
         base = cast(PrivateBase, seams.files)
         store = StoreAtRest.look(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
-        return _facts(store, _config(settings or store.paths.broker_conf, settings is not None))
+        return _facts(store, store.config if settings is None else _config(settings))
     except (StorageError, OSError) as error:
         raise NoStore(str(error)) from error
 
@@ -75,16 +78,17 @@ def _segments(store: StoreAtRest, files: PosixFileSystem) -> list[SegmentFacts]:
     return found
 
 
-def _config(path: Path, is_asked_for: bool) -> StoreConfig:
+def _config(path: Path) -> StoreConfig:
     """The settings that count here, of a file with a ``name=value`` a line."""
-    if not is_asked_for and not path.exists():
-        return StoreConfig()
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise WrongUsage(f"{path} is no broker.conf ({error})") from error
     lines = (line.partition("=") for line in text.splitlines())
     said = {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
+    unknown = unknown_settings((name for name in said if name), broker_settings.NAMES)
+    if unknown is not None:
+        raise WrongUsage(f"{path}: {unknown}: correct or remove it")
     fields = StoreConfig.model_fields
     chosen = {
         alias: said[alias]
@@ -106,12 +110,11 @@ def _name(store: StoreAtRest) -> str:
 
 def _is_ours(store: StoreAtRest) -> bool:
     """Whether a writer of ours had it last: a broker rewrites ``lock`` at each start."""
+    if store.content is None:
+        return False
     lock = store.seams.files.stat(store.paths.lock)
-    return (
-        store.content is not None
-        and lock is not None
-        and lock.modified_ms == store.content.lock_modified_ms
-    )
+    is_as_left = lock is not None and lock.modified_ms == store.content.lock_modified_ms
+    return is_as_left or store_lock.has_sign(store.seams.files, store.paths)
 
 
 def _pins(store: StoreAtRest) -> list[Hold]:

@@ -18,10 +18,11 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreLocked
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.options import Progress as Opened
-from mqstore.storage.own import format_file
+from mqstore.storage.own import format_file, store_lock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.system.umask import restrict_new_files
 
 OWNER_NAME = "job.json"
 """Beside what is staged: who rebuilds."""
@@ -31,7 +32,8 @@ OWNER_NAME = "job.json"
 def held(
     root: Path, config: StoreConfig, progress: Progress, *, dry: bool
 ) -> Iterator[MessageStore]:
-    """The store, recovered and its queues whole; or, ``dry``, as it would then be.
+    """The store, recovered and its queues whole; or, ``dry``, as it would then be: then nothing is
+    written and nothing is locked.
 
     Raises JobError for one that another rebuild works on, or that may only be read; StorageError.
     """
@@ -51,6 +53,7 @@ def held(
     if known is not None:  # its own: a job is told a directory and no more
         host = next(iter(known.store_hosts), options.store_host)
         options = replace(options, shard=known.shard, store_host=host)
+    restrict_new_files()
     try:
         store = MessageStore.open(root, config, production_seams(), options)
     except StoreLocked as error:
@@ -61,6 +64,28 @@ def held(
         yield store
 
 
+@contextmanager
+def unchanged(root: Path) -> Iterator[None]:
+    """Ensure that no process has the store open for writing; nothing is written or locked.
+
+    Raises StoreLocked where a process has it open, JobError where one opened it meanwhile.
+    """
+    files, paths = PosixFileSystem(), StorePaths(root)
+
+    def signs() -> tuple[object, ...]:
+        return files.stat(paths.lock), files.stat(paths.format), files.is_locked(paths.lock)
+
+    before = signs()
+    if files.is_locked(paths.lock):
+        raise _other_rebuild(root) or store_lock.in_use(files, paths)
+    yield
+    if signs() != before:
+        raise JobError(
+            f"{root} was opened for writing while it was compared; run the job again, and name the"
+            " store-writer behind a comma where one runs"
+        )
+
+
 def note_owner(directory: Path) -> None:
     """Say who is at it, for whoever tries to be at the same time."""
     note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}
@@ -69,7 +94,7 @@ def note_owner(directory: Path) -> None:
 
 def _other_rebuild(root: Path) -> JobError | None:
     try:
-        note = json.loads((StorePaths(root).index_staging / OWNER_NAME).read_text(encoding="utf-8"))
+        note = json.loads(PosixFileSystem().read(StorePaths(root).index_staging / OWNER_NAME))
         since = time.strftime("%H:%M:%S", time.localtime(note["since"]))
         return JobError(
             f"{root}: another index rebuild (process {note['pid']} on {note['host']}, since"

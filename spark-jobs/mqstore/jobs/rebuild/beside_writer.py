@@ -21,8 +21,8 @@ from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.derived.index_build import BuildPlan
-from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.index.build import BuildPlan
+from mqstore.storage.index.plan import Layout
 
 if TYPE_CHECKING:
     from mqstore.jobs.rebuild.segment_views import LogPlace

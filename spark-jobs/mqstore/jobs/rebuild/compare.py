@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan, staged_name
-from mqstore.storage.derived.index_plan import Layout, PlannedFile
-from mqstore.storage.derived.index_publication import index_names
+from mqstore.storage.index.build import OFFSET_MAX, BuildPlan, staged_name
+from mqstore.storage.index.plan import Layout, PlannedFile
+from mqstore.storage.index.publication import index_names
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
@@ -92,13 +92,12 @@ def differences(
     low: int,
     *,
     high: int = OFFSET_MAX,
-    staging: Path | None = None,
+    staging: Path,
 ) -> Differences:
-    """Between the files that were staged and those in ``index/``, whose items below physical offset
+    """Between the files in ``staging`` and those in ``index/``, whose items below physical offset
     ``low`` expired. Where a writer goes on from ``high`` on, the newest file is changed
     meanwhile: its items below count, its chains do not."""
     found = Differences()
-    staging = staging or paths.index_staging
     files = PosixFileSystem()
     there = []
     for name in index_names(files, paths):

@@ -4,11 +4,9 @@ index is what the log makes of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mqstore.client import Store
 from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, JobError, WrongUsage
@@ -17,12 +15,13 @@ from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.read_options import ReadOptions
 from mqstore.jobs.rebuild.beside_writer import log_of
 from mqstore.jobs.rebuild.compare import differences
+from mqstore.jobs.rebuild.scratch import scratch
 from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.derived.index_build import finish_files, make_files, refuse_full_disk
-from mqstore.storage.derived.index_plan import Layout
+from mqstore.storage.index.build import finish_files, make_files, refuse_full_disk
+from mqstore.storage.index.plan import Layout
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
@@ -54,7 +53,7 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
     seen = ReadOptions(place.where).look().segments
     segments = list(_below(seen, status.index_offset))
     files = PosixFileSystem()
-    with _build(run, place, layout, segments) as build, _scratch() as staging:
+    with _build(run, place, layout, segments) as build, scratch() as staging:
         scan = build.scan()
         plan = build.build_plan(scan)
         refuse_full_disk(files, staging, plan.staged_bytes, settings.disk_ratio)
@@ -94,9 +93,3 @@ def _below(segments: tuple[LogSegment, ...], end: int) -> Iterator[LogSegment]:
     for each in segments:
         if each.start < end:
             yield replace(each, end=min(each.end, end))
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="index-rebuild-") as directory:
-        yield Path(directory)

@@ -13,7 +13,7 @@ from mqstore.storage.layout import StoreFormat
 class Mode(Enum):
     PUBLISH = auto()
     VERIFY = auto()
-    """Compare with what is there, and change nothing of it."""
+    """Compare with what is there; nothing is written but to this machine's scratch."""
     DRY_RUN = auto()
     """Say what would be done."""
 

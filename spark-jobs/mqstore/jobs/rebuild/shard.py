@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,19 @@ from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE
 from mqstore.jobs.job_run import JobRun, Outcome, Report
 from mqstore.jobs.rebuild import at_rest, beside_writer, look_beside
 from mqstore.jobs.rebuild.compare import differences
+from mqstore.jobs.rebuild.scratch import scratch
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.derived.index_build import (
+from mqstore.storage.index.build import (
     BuildPlan,
     finish_files,
     make_files,
     refuse_full_disk,
 )
-from mqstore.storage.derived.index_plan import Layout
-from mqstore.storage.derived.index_publication import StagedFile, discard
+from mqstore.storage.index.plan import Layout
+from mqstore.storage.index.publication import StagedFile, discard
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own import writer_note
 from mqstore.storage.paths import StorePaths
@@ -47,9 +48,12 @@ def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome
         place = replace(place, where=str(root), writer_url=place.writer_url or noted)
     if place.writer_url is not None:
         return beside(settings, run, place)
-    root, is_dry = Path(place.where), settings.mode is Mode.DRY_RUN
-    with at_rest.held(root, settings.config(), run.progress, dry=is_dry) as store:
-        return Rebuild(settings, run, store).outcome()
+    root, looks = Path(place.where), settings.mode is not Mode.PUBLISH
+    with ExitStack() as stack:
+        if settings.mode is Mode.VERIFY:
+            stack.enter_context(at_rest.unchanged(root))
+        held = at_rest.held(root, settings.config(), run.progress, dry=looks)
+        return Rebuild(settings, run, stack.enter_context(held)).outcome()
 
 
 def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
@@ -85,26 +89,30 @@ class Rebuild:
         with self._build() as build:
             if self._settings.mode is Mode.DRY_RUN:
                 return self._ended(self._scan(build), {"dryRun": True})
-            return self._built(build)
-
-    def _built(self, build: SparkBuild) -> Outcome:
-        with self._staging():
-            scan = self._scan(build)
-            plan = build.build_plan(scan)
-            ratio = self._settings.disk_ratio
-            refuse_full_disk(self._files, self._paths.ours, plan.staged_bytes, ratio)
-            staged = self._stage(build, scan, plan)
             if self._settings.mode is Mode.VERIFY:
-                return self._verified(scan, plan)
-            self._publish(plan, staged)
-            return self._ended(scan, {"published": [path.name for path in self._published()]})
+                with scratch() as directory:
+                    scan, plan, _ = self._built(build, directory)
+                    return self._verified(scan, plan, directory)
+            with self._staging() as directory:
+                scan, plan, staged = self._built(build, directory)
+                self._publish(plan, staged)
+                return self._ended(scan, {"published": [path.name for path in self._published()]})
+
+    def _built(
+        self, build: SparkBuild, directory: Path
+    ) -> tuple[Scan, BuildPlan, list[StagedFile]]:
+        scan = self._scan(build)
+        plan = build.build_plan(scan)
+        ratio = self._settings.disk_ratio
+        refuse_full_disk(self._files, directory, plan.staged_bytes, ratio)
+        return scan, plan, self._stage(build, scan, plan, directory)
 
     @contextmanager
-    def _staging(self) -> Iterator[None]:
+    def _staging(self) -> Iterator[Path]:
         self._files.make_directories(self._paths.index_staging)
         at_rest.note_owner(self._paths.index_staging)
         try:
-            yield
+            yield self._paths.index_staging
         finally:
             if self._files.stat(self._paths.index_journal) is None:
                 discard(self._files, self._paths)
@@ -123,8 +131,9 @@ class Rebuild:
         )
         return scan
 
-    def _stage(self, build: SparkBuild, scan: Scan, plan: BuildPlan) -> list[StagedFile]:
-        directory = self._paths.index_staging
+    def _stage(
+        self, build: SparkBuild, scan: Scan, plan: BuildPlan, directory: Path
+    ) -> list[StagedFile]:
         make_files(self._files, directory, plan)
         built = build.fill(scan, partial(build_part, directory, plan))
         return finish_files(self._files, directory, plan, built)
@@ -137,8 +146,9 @@ class Rebuild:
     def _published(self) -> list[Path]:
         return [file.path for file in self._store.index.files]
 
-    def _verified(self, scan: Scan, plan: BuildPlan) -> Outcome:
-        found = differences(self._paths, self._layout, plan, self._store.log.min_offset)
+    def _verified(self, scan: Scan, plan: BuildPlan, staging: Path) -> Outcome:
+        low = self._store.log.min_offset
+        found = differences(self._paths, self._layout, plan, low, staging=staging)
         code = EXIT_FINDINGS if found.count else EXIT_FINE
         return self._ended(scan, {"differences": found.count, "found": found.told}, code)
 

@@ -15,8 +15,8 @@ from mqstore.jobs.log.ranges import plan as plan_ranges
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.gathered import Gathered, Work, gathered
 from mqstore.jobs.rebuild.tasks import Extraction, Told
-from mqstore.storage.derived.index_build import BuildPlan
-from mqstore.storage.derived.index_plan import IndexPlan
+from mqstore.storage.index.build import BuildPlan
+from mqstore.storage.index.plan import IndexPlan
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.segment_views import viewed
 from mqstore.storage._kernel import item_at
-from mqstore.storage.derived.index_build import BuildPlan, PartBuilder, PartBuilt
-from mqstore.storage.derived.index_plan import Item, Layout
-from mqstore.storage.derived.index_scan import Chunk, IndexScan
+from mqstore.storage.index.build import BuildPlan, PartBuilder, PartBuilt
+from mqstore.storage.index.plan import Item, Layout
+from mqstore.storage.index.scan import Chunk, IndexScan
 from mqstore.storage.recovery.view import QueueFiles
 from mqstore.storage.system.posix_files import PosixFileSystem
 

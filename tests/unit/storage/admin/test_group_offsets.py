@@ -142,6 +142,66 @@ def test_what_was_not_saved_is_forgotten_by_a_kill_and_comes_again(tmp_path: Pat
         assert store.offsets.of("g")[0].committed == 4
 
 
+@pytest.mark.parametrize("store_format", list(StoreFormat))
+def test_an_offset_behind_its_queues_end_is_lowered_to_it_and_skips_nothing_later(
+    tmp_path: Path, store_format: StoreFormat
+) -> None:
+    """As a broker leaves it whose log lost its end; a kill right after the opening included."""
+    with open_store(tmp_path / "store", format=store_format) as store:
+        put_some(store, ALL)
+        table = on_disk(store)
+    for topic, queue_id, offset in (("T", 0, 25), ("T", 1, 10), ("T", 7, 3), ("gone", 0, 5)):
+        table.put("g", topic, queue_id, offset)
+    table.save()
+    killed = open_store(tmp_path / "store")
+    put_some(killed, ALL, start=ALL)
+    abandon(killed)
+
+    with open_store(tmp_path / "store") as store:
+        expected = {("T", 0): 10, ("T", 1): 10, ("T", 7): 0, ("gone", 0): 0}
+        assert {(t, q): offset for _, t, q, offset in store.offsets._table.all()} == expected
+        assert store.recovery.lowered_offsets == ()
+    lowered = {(e.topic, e.queue_id): (e.before, e.after) for e in killed.recovery.lowered_offsets}
+    assert lowered == {("T", 0): (25, 10), ("T", 7): (3, 0), ("gone", 0): (5, 0)}
+    assert {each.group for each in killed.recovery.lowered_offsets} == {"g"}
+    assert killed.recovery.lowered_offset_count == 3
+
+
+def test_the_backup_of_lowered_offsets_is_lowered_too(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        put_some(store, ALL)
+        table = on_disk(store)
+    table.put("g", "T", 0, 25)
+    table.save()
+    with open_store(tmp_path / "store") as store:
+        table.path.write_bytes(b"{")
+        assert on_disk(store).get("g", "T", 0) == 10
+
+
+def test_a_store_that_is_only_read_lowers_nothing(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        put_some(store, ALL)
+        table = on_disk(store)
+    table.put("g", "T", 0, 25)
+    table.save()
+    before = table.path.read_bytes()
+    with open_store(tmp_path / "store", services=False, in_place=False) as store:
+        assert store.recovery.lowered_offset_count == 0
+    assert table.path.read_bytes() == before
+
+
+def test_an_offset_behind_the_queues_end_can_be_corrected_without_going_back(
+    store: MessageStore,
+) -> None:
+    store.offsets._table.put("g", "T", 0, 25)
+    with pytest.raises(OffsetRefused, match="up to 25"):
+        store.offsets.commit("g", commits(q0=9))
+
+    (stand,) = store.offsets.commit("g", commits(q0=10))
+
+    assert stand.committed == 10
+
+
 def test_nothing_is_written_while_nothing_changes(store: MessageStore) -> None:
     store.offsets.save()
     assert not (store.paths.config / "consumerOffset.json").exists()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     QueueUnknown,
     StoreNotWritable,
@@ -237,12 +239,54 @@ def test_a_deletion_is_forgotten_once_somebody_else_wrote_to_the_store(tmp_path:
     path = tmp_path / "store"
     with make(path) as store:
         store.delete_topic("T")
-    (path / "lock").write_text("lock")
+    with (path / "lock").open("r+b") as lock:
+        lock.write(b"lock")  # as a broker does at its start
     for file in (path / "consumequeue").rglob("0000*"):
         file.unlink()
     with open_store(path) as store:
         assert bodies(store) == all_bodies(30), "as after a broker's own recovery"
         assert not store.paths.deleted_topics.exists()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_deletion_is_kept_in_a_copy_whose_files_all_have_other_times(
+    tmp_path: Path, closed: bool
+) -> None:
+    """As ``cp -r`` makes it."""
+    path, copy = tmp_path / "store", tmp_path / "copy"
+    store = make(path)
+    store.delete_topic("T")
+    store.close() if closed else abandon(store)
+    shutil.copytree(path, copy, copy_function=shutil.copyfile)
+    found = Verification(copy, StoreConfig(), production_seams()).findings()
+    assert [each for each in found if each.topic == "T"] == []
+    for _ in range(2):
+        with open_store(copy) as store:
+            assert [topic.name for topic in store.topics()] == ["other"]
+            assert store.log.offsets.next("T", 0) > 0
+
+
+def test_a_deletion_hides_nothing_that_is_put_to_a_copy_whose_log_ends_before_it(
+    tmp_path: Path,
+) -> None:
+    """The log was copied first, and grew before its topic was deleted."""
+    path, copy = tmp_path / "store", tmp_path / "copy"
+    with make(path) as store:
+        shutil.copytree(path / "commitlog", copy / "commitlog")
+        put(store, 300, start=100)
+        store.delete_topic("T")
+    shutil.copytree(path, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("commitlog"))
+    for name in ("state", "clean-close.json", "running.json"):
+        (copy / "mqstore" / name).unlink(missing_ok=True)
+    shutil.rmtree(copy / "consumequeue")
+    with open_store(copy) as store:
+        (note,) = store._opened.deleted.all()
+        assert note.offset == store.log.max_offset
+        assert [topic.name for topic in store.topics()] == ["other"]
+        placed = store.put(message(store, 7, topic="T", queue_id=0))
+    with open_store(copy) as store:
+        found = store.lookups.records("T", 0, placed.queue_offset, 1).records
+        assert [each.physical_offset for each in found] == [placed.physical_offset]
 
 
 def test_notes_end_with_the_messages(tmp_path: Path) -> None:

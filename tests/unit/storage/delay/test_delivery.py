@@ -13,11 +13,13 @@ from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat, SysFlag
 from mqstore.storage.message_store import StoreOptions
 from mqstore.storage.tables.config_tables import DelayOffsets
 from tests.simulation.delayed_store import CONFIG, ROOT, DelayedStore
+from tests.simulation.inode import Loss
 from tests.unit.storage.record_examples import ordinary, with_record_crc
 
 PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -240,6 +242,27 @@ def test_progress_outside_of_the_queue_is_moved_into_it(world: DelayedStore, off
     assert world.store.delays.status()[0].delivered_up_to == 2
 
 
+@pytest.mark.parametrize("has_queue", [True, False])
+def test_progress_behind_the_queues_end_passes_over_nothing_that_comes_next(
+    world: DelayedStore, has_queue: bool
+) -> None:
+    """As a broker leaves it whose log lost its end."""
+    if has_queue:
+        world.put(1, 1)
+        world.run(3)
+    world.store.close()
+    table = DelayOffsets.load(world.store.paths, world.format, world.machine.seams)
+    table.put(1, 9)
+    table.save()
+    world.open()
+    world.put(2, 1)
+    world.put(3, 1)
+    world.kill()
+    world.run(3)
+    assert world.delivered()[-2:] == [2, 3]
+    assert saved(world)[1] == 2 + has_queue
+
+
 def test_a_full_disk_holds_a_level_up_and_loses_nothing(world: DelayedStore) -> None:
     world.put(1, 1)
     large = world.message(2, 1).replaced(body=b"2".ljust(30_000))
@@ -308,21 +331,72 @@ def test_a_store_that_is_not_to_deliver_does_not(world: DelayedStore) -> None:
     assert world.delivered() == []
 
 
-def test_a_clock_that_steps_back_delays_nothing_by_more_than_its_level(
-    world: DelayedStore,
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("hours", [24, 1, -1, -24])
+def test_a_clock_that_is_set_delivers_nothing_earlier_or_later(
+    world: DelayedStore, hours: int, is_restarted: bool
 ) -> None:
     world.put(1, 2)
     world.run(1)
-    world.machine.clock.step(-3_600_000)
+    world.machine.clock.step(hours * HOUR_MS)
+    world.put(2, 2)
     world.run(1)
+    if is_restarted:
+        world.kill()
+    world.run(2.9)
+    assert world.delivered() == []
+    world.run(0.2)
+    assert world.delivered() == [1]
+    world.run(1)
+    assert world.delivered() == [1, 2]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_was_stored_while_the_clock_was_ahead_is_delivered_when_its_delay_has_passed(
+    world: DelayedStore, is_restarted: bool
+) -> None:
+    world.machine.clock.step(24 * HOUR_MS)
+    world.put(1, 2)
+    world.run(1)
+    world.machine.clock.step(-24 * HOUR_MS)
+    world.put(2, 2)
+    world.run(1)
+    if is_restarted:
+        world.kill()
+    world.run(2.9)
+    assert world.delivered() == []
+    world.run(1.2)
+    assert world.delivered() == [1, 2]
+    stored = [found.store_timestamp_ms for found in world.pending(2)]
+    assert stored[0] - stored[1] > 23 * HOUR_MS
+
+
+def test_after_a_start_of_the_machine_whose_clock_was_ahead_nothing_is_delivered_early(
+    world: DelayedStore,
+) -> None:
+    """How long it was down cannot be known: the delay begins at the opening at the latest."""
+    world.machine.clock.step(24 * HOUR_MS)
+    world.put(1, 2)
+    world.store.flush.flush_all()
+    disk = world.machine.disk.power_cut(1, Loss.DROP)
+    disk.clock.step(-24 * HOUR_MS)
+    world.restart(disk)
+    [step] = world.store.clock.steps.view.steps
+    assert not step.is_measured
+    world.run(4.9)
+    assert world.delivered() == []
+    world.run(0.2)
     assert world.delivered() == [1]
 
 
-def test_a_clock_that_steps_forward_delivers_within_a_second(world: DelayedStore) -> None:
-    world.put(1, 3)
-    world.run(1)
-    world.machine.clock.step(3_600_000)
-    world.run(1)
+def test_a_clock_that_steps_back_a_little_delays_nothing_by_more_than_its_level(
+    world: DelayedStore,
+) -> None:
+    world.machine.clock.step(-30_000)
+    world.put(1, 2)
+    world.run(4.5)
+    assert world.delivered() == []
+    world.run(31)
     assert world.delivered() == [1]
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import tracemalloc
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +15,7 @@ from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import (
     DEPTH_MAX,
     EXPRESSION_LENGTH_MAX,
+    FilterCache,
     compile_expression,
 )
 from mqstore.storage.filter.java_values import EvaluationError
@@ -193,6 +199,60 @@ def test_any_text_compiles_or_is_refused_and_never_fails(
 @given(st.text(max_size=400), st.sampled_from(["a = 5", "a = 5000000000", "a > 5.5", "a > b"]))
 def test_any_property_is_compared_or_matches_nothing(value: str, text: str) -> None:
     assert compile_expression(text, V5).matches({"a": value, "b": value}) in (True, False)
+
+
+def test_compiling_a_chain_takes_as_many_steps_as_it_has_parts() -> None:
+    def calls(parts: int) -> int:
+        counted = 0
+
+        def count(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        text = " OR ".join([f"chain{parts} = 1"] * parts)
+        sys.setprofile(count)
+        try:
+            compile_expression(text, V5)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    compile_expression("a = 1", V5)  # makes the parser
+    assert calls(160) < 2.2 * calls(80)
+
+
+def test_parts_of_a_chain_are_its_own() -> None:
+    assert said("(a = 1 OR b = 1) OR c = 1", c="1") is True
+    assert said("NOT (a = 1 AND b = 1) AND c = 1", a="2", c="1") is True
+    assert said("a = 1 AND b = 1 OR c = 1 AND d = 1 OR e = 1", e="1") is True
+    assert said("a BETWEEN 1 AND 3 AND b = 1 AND c = 1", a="2", b="1", c="2") is False
+
+
+def test_compiled_expressions_are_kept_within_a_bound_on_their_memory() -> None:
+    cache = FilterCache(4 * compile_expression("a = 1", V5).size)
+    texts = [f"a = {number}" for number in range(6)]
+    for text in texts[:4]:
+        cache.add(compile_expression(text, V5), V5)
+    assert cache.get(texts[0], V5) is not None  # used last
+    for text in texts[4:]:
+        cache.add(compile_expression(text, V5), V5)
+    kept = [text for text in texts if cache.get(text, V5) is not None]
+    assert kept == [texts[0], *texts[3:]]
+    assert cache.get(texts[0], V4) is None
+    cache.add(compile_expression("a = 1" + " " * 4_000, V5), V5)
+    assert cache.size == 0
+
+
+def test_the_size_of_a_compiled_expression_is_not_underestimated() -> None:
+    for unit in ("a=1", "a>b", "NOT a", "a IN ('x')", "a IS NULL", "-a<1"):
+        text = " OR ".join([unit] * 300)[:EXPRESSION_LENGTH_MAX].rpartition(" OR ")[0]
+        tracemalloc.start()
+        try:
+            compiled = compile_expression(text, V5)
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < compiled.size
+        finally:
+            tracemalloc.stop()
 
 
 def test_one_expression_is_compiled_once() -> None:

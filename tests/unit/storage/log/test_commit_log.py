@@ -411,9 +411,15 @@ class HeldUpSegments:
         self.error: Exception | None = None
         self.queue: MappedFileQueue | None = None
 
-    def request(self, queue: MappedFileQueue, offset: int, next_offset: int) -> None:
+    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None:
         assert next_offset == offset + queue.file_size
         self.queue = queue
+
+    def has(self, offset: int) -> bool:
+        return False
+
+    def retry(self, queue: MappedFileQueue, offset: int) -> bool:
+        return self.may_go_on.is_set()
 
     def is_settled(self, offset: int) -> bool:
         return self.may_go_on.is_set()

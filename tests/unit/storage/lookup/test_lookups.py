@@ -15,7 +15,6 @@ from mqstore.storage._kernel import LogWindow, Word
 from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.errors import (
     CursorError,
     KeyUnknown,
@@ -34,6 +33,7 @@ from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 HOST = Host.parse("10.1.2.3", 10911)
@@ -112,18 +112,19 @@ class Bounds:
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
-        page = memoryview(bytearray(40))
+        page = memoryview(bytearray(48))
         self._words = (
             Word(page, 0),
             Word(page, 8),
             Word(page, 16),
             Word(page, 24),
             Word(page, 32),
+            Word(page, 40),
         )
         self.index_complete = True
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
         return self._words
 
     @property
@@ -136,6 +137,10 @@ class Bounds:
     @epoch.setter
     def epoch(self, value: int) -> None:
         self._words[0].value = value
+
+    @property
+    def is_changing(self) -> bool:
+        return self._words[5].value != 0
 
     @property
     def index_complete(self) -> bool:

@@ -17,15 +17,28 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.ext_unit import ExtUnit, encode
 from mqstore.storage.codec.java_text import string_hash
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.queue_entry import ENTRY
 from mqstore.storage.errors import FilterError, QueueUnknown
 from mqstore.storage.filter.bloom import has
-from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
+from mqstore.storage.filter.expression import compile_expression
+from mqstore.storage.layout import (
+    EXT_ADDRESS_MAX,
+    EXT_ADDRESS_MIN,
+    QUEUE_ENTRY_SIZE,
+    StoreFormat,
+)
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.lookups import ENTRIES_PER_CALL_MAX
-from mqstore.storage.lookup.pull_filter import PullFilter, UnitRun, parse_tags
+from mqstore.storage.lookup.pull_filter import (
+    EVALUATED_MAX,
+    EVALUATED_MIN,
+    PullFilter,
+    SqlFilter,
+    UnitRun,
+    parse_tags,
+)
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.page_cache import evict, is_in_memory
@@ -140,6 +153,7 @@ class _Unhinting:
     def __init__(self, inner: PullFilter) -> None:
         self._inner = inner
         self.tags = None
+        self.evaluated_max = inner.evaluated_max
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
@@ -203,6 +217,26 @@ def test_filtered_pull_looks_at_ten_thousand_entries_before_it_says_none(tmp_pat
         assert (second.status, len(second.records)) == (PullStatus.FOUND, 1)
         third = _pull(reader, second.next_offset, wanted)
         assert third.status is PullStatus.OFFSET_OVERFLOW_ONE
+
+
+def test_a_long_expression_is_evaluated_over_fewer_messages_before_it_says_none(
+    tmp_path: Path,
+) -> None:
+    text = " OR ".join(["a = 1"] * 400)
+    wanted = SqlFilter(compile_expression(text, StoreFormat.V4_9))
+    assert EVALUATED_MIN < wanted.evaluated_max < EVALUATED_MAX
+    with (
+        open_store(tmp_path, CONFIG) as store,
+        StoreReader.open(tmp_path, production_seams()) as reader,
+    ):
+        store.create_topic("T", queues=1)
+        for _ in range(wanted.evaluated_max + 5):
+            _put(store, "a")
+        first = reader.pulls.pull("T", 0, 0, count=1, max_bytes=1 << 20, wanted=wanted)
+        assert first.status is PullStatus.NO_MATCHED_MESSAGE
+        assert first.next_offset == wanted.evaluated_max
+        second = _pull(reader, first.next_offset, wanted)
+        assert second.next_offset == first.next_offset + 5
 
 
 def _pull(reader: StoreReader, offset: int | None, wanted: PullFilter | None = None) -> Pull:

@@ -69,6 +69,33 @@ def test_a_spare_is_there_at_once(
     assert queue.max_offset == SIZE
 
 
+def test_spares_are_given_up_and_made_again_once_they_are_needed(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    queue.append(service.take(0))
+    machine.scheduler.run_for(1)
+    assert service.give_up_spares() == SIZE
+    assert machine.disk.list(LOG) == [segment_name(0)]
+    assert service.give_up_spares() == 0
+    service.makes_spares = False
+    service.request(queue, SIZE, 2 * SIZE)
+    queue.append(service.take(SIZE))
+    machine.scheduler.run_for(1)
+    assert machine.disk.list(LOG) == [segment_name(0), segment_name(SIZE)]
+
+
+def test_a_file_that_a_put_waits_for_is_no_spare(
+    machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
+) -> None:
+    service.request(queue, 0, SIZE)
+    service.wait(0)
+    service.makes_spares = False
+    service.give_up_spares()
+    queue.append(service.take(0, timeout_s=0))
+    assert machine.disk.list(LOG)[0] == segment_name(0)
+
+
 def test_one_path_is_made_once(
     machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,14 +11,16 @@ import pytest
 
 from mqstore.storage._kernel import Placement, key_digests
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.record import Message
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import MessageTooLarge, UniqueKeyTaken
+from mqstore.storage.errors import MessageTooLarge, OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import body_digests, end_of
 from mqstore.storage.once.tail import read_tail
 from mqstore.storage.once.window import KeyWindow
+from mqstore.storage.own.clock_steps import NO_STEPS
+from tests.simulation.clock import SimulatedClock
 from tests.unit.storage.stores import CONFIG, abandon, open_store
 
 
@@ -61,6 +64,46 @@ def test_a_batch_is_completed_in_its_order(tmp_path: Path) -> None:
         assert [each.queue_offset for each in put.placements] == [1, 0, 2, 3]
         assert end_of(put) == store.log.max_offset
         assert _put(store, "a", "b", "c", "d").placements == put.placements
+
+
+def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path) as store:
+        assert store.once is not None
+        keys = [f"k{number}" for number in range(10)]
+        messages = [_message(store, key) for key in keys]
+        first = _put(store, *keys[:8])
+        with pytest.raises(OriginalsUnread):
+            store.append_once("T", messages, keys, reads_max=7)
+        assert _count(store) == 8
+        record_at = store.log.record_at
+        between: list[Put] = []
+
+        def read(offset: int) -> Record:
+            between.append(_put(store, f"other-{len(between)}"))  # needs the lock of all puts
+            return record_at(offset)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store.log, "record_at", read)
+            originals = store.once.originals("T", messages, keys)
+            assert len(between) == 8
+            placements, repeats = store.append_once("T", messages, keys, originals=originals)
+            assert len(between) == 8  # nothing was read again
+        assert placements[:8] == first.placements
+        assert repeats == set(range(8))
+        assert _count(store) == 18
+
+
+def test_originals_that_changed_since_they_were_read_are_read_again(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        assert store.once is not None
+        messages = [_message(store, key) for key in ("a", "b")]
+        originals = store.once.originals("T", messages, ["a", "b"])
+        (a,) = _put(store, "a").placements
+        put = store.append_once("T", messages, ["a", "b"], originals=originals)
+        assert put == ([a, put[0][1]], frozenset({0}))
+        assert _count(store) == 2
 
 
 def test_equal_messages_of_one_request_are_stored_once(tmp_path: Path) -> None:
@@ -171,11 +214,16 @@ def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -
         assert _put(store, "newest").repeats
 
 
+def _read_tail(store: MessageStore) -> Callable[[], KeyWindow]:
+    end = store.log.max_offset
+    return read_tail(store.log, store.queues, store.config, end, NO_STEPS, lambda: 0.0)
+
+
 def test_segments_that_expire_before_they_are_read_hide_no_later_key(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(700):
             _put(store, f"k{number}")
-        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        read = _read_tail(store)
         assert store.expire(1) == 1
         assert 0 < read().count < 700
 
@@ -186,7 +234,7 @@ def test_a_segment_that_expires_as_it_is_read_hides_no_later_key(
     with open_store(tmp_path) as store:
         for number in range(700):
             _put(store, f"k{number}")
-        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        read = _read_tail(store)
         view_from = store.log.view_from
 
         def expired(offset: int) -> tuple[memoryview, int, int] | None:
@@ -201,7 +249,7 @@ def test_a_segment_that_expires_as_it_is_read_hides_no_later_key(
 def test_what_is_put_after_the_opening_is_no_part_of_what_is_read(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         _put(store, "before")
-        read = read_tail(store.log, store.queues, store.config, store.log.max_offset)
+        read = _read_tail(store)
         _put(store, "after")
         assert read().count == 1
 
@@ -259,14 +307,14 @@ def test_a_count_of_zero_switches_it_off(tmp_path: Path) -> None:
         assert [_put(store, "a").repeats for _ in range(2)] == [frozenset()] * 2
 
 
-def _window(count: int, span_ms: int) -> KeyWindow:
+def _window(count: int, span_ms: int, clock: SimulatedClock | None = None) -> KeyWindow:
     config = StoreConfig(unique_key_window_count=count, unique_key_window=span_ms)
-    return KeyWindow(config)
+    return KeyWindow(config, (clock or SimulatedClock()).monotonic)
 
 
-def _add(window: KeyWindow, key: str, now_ms: int) -> None:
+def _add(window: KeyWindow, key: str) -> None:
     host = open_store  # any object: a placement keeps it as it is
-    window.add(key_digests("T", [key]), [Placement(7, 1, 0, 0, now_ms, host)])  # type: ignore[arg-type]  # not looked at
+    window.add(key_digests("T", [key]), [Placement(7, 1, 0, 0, 1, host)])  # type: ignore[arg-type]  # not looked at
 
 
 def _knows(window: KeyWindow, key: str) -> bool:
@@ -276,7 +324,7 @@ def _knows(window: KeyWindow, key: str) -> bool:
 def test_a_key_is_known_while_fewer_others_came_than_the_count() -> None:
     window = _window(100, 1 << 40)
     for number in range(1_000):
-        _add(window, f"k{number}", 1)
+        _add(window, f"k{number}")
         for back in range(min(number, 99)):
             assert _knows(window, f"k{number - back}")
     assert window.count <= 200
@@ -284,19 +332,21 @@ def test_a_key_is_known_while_fewer_others_came_than_the_count() -> None:
 
 
 def test_a_key_is_known_for_its_time() -> None:
-    window = _window(1 << 20, 1_000)
+    clock = SimulatedClock()
+    window = _window(1 << 20, 1_000, clock)
     for now_ms in range(1, 10_000, 10):
-        _add(window, f"k{now_ms}", now_ms)
+        _add(window, f"k{now_ms}")
         assert _knows(window, f"k{max(1, now_ms - 1_000)}")
-    assert window.count <= 202
+        clock.advance(0.01)
+    assert window.count <= 204
     assert not _knows(window, "k1")
 
 
-def test_repeats_of_what_is_older_make_no_time_pass() -> None:
-    window = _window(10, 1_000)
-    for number in range(10):  # the last of them begins another table
-        _add(window, f"k{number}", 990)
-    _add(window, "repeated", 1)
-    for now_ms in (1_001, 1_002):
-        _add(window, f"k{now_ms}", now_ms)
-        assert _knows(window, "k0")
+@pytest.mark.parametrize("step_ms", [86_400_000, -86_400_000])
+def test_a_clock_that_is_set_makes_no_key_forgotten(step_ms: int) -> None:
+    clock = SimulatedClock()
+    window = _window(1 << 20, 1_000, clock)
+    for number in range(10):
+        _add(window, f"k{number}")
+        clock.step(step_ms)
+    assert all(_knows(window, f"k{number}") for number in range(10))

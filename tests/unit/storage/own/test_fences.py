@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import FencedOff, FenceRefused, FenceUnknown, StoreNotWritable
-from mqstore.storage.own.fences import EPOCH_MAX, FENCES_MAX, Fence, Fences
+from mqstore.storage.own.fences import EPOCH_MAX, FENCES_MAX, LEAP_MAX, Fence, Fences
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 
@@ -83,6 +83,31 @@ def test_what_is_no_fence_is_refused(paths: StorePaths) -> None:
     with pytest.raises(FenceRefused, match="already"):
         fences.raise_to("more", 1)
     fences.raise_to("f0", 2)
+
+
+def test_a_leap_of_the_epoch_is_refused_and_leaves_the_fence(paths: StorePaths) -> None:
+    fences = Fences(FILES, paths)
+    fences.raise_to("leader", 7)
+    for epoch in (7 + LEAP_MAX + 1, EPOCH_MAX):
+        with pytest.raises(FenceRefused, match="raise the fence to the next epoch"):
+            fences.raise_to("leader", epoch)
+    assert Fences(FILES, paths).get("leader").epoch == 7
+    fences.raise_to("leader", 7 + LEAP_MAX)
+
+
+def test_a_fence_that_was_reset_is_raised_anew(paths: StorePaths) -> None:
+    fences = Fences(FILES, paths)
+    fences.raise_to("leader", 7)
+    fences.raise_to("other", 1)
+    fences.reset("leader")
+    with pytest.raises(FenceUnknown), fences.held("leader", 7):
+        raise AssertionError("it stands nowhere")
+    assert Fences(FILES, paths).all() == [Fence(name="other", epoch=1)]
+    with pytest.raises(FenceUnknown):
+        fences.reset("leader")
+    fences.raise_to("leader", 1)
+    with fences.held("leader", 1):
+        pass
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"fences":[{"name":"leader","epoch":1}]'])

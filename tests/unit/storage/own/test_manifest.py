@@ -56,6 +56,33 @@ def _append_a_record(root: Path) -> None:
     last.write_bytes(data)
 
 
+def _garbage_behind_the_end(root: Path) -> None:
+    last = sorted((root / "commitlog").iterdir())[-1]
+    data = bytearray(last.read_bytes())
+    data[-100] = 1
+    last.write_bytes(data)
+
+
+def _another_last_record(root: Path) -> None:
+    """Of the same length, as another history of the log has it."""
+    last = _with_the_end(root)
+    data = bytearray(last.read_bytes())
+    data[len(bytes(data).rstrip(b"\0")) - 30] ^= 1
+    last.write_bytes(data)
+
+
+def _without_the_last_record(root: Path) -> None:
+    """As an older snapshot of the log has it."""
+    last = _with_the_end(root)
+    data = last.read_bytes()
+    used = len(data.rstrip(b"\0"))
+    last.write_bytes(data[: used - 200].ljust(len(data), b"\0"))
+
+
+def _with_the_end(root: Path) -> Path:
+    return [path for path in sorted((root / "commitlog").iterdir()) if any(path.read_bytes())][-1]
+
+
 def _lose_a_segment(root: Path) -> None:
     sorted((root / "commitlog").iterdir())[0].unlink()
 
@@ -93,6 +120,9 @@ def _change_the_checkpoint(root: Path) -> None:
     "change",
     [
         _append_a_record,
+        _garbage_behind_the_end,
+        _another_last_record,
+        _without_the_last_record,
         _lose_a_segment,
         _shorten_a_segment,
         _lose_a_queue_file,
@@ -107,6 +137,26 @@ def test_any_change_makes_it_void(root: Path, change: Callable[[Path], None]) ->
     change(root)
     segments = find_segments(FILES, view.paths, CONFIG.mapped_file_size_commit_log)
     assert not manifest.still_matches(kept(root), replace(view, segments=segments))
+
+
+def test_one_of_a_release_that_noted_no_tail_is_not_believed(root: Path) -> None:
+    found = kept(root)
+    assert found.log is not None
+    old = found.model_copy(update={"log": found.log.model_copy(update={"tail": None})})
+    manifest.save(FILES, StorePaths(root).manifest, old)
+    assert not manifest.still_matches(kept(root), view_of(root))
+
+
+@pytest.mark.parametrize("end", [100, 70_000, 131_072, 131_080, 140_000])
+def test_the_tail_is_the_last_bytes_that_are_not_zero(end: int) -> None:
+    size = 65_536
+    whole = bytes(range(1, 256)) * 600
+    log = whole[:end].ljust(3 * size, b"\0")
+    files = [(base, memoryview(log)[base : base + size]) for base in range(0, 3 * size, size)]
+    tail = manifest.tail_of(files, end)
+    assert tail is not None
+    assert tail.end == end
+    assert 0 < tail.length <= manifest.TAIL_SIZE
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", '{"magic": "other"}'])

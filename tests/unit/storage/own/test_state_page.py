@@ -137,8 +137,29 @@ def test_a_change_is_framed_by_new_epochs(page: StatePage) -> None:
 
     with page.changing():
         during = page.epoch
+        assert page.is_changing
+        with pytest.raises(StoreNotOpen):
+            page.snapshot()
 
     assert before < during < page.epoch
+    assert page.snapshot().epoch == page.epoch
+
+
+def test_a_change_that_a_kill_cut_short_is_over_with_the_next_opening(
+    path: Path, page: StatePage
+) -> None:
+    change = page.changing()
+    change.__enter__()
+    with pytest.raises(StoreNotOpen):
+        StatePageReader.open(FILES, path).snapshot()
+    before = page.epoch
+    assert (left := read_state(FILES, path)) is not None
+    assert left.epoch == before
+
+    again = StatePage.create(FILES, path, STORE, BOOT)
+
+    assert again.epoch == before + 1
+    assert StatePageReader.open(FILES, path).snapshot().epoch == again.epoch
 
 
 def test_a_snapshot_of_a_page_in_motion_is_refused(page: StatePage) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.index_publication import index_names
 from mqstore.storage.errors import (
     IndexRebuildInvalid,
     IndexRebuildRefused,
@@ -20,6 +19,7 @@ from mqstore.storage.errors import (
     StagingDamaged,
     StagingFull,
 )
+from mqstore.storage.index.publication import index_names
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.rebuild.index_rebuilds import PIN

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan
-from mqstore.storage.derived.index_plan import Layout, PlannedFile
 from mqstore.storage.errors import IndexRebuildInvalid
+from mqstore.storage.index.build import OFFSET_MAX, BuildPlan
+from mqstore.storage.index.plan import Layout, PlannedFile
 from mqstore.storage.rebuild.plan_check import PARTS_MAX, check
 
 START, END = 100, 1_000

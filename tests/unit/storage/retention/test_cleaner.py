@@ -8,74 +8,13 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.admin.group_offsets import Commit
-from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull, PinRefused, StoreFailed, StoreNotWritable
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.own import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
-from tests.simulation import SimulatedClock, SimulatedDisk, SimulatedMachine
+from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
 from tests.unit.storage.stores import message
-
-SEGMENT = 16 << 10
-HOUR_S = 3600.0
-NOON_MS = 1_800_100_800_000
-"""2027-01-16 12:00 UTC."""
-SETTINGS = {
-    "mapped_file_size_commit_log": SEGMENT,
-    "mapped_file_size_consume_queue": 20 * 20,
-    "max_hash_slot_num": 20,
-    "max_index_num": 60,
-    "destroy_maped_file_interval_forcibly": 30_000,
-    "redelete_hanged_file_interval": 20_000,
-    "flush_interval_commit_log": 3_600_000,
-    "flush_commit_log_thorough_interval": 3_600_000,
-    "flush_interval_consume_queue": 3_600_000,
-}
-"""Small files, and services that a day without work does not keep busy."""
-
-
-class Machine:
-    def __init__(self, seed: int = 1, **changes: object) -> None:
-        clock = SimulatedClock(NOON_MS)
-        self.machine = SimulatedMachine(seed, clock=clock, disk=SimulatedDisk(clock))
-        self.machine.disk.make_directories(Path("/store"))
-        self.clock, self.disk = clock, self.machine.disk
-        self.config = StoreConfig.model_validate(SETTINGS | changes)
-        self.store = self.open()
-        self.machine.scheduler.run_for(0.001)  # each service's first step
-
-    def open(self) -> MessageStore:
-        return MessageStore.open(Path("/store"), self.config, self.machine.seams, StoreOptions())
-
-    def fill(self, segments: int) -> None:
-        """Until the log has so many."""
-        number = 0
-        while len(self.store.log.files.files) < segments:
-            self.store.put(message(self.store, number, queue_id=number % 2), Durability.ASYNC)
-            number += 1
-        self.machine.scheduler.run_for(0.001)  # the next segment is made ahead of need
-        self.store.retention.plan()  # the simulated disk dates a change when it is looked at
-
-    def settle(self) -> None:
-        """Let the disk have everything, block checksums too: what is in use grows no more."""
-        self.store.flush.flush_all()
-        self.run(9)
-
-    def run(self, seconds: float) -> int:
-        """Let time pass; how many segments went."""
-        before = len(self.store.log.files.files)
-        self.machine.scheduler.run_for(seconds)
-        return before - len(self.store.log.files.files)
-
-    def age(self, hours: float) -> None:
-        """Set the wall clock, so that files get older and nothing runs."""
-        self.clock.step(round(hours * HOUR_S * 1000))
-
-    def use(self, percent: float) -> None:
-        """Give the disk a size of which so much is in use."""
-        used = self.disk.usage(Path("/store")).used
-        self.disk.capacity = int(used * 100 / percent)
 
 
 @pytest.fixture(params=[1, 6, 7])
@@ -174,10 +113,64 @@ def test_a_disk_above_the_first_ratio_makes_every_hour_the_hour(percent: int, go
 def test_a_disk_above_the_second_ratio_lets_go_until_it_is_not(machine: Machine) -> None:
     machine.fill(30)
     machine.settle()
+    machine.age(2)
     machine.use(88)
     assert 0 < machine.run(60) < 20
     assert not machine.store.retention.plan().volumes[0].is_above(85)
     assert set(machine.store.retention.deleted) == {Why.FORCED}
+
+
+def test_a_segment_made_ahead_is_given_up_before_one_with_messages(machine: Machine) -> None:
+    machine.fill(20)
+    machine.settle()
+    machine.age(2)
+    ahead = max(machine.disk.list(machine.store.paths.commit_log))
+    assert int(ahead) == machine.store.log.files.files[-1].end_offset
+    machine.use(85.4)
+    assert machine.run(30) == 0
+    assert ahead not in machine.disk.list(machine.store.paths.commit_log)
+    machine.fill(21)
+    assert int(max(machine.disk.list(machine.store.paths.commit_log))) < int(ahead) + SEGMENT
+
+
+def test_what_was_forced_is_noted_with_its_figures(machine: Machine) -> None:
+    machine.fill(10)
+    machine.settle()
+    machine.age(2)
+    machine.use(93)
+    machine.run(11)
+    spare, first, *_ = machine.store.retention.journal.after(0)
+    assert (spare.figures["segment"], spare.figures["ageMs"]) == (None, None)
+    assert (first.figures["segment"], first.figures["bytes"]) == (f"{0:020d}", SEGMENT)
+    age_ms = first.figures["ageMs"]
+    assert isinstance(age_ms, int)
+    assert age_ms > 2 * HOUR_S * 1000
+    assert first.figures["totalBytes"] == machine.disk.capacity
+    assert (first.figures["volume"], first.figures["abovePercent"]) == ("commitlog", 85)
+
+
+def test_puts_are_refused_before_messages_just_written_go(machine: Machine) -> None:
+    machine.fill(10)
+    machine.settle()
+    machine.use(95)
+    assert machine.run(60) == 0
+    assert machine.store.retention.plan().segments[0].why is Why.YOUNG
+    with pytest.raises(DiskFull):
+        machine.store.put(message(machine.store, 1))
+    machine.age(1)
+    assert machine.run(12) > 0
+    machine.store.put(message(machine.store, 1))
+
+
+def test_puts_are_taken_within_a_second_of_there_being_room() -> None:
+    machine = Machine(clean_file_forcibly_enable=False)
+    machine.fill(10)
+    machine.settle()
+    machine.use(91)
+    machine.run(10.5)
+    machine.use(50)
+    machine.run(1.1)
+    machine.store.put(message(machine.store, 1))
 
 
 def test_puts_are_refused_at_the_last_ratio_and_taken_again_when_there_is_room() -> None:
@@ -225,6 +218,7 @@ def test_services_outlive_a_disk_without_any_room(machine: Machine) -> None:
     machine.run(1000)
     assert machine.store.failure is None
     machine.use(1)
+    machine.run(2)
     machine.fill(6)
     machine.run(100)
     assert manifest.load(machine.disk, machine.store.paths.running) is not None
@@ -299,6 +293,7 @@ def test_pins_yield_to_a_full_disk_and_their_owner_is_told(machine: Machine) -> 
     machine.settle()
     retention = machine.store.retention
     retention.put_pin("job", 0, None, lease_s=80_000, why="a test")
+    machine.age(2)
     machine.use(87.5)
     assert machine.run(30) == 0
     machine.use(89.5)
@@ -403,3 +398,15 @@ def test_a_disk_that_fails_a_deletion_ends_the_store(operation: str) -> None:
         machine.store.run_retention()
     with pytest.raises((StoreFailed, StoreNotWritable)):
         machine.store.put(message(machine.store, 1))
+
+
+@pytest.mark.parametrize("days", [30, -30])
+def test_a_clock_that_is_set_makes_no_segment_older_or_younger(days: int) -> None:
+    machine = Machine()
+    machine.fill(5)
+    machine.clock.step(round(days * 24 * HOUR_S * 1000))
+    machine.run(60)
+    machine.age(48 + 16)
+    assert machine.run(60) == 0
+    machine.age(24)
+    assert machine.run(60) == 4

@@ -110,6 +110,46 @@ def test_above_the_second_ratio_files_go_whatever_their_age(percent: int, forced
     assert whys(made)[0] == ("forced" if forced else "in-time")
 
 
+def test_no_file_is_forced_that_was_just_written_to() -> None:
+    made = plan.make(situation((HOUR_MS, HOUR_MS - 1, 0), disks=disks(95)))
+    assert whys(made) == ["forced", "young", "newest"]
+    assert goes(made) == [True, False, False]
+    assert made.segments[1].not_before_ms == NOON_MS + 1
+
+
+def test_the_age_below_which_no_file_is_forced_is_a_setting() -> None:
+    for age, why in ((0, "forced"), (2 * HOUR_MS, "young")):
+        config = StoreConfig(clean_file_forcibly_min_age=age)
+        made = plan.make(situation((HOUR_MS, 0), config=config, disks=disks(95)))
+        assert whys(made)[0] == why
+
+
+def test_a_file_that_has_expired_goes_however_young_it_is() -> None:
+    config = StoreConfig(file_reserved_time=0)
+    assert whys(plan.make(situation((1, 0), config=config, disks=disks(95))))[0] == "expired"
+
+
+def test_bytes_of_unlinked_files_count_as_free_for_what_goes() -> None:
+    full = volume("commitlog", 95)
+    leaving = full.model_copy(update={"unlinked_bytes": 10})
+    assert plan.make(situation((YOUNG, 0), disks=Disks([full]))).next is not None
+    made = plan.make(situation((YOUNG, 0), disks=Disks([leaving]), puts_refused="95 % full"))
+    assert made.next is None
+    assert (made.puts_refused, made.puts_refused_why) == (True, "95 % full")
+
+
+def test_where_the_next_segment_does_not_fit_files_go_as_above_both_ratios() -> None:
+    made = plan.make(situation((YOUNG, 0, 0), lacks_segment=True))
+    assert made.triggers == (Trigger.DISK, Trigger.FORCED, Trigger.NO_SEGMENT)
+    assert whys(made) == ["forced", "young", "newest"]
+
+
+def test_nothing_is_forced_while_the_last_deletion_made_no_room() -> None:
+    made = plan.make(situation((YOUNG, 0), disks=replace(disks(95), doubts=True)))
+    assert made.triggers == (Trigger.DISK,)
+    assert made.next is None
+
+
 def test_the_volume_of_the_queues_counts_as_that_of_the_log() -> None:
     assert plan.make(situation((YOUNG, 0), disks=disks(1, other=86))).next is not None
 

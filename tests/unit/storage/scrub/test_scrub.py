@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.config import DamageRepair
 from mqstore.storage.errors import RecordBlockCorrupt, StoreNotWritable
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.scrub.service import Scrub
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
-SMALL = CONFIG.model_copy(update={"scrub_bytes_per_second": BLOCK_SIZE})
+SMALL = CONFIG.model_copy(
+    update={"scrub_bytes_per_second": BLOCK_SIZE, "damage_repair": DamageRepair.MANUAL}
+)
 FLAG_AT = 16
 
 

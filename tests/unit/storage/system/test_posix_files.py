@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import StoreLocked
+from mqstore.storage.system import posix_files
 from mqstore.storage.system.posix_files import PosixFileSystem
 from tests.unit.storage.memory import locked_kib
 from tests.unit.storage.small_disk import small_disk
@@ -333,3 +334,32 @@ def test_a_locked_mapping_is_in_memory_until_it_is_unlocked(tmp_path: Path) -> N
         mapping.unlock()
         with pytest.raises(ValueError, match="unmapped"):
             mapping.lock()
+
+
+def test_a_lock_tells_when_its_file_was_deleted_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    lock = FILES.lock(path)
+    assert lock.is_in_place()
+    path.unlink()
+    assert not lock.is_in_place()
+    path.write_bytes(b"lock")
+    assert not lock.is_in_place()
+    other = FILES.lock(path)
+    assert other.is_in_place()
+    other.release()
+    assert not other.is_in_place()
+
+
+def test_mount_points_are_known_also_through_links_and_odd_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("/proc")
+    assert FILES.is_mount_point(Path("/proc"))
+    assert FILES.is_mount_point(tmp_path / "link")
+    assert not FILES.is_mount_point(tmp_path)
+    odd = tmp_path / "a b"
+    odd.mkdir()
+    escaped = str(odd).replace(" ", "\\040")
+    (tmp_path / "mounts").write_text(f"29 1 8:1 / {escaped} rw,relatime - ext4 /dev/sda rw\n")
+    monkeypatch.setattr(posix_files, "_MOUNTS", tmp_path / "mounts")
+    assert FILES.is_mount_point(odd)

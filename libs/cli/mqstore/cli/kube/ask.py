@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINE, ended, shard_of
+from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.kube.commands import ended, shard_of
 from mqstore.cli.kube.kubectl import EXIT_UNREACHABLE, KubeError
 from mqstore.cli.kube.release import COORDINATOR_PORT, QUERY_PORT, WRITER_PORT, Release
 

@@ -18,17 +18,19 @@ from typing import IO, Annotated, Final
 
 import typer
 
+from mqstore.cli.ending import EXIT_FINE
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import EXIT_FINE, OneShard, ended, shard_of
+from mqstore.cli.kube.commands import OneShard, ended, shard_of
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import WRITER, Release, Shard
-from mqstore.cli.looking import shown_progress
+from mqstore.cli.progress import shown_progress
 from mqstore.client import ClientError, ProblemError, Store
-from mqstore.storage.paths import StorePaths
 
 _PIN: Final = "kubectl-backup"
 _PIN_S: Final = 6 * 3600
 _LAST: Final = "commitlog"
+OF_THE_RUNNING_SHARD: Final = ("mqstore/write-pause.json", "mqstore/pins.json")
+"""Files of a store directory that do not belong into a copy of it."""
 TAR: Final = (
     *("sh", "-c", 'tar "$@" || [ $? = 1 ]', "tar"),
     *("--warning=no-file-changed", "--warning=no-file-removed", "--create", "--sparse"),
@@ -137,9 +139,8 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
         for size in _unpacked(archive, directory):
             done += size
             show("copying", done, total)
-    copied = StorePaths(directory)
-    for path in (copied.write_pause, copied.pins):  # the running shard's, and nobody's afterwards
-        path.unlink(missing_ok=True)
+    for name in OF_THE_RUNNING_SHARD:
+        (directory / name).unlink(missing_ok=True)
 
 
 def _unpacked(archive: IO[bytes], directory: Path) -> Iterator[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +9,11 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from mqstore.cli.ending import EXIT_FINE, end_of, refuse
 from mqstore.cli.kube.kubectl import EXIT_REFUSED, EXIT_UNREACHABLE, Kubectl, KubeError
 from mqstore.cli.kube.release import Release, Shard, find
-from mqstore.cli.looking import end_of
 from mqstore.client import ClientError, Unreachable
 
-EXIT_FINE: Final = 0
-EXIT_FINDINGS: Final = 1
 LOOK_S: Final = 0.5
 
 Answer = TypeVar("Answer")
@@ -56,10 +53,6 @@ def _code(chosen: Chosen, command: Callable[[Release], int]) -> int:
     except ClientError as error:
         refuse(str(error))
         return EXIT_REFUSED
-
-
-def refuse(why: str) -> None:
-    print(f"mqstore: {why}", file=sys.stderr)
 
 
 def shard_of(release: Release, number: int) -> Shard:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINE, awaited, ended, size
+from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.kube.commands import awaited, ended, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release
 

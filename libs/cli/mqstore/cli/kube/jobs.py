@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, awaited, ended, refuse
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE, refuse
+from mqstore.cli.kube.commands import awaited, ended
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
 _REPORT: Final = "expiry-report"
 _REBUILD: Final = "index-rebuild"
+_INSTALLED_BY: Final = {
+    _REPORT: "jobs.output.uri or jobs.output.existingClaim",
+    _REBUILD: "jobs.indexRebuild.enabled=true",
+}
+"""The value of the chart that installs each CronJob."""
 START_S: Final = 300.0
 """For a node with room, and the image."""
 END_S: Final = 30.0
@@ -48,6 +55,11 @@ def rebuild(context: typer.Context, watch: Watch = True) -> None:
 
 def _run(release: Release, kind: str, *, watch: bool) -> int:
     cron_job = f"{release.name}-{kind}"
+    if not release.kubectl.run("get", "cronjob", cron_job, "--ignore-not-found", "-o", "name"):
+        raise KubeError(
+            f"{release.instance} has no CronJob {cron_job}: "
+            f"set {_INSTALLED_BY[kind]} by helm upgrade"
+        )
     job = f"{cron_job}-{secrets.token_hex(3)}"
     print(release.kubectl.run("create", "job", f"--from=cronjob/{cron_job}", job).strip())
     if not watch:
@@ -57,9 +69,13 @@ def _run(release: Release, kind: str, *, watch: bool) -> int:
 
 
 def _watched(kubectl: Kubectl, job: str) -> int:
-    """Its log as it comes, then its exit code."""
-    if awaited(lambda: _state(kubectl, job, "running", "terminated"), START_S) is None:
-        raise KubeError(f"job {job} does not start: {_why(kubectl, job)}")
+    """Print why the job waits, then its log as it comes. Returns its exit code."""
+    waiting = _Waiting(kubectl, job)
+    if not awaited(waiting.has_started, START_S):
+        raise KubeError(
+            f"job {job} does not start: {waiting.why or 'no event says why'}; "
+            f"it may start later (kubectl logs -f job/{job}); or: kubectl delete job {job}"
+        )
     kubectl.passed_on("logs", "--follow", f"job/{job}")
     terminated = awaited(lambda: _state(kubectl, job, "terminated"), END_S)
     if terminated is None:
@@ -78,16 +94,47 @@ def _state(kubectl: Kubectl, job: str, *states: str) -> Any:
     return None
 
 
-def _why(kubectl: Kubectl, job: str) -> str:
-    """What the newest warning of the job or its pod says, else their newest event."""
-    events = [
-        event
-        for event in kubectl.json("get", "events")["items"]
-        if event["involvedObject"]["name"].startswith(job)
-    ]
-    if not events:
-        return "no event says why"
-    return str(max(events, key=_urgency)["message"])
+class _Waiting:
+    """A job that has not started; prints each new reason once."""
+
+    def __init__(self, kubectl: Kubectl, job: str) -> None:
+        self._kubectl = kubectl
+        self._job = job
+        self.why = ""
+
+    def has_started(self) -> bool:
+        """Whether its container runs or ran. Raises KubeError."""
+        if _state(self._kubectl, self._job, "running", "terminated") is not None:
+            return True
+        why = self._reason()
+        if why and why != self.why:
+            print(f"job {self._job} waits: {why}", file=sys.stderr, flush=True)
+            self.why = why
+        return False
+
+    def _reason(self) -> str:
+        """Why the job's pod waits, else the newest warning or event of the job or its pod."""
+        for pod in self._kubectl.items("pods", f"job-name={self._job}"):
+            if reason := _reason_of(pod["status"]):
+                return reason
+        events = [
+            event
+            for event in self._kubectl.json("get", "events")["items"]
+            if event["involvedObject"]["name"].startswith(self._job)
+        ]
+        return str(max(events, key=_urgency)["message"]) if events else ""
+
+
+def _reason_of(status: Any) -> str:
+    """Why a pod is not scheduled, or what its containers wait for; empty where neither is known."""
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"its pod is not scheduled: {condition.get('message', condition.get('reason'))}"
+    for container in status.get("containerStatuses", ()):
+        waiting = container["state"].get("waiting")
+        if waiting and "message" in waiting:
+            return f"{waiting['reason']}: {waiting['message']}"
+    return ""
 
 
 def _urgency(event: Any) -> tuple[bool, str]:

@@ -17,11 +17,12 @@ from typing import IO, Annotated, Any, Final
 
 import typer
 
+from mqstore.cli.ending import EXIT_FINE
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import EXIT_FINE, OneShard, awaited, ended, shard_of, size
+from mqstore.cli.kube.commands import OneShard, awaited, ended, shard_of, size
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
-from mqstore.cli.looking import shown_progress
+from mqstore.cli.progress import shown_progress
 
 _TIMEOUT_S: Final = 300
 _TIMEOUT: Final = f"--timeout={_TIMEOUT_S}s"

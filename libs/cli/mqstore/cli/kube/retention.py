@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import typer
 
 from mqstore.cli.asking import AsJson, in_json
-from mqstore.cli.kube.commands import EXIT_FINE, SomeShard, chosen_shards, ended, size
+from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.kube.commands import SomeShard, chosen_shards, ended, size
 from mqstore.cli.kube.release import Release, Shard
 from mqstore.client import Retention
 
@@ -42,6 +43,8 @@ def _print(shard: Shard, found: Retention) -> None:
         f"{shard.name}: {size(found.bytes_to_go)} would go now; hour of deletion at "
         f"{_time(found.next_hour_ms)}; messages are {'refused' if found.puts_refused else 'taken'}"
     )
+    if found.puts_refused_why is not None:
+        print(f"  refused: {found.puts_refused_why}")
     print(f"  {'SEGMENT':<20} {'SIZE':>9} {'EXPIRES':<20} {'NOT BEFORE':<20} WHY")
     for segment in found.segments:
         held = f" by {', '.join(segment['heldBy'])}" if segment["heldBy"] else ""

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINE, ended, refuse, size
+from mqstore.cli.ending import EXIT_FINE, refuse
+from mqstore.cli.kube.commands import ended, size
 from mqstore.cli.kube.kubectl import EXIT_REFUSED
 from mqstore.cli.kube.release import Release
 from mqstore.client import ClientError

@@ -11,10 +11,11 @@ from typing import Any
 import typer
 
 from mqstore.cli.asking import AsJson, duration, in_json
-from mqstore.cli.kube.commands import EXIT_FINDINGS, EXIT_FINE, ended, size
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.kube.commands import ended, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.client import Client, ClientError, TopicLag
+from mqstore.client import Client, ClientError, TopicLag, Writes
 
 
 @dataclass(slots=True)
@@ -97,8 +98,16 @@ def _ask(client: Client, row: ShardStatus) -> None:
     row.not_durable_bytes = store.flush_behind
     row.index_complete = store.index_complete
     row.disk_used_percent = 100 * store.disk_used // max(1, store.disk_total)
-    row.writes = store.read_only_reason or (f"paused: {writes.reason}" if writes.paused else "on")
+    row.writes = store.read_only_reason or _writes(writes)
     row.lags = list(_lags(client))
+
+
+def _writes(writes: Writes) -> str:
+    if writes.paused:
+        return f"paused: {writes.reason}"
+    if writes.refused is not None:
+        return f"refused ({writes.refused['reason']}): {writes.refused['detail']}"
+    return "off: other shards do not know of this one yet" if writes.taken is False else "on"
 
 
 def _lags(client: Client) -> Iterator[tuple[str, TopicLag]]:

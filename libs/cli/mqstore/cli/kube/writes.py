@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.kube.commands import EXIT_FINE, SomeShard, chosen_shards, ended
+from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.kube.commands import SomeShard, chosen_shards, ended
 from mqstore.cli.kube.release import Release
 
 

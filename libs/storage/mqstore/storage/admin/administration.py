@@ -19,9 +19,9 @@ from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 if TYPE_CHECKING:
-    from mqstore.storage.derived.consume_queues import ConsumeQueues
     from mqstore.storage.layout import StoreFormat
     from mqstore.storage.opening import Opened
+    from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Administration:
         )
         topic_of, config = self.topics.get, opened.config
         self.offsets = GroupOffsets(
-            tables.offsets, topic_of, queues, lookups, config, require_writable
+            tables.offsets, topic_of, log, queues, lookups, config, require_writable
         )
         self.subscriptions = Subscriptions(
             tables.filters, store_format, topic_of, config, clock, require_writable, adopt

@@ -3,7 +3,9 @@
 They live in memory and are brought to ``consumerOffset.json`` every flushConsumerOffsetInterval
 and at the close, as a broker does: a kill forgets the commits since, and those messages come again.
 Source: ConsumerOffsetManager of 4.9.7 and 5.4.0, which takes any offset; here one must lie in its
-queue, and goes back only when asked to.
+queue, and goes back only on request. RocketMQ saves them whatever the disk has of the log, so that
+a power cut leaves a group behind its queue's end, where it skips what is stored next; here the log
+is synced first, and an offset that is behind its queue's end at an opening is lowered to it.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from threading import Lock
 
 from mqstore.storage.codec import topic_names
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.errors import OffsetRefused, QueueUnknown, TopicUnknown
+from mqstore.storage.errors import FlushTimeout, OffsetRefused, QueueUnknown, TopicUnknown
+from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.recovery.report import LoweredOffset
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicConfig
 
 _log = logging.getLogger(__name__)
@@ -80,6 +84,7 @@ class GroupOffsets:
         self,
         table: ConsumerOffsets,
         topic_of: Callable[[str], TopicConfig],
+        log: CommitLog,
         queues: ConsumeQueues,
         lookups: Lookups,
         config: StoreConfig,
@@ -90,27 +95,56 @@ class GroupOffsets:
         self._require_writable = require_writable
         self._table = table
         self._topic_of = topic_of
+        self._log = log
         self._queues = queues
         self._lookups = lookups
         self._interval_s = config.flush_consumer_offset_interval / 1000
         self._lock = Lock()
 
     def step(self, now: float) -> float:
-        """Save what has changed; a disk that refuses is tried again at the next turn."""
+        """Save what has changed; retried at the next turn where the disk refuses. StoreFailed."""
         try:
             self.save()
-        except OSError as error:
-            _log.error("consumer offsets are not saved, tried again: %s", error)
+        except (OSError, FlushTimeout) as error:
+            _log.error("consumer offsets are not saved, retried later: %s", error)
         return now + self._interval_s
 
     def save(self) -> None:
-        """Bring what has changed to disk. OSError."""
+        """Bring what has changed to disk, after the log that it refers to.
+
+        Raises FlushTimeout, StoreFailed, OSError; the next call saves it then.
+        """
         if self._table.is_changed:
-            self._table.save()
+            self._table.save(self._log.sync)
+
+    def lower_to_ends(self) -> list[LoweredOffset]:
+        """Lower each offset that is behind its queue's end to that end; durable at return.
+
+        For an opening, before anything is put: the next messages would get the offsets that such a
+        group has passed. The end of a queue that is not there is the offset that its next message
+        gets. Raises OSError.
+        """
+        found = []
+        for group, topic, queue_id, offset in self._table.all():
+            end = self._log.offsets.next(topic, queue_id)
+            if offset > end:
+                self._table.put(group, topic, queue_id, end)
+                found.append(
+                    LoweredOffset(
+                        group=group, topic=topic, queue_id=queue_id, before=offset, after=end
+                    )
+                )
+        if found:
+            self._table.save_with_backup()
+        return found
 
     def groups(self) -> dict[str, list[str]]:
         """The topics that each group has offsets in."""
         return self._table.groups()
+
+    def by_queue(self) -> dict[str, dict[int, int]]:
+        """A copy of the committed offsets of all groups, by topic@group and queue id."""
+        return self._table.by_queue()
 
     def of(self, group: str, topic: str | None = None) -> list[GroupOffset]:
         """Where a group stands: in all queues of one topic, or of those that it has offsets in.
@@ -170,8 +204,11 @@ class GroupOffsets:
         ]
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
-        """Do what was planned; durable at return. StoreNotWritable, StoreFailed, OSError (then it
-        is done in memory)."""
+        """Do what was planned; durable at return.
+
+        Raises StoreNotWritable, and FlushTimeout, StoreFailed or OSError when it is done in memory
+        only.
+        """
         self._require_writable()
         with self._lock:
             for change in changes:
@@ -179,12 +216,12 @@ class GroupOffsets:
         self.save()
 
     def forget_group(self, group: str) -> None:
-        """Durable at return. OSError."""
+        """Durable at return. Raises as ``save``."""
         self._table.remove_group(group)
         self.save()
 
     def forget_topic(self, topic: str) -> None:
-        """Durable at return. OSError."""
+        """Durable at return. Raises as ``save``."""
         self._table.remove_topic(topic)
         self.save()
 
@@ -198,7 +235,8 @@ class GroupOffsets:
             raise OffsetRefused(
                 f"queue {queue_id} of {topic} ends at {stand.max_offset}; {offset} is not in it"
             )
-        if not allow_back and stand.committed is not None and offset < stand.committed:
+        consumed = min(stand.committed or 0, stand.max_offset)
+        if not allow_back and offset < consumed:
             raise OffsetRefused(
                 f"group {group} has consumed queue {queue_id} of {topic} up to {stand.committed}; "
                 f"to go back to {offset}, allow it or reset the group"

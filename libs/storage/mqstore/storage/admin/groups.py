@@ -71,7 +71,7 @@ class Groups:
     def delete(self, name: str, *, with_offsets: bool) -> None:
         """Forget a group's config and, as RocketMQ's cleanOffset, what it has consumed.
 
-        Raises GroupNameError, GroupUnknown, StoreNotWritable, StoreFailed, OSError.
+        Raises GroupNameError, GroupUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
         """
         self._require_writable()
         topic_names.check_own_group(name)

@@ -16,11 +16,11 @@ from typing import Final
 
 from mqstore.storage.admin.group_offsets import GroupOffsets
 from mqstore.storage.codec import topic_names
-from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.errors import TopicConfigError, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.own.deleted_topics import DeletedTopics
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
 from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 

@@ -36,7 +36,10 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     BODY_CRC_MASK,
+    CRC32_PROPERTY_SIZE,
+    NAME_VALUE_SEPARATOR,
     PROPERTIES_LENGTH_MAX,
+    PROPERTY_CRC32,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
@@ -55,6 +58,7 @@ Buffer = memoryview | bytes | bytearray
 
 ANY_OFFSET: Final = -1
 """For ``decode``: the physical offset inside the record is not compared with anything."""
+_CRC_MARK: Final = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
 
 
 class Blank(NamedTuple):
@@ -111,6 +115,26 @@ class Record(StoredRecord):
     @property
     def offset_message_id(self) -> str:
         return message_id.encode(self.store_host, self.physical_offset)
+
+    @property
+    def is_self_checked(self) -> bool:
+        """Whether only its own checks vouch for it, as the checksum of its block does not fit."""
+        return False
+
+    @property
+    def has_crc_property(self) -> bool:
+        """Whether ``__CRC32#`` covers all of it, as in records of 5.x."""
+        return self.raw_properties[-CRC32_PROPERTY_SIZE:].startswith(_CRC_MARK)
+
+
+class SelfCheckedRecord(Record):
+    """A record in a damaged block of the log; see ``lookup.own_checks``."""
+
+    __slots__ = ()
+
+    @property
+    def is_self_checked(self) -> bool:
+        return True
 
 
 _DEFECTS: Final[dict[int, tuple[type[RecordError], str]]] = {
@@ -259,6 +283,20 @@ def decode(
     if defect == Defect.BLANK:
         raise RecordMagicUnknown(offset, "a blank record, not a message", size)
     raise defect_error(defect, offset, size)
+
+
+def decode_self_checked(
+    view: Buffer, position: int, end: int, *, physical_offset: int
+) -> SelfCheckedRecord:
+    """Decode a record that no block checksum verifies; its body checksum is compared.
+
+    Errors as ``decode``."""
+    found = _kernel.decode_record(
+        SelfCheckedRecord, view, position, end, physical_offset, True, True
+    )
+    if isinstance(found, SelfCheckedRecord):
+        return found
+    raise defect_error(Defect(found[0]), physical_offset, found[1])
 
 
 def decode_leniently(view: Buffer) -> Record:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delivery import DeliveryService
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.repeats import Repeats
 from mqstore.storage.delay.rewriting import delayed, queue_of
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.recovery.report import LoweredOffset
 from mqstore.storage.retention.groups import next_record
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.seams import Clock
@@ -53,20 +54,37 @@ class DelayedMessages:
         lookups: Lookups,
         clock: Clock,
         put: Callable[[Message], object],
+        shift_ms: Callable[[int], int],
     ) -> None:
-        """``put`` as in DeliveryService. ``table`` may be behind the log."""
+        """``put`` and ``shift_ms`` as in DeliveryService. ``table`` may be behind the log."""
         self.levels = DelayLevels(config.message_delay_level)
         self._format = store_format
+        self._log = log
         self._queues = queues
         self._progress = DelayProgress(table, log, config)
         repeats = Repeats(lookups, log.max_offset) if config.message_index_enable else None
         self.service = DeliveryService(
-            put, log, queues, self.levels, self._progress, clock, store_format, repeats
+            put, log, queues, self.levels, self._progress, clock, store_format, repeats, shift_ms
         )
 
     def delayed(self, message: Message) -> Message:
         """What is put instead of a message that has a delay level. Raises MessageInvalid."""
         return delayed(message, self.levels, self._format)
+
+    def lower_to_ends(self) -> list[LoweredOffset]:
+        """Lower the delivery offset of each level to its queue's end; returns the lowered offsets.
+
+        Raises OSError."""
+        ends = {
+            level: self._log.offsets.next(SCHEDULE_TOPIC, queue_of(level))
+            for level in range(1, self.levels.max_level + 1)
+        }
+        return [
+            LoweredOffset(
+                topic=SCHEDULE_TOPIC, queue_id=queue_of(level), before=before, after=after
+            )
+            for level, before, after in self._progress.lower(ends)
+        ]
 
     def save(self) -> None:
         """Bring the progress to disk, once the service has stopped.

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.repeats import CannotTellYet, Repeats
 from mqstore.storage.delay.rewriting import Undeliverable, delivered, queue_of
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.delay_levels import DelayLevels
-from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import (
     MessageInvalid,
     PropertiesTooLong,
@@ -28,10 +25,14 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.own.clock_steps import CLOCK_STEP_MS
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.seams import Clock
 
 POLL_S: Final = 1.0
-"""Longest pause: no level is shorter, and the wall clock may be stepped meanwhile."""
+"""Longest pause: no level is shorter, and the wall clock may be set meanwhile."""
 RETRY_S: Final = 1.0
 """Pause of a level after a put was refused."""
 SLICE: Final = 100
@@ -59,9 +60,11 @@ class DeliveryService:
         clock: Clock,
         store_format: StoreFormat,
         repeats: Repeats | None = None,
+        shift_ms: Callable[[int], int] = lambda _: 0,
     ) -> None:
         """``put`` appends a message as it is, whatever its DELAY says; it may raise PutRefused,
-        StoreFailed. ``repeats`` recognises what was delivered before the opening."""
+        StoreFailed. ``repeats`` recognises what was delivered before the opening. ``shift_ms`` is
+        how much the clock was set since a physical offset was stored."""
         self.delivered = 0
         self.suppressed = 0
         """Found to have been delivered before the opening."""
@@ -79,6 +82,7 @@ class DeliveryService:
         self._clock = clock
         self._format = store_format
         self._repeats = repeats
+        self._shift_ms = shift_ms
 
     def step(self, now: float) -> float:
         """Deliver what is due, save progress when that is due. Raises StoreFailed."""
@@ -86,7 +90,7 @@ class DeliveryService:
         return min(now + min(waits), self._progress.step(now))
 
     def due_ms(self, level: int) -> int | None:
-        """When the next message of a level is due by its queue entry, milliseconds since the
+        """When the next message of a level is due by the clock of now, milliseconds since the
         epoch; None when none is pending. Any thread."""
         queue = self._queue(level)
         entry = queue.entry(self._progress.next(level)) if queue is not None else None
@@ -126,6 +130,10 @@ class DeliveryService:
         return within
 
     def _due_ms(self, level: int, entry: QueueEntry) -> int:
+        """Due time by the present clock, with its steps since the message was stored."""
+        return self._named_ms(level, entry) + self._shift_ms(entry.physical_offset)
+
+    def _named_ms(self, level: int, entry: QueueEntry) -> int:
         """By the entry; from the record itself where the entry holds another code: that of TAGS
         after a crash of 4.9.7, or the address of a ConsumeQueueExt unit."""
         if entry.tags_code > _TAGS_CODE_MAX:
@@ -137,10 +145,12 @@ class DeliveryService:
         return self._levels.delivery_time(level, found.store_timestamp_ms)
 
     def _wait_ms(self, level: int, entry: QueueEntry) -> int:
-        """Until an entry is due. One that is further off than its level's delay is due now, as in
-        RocketMQ: the clock was stepped back, or the level was longer."""
+        """Until an entry is due. One that is much further off than its level's delay is due now, as
+        in RocketMQ: the level was longer, or the clock was set back while a broker had the store.
+        """
         wait_ms = self._due_ms(level, entry) - self._clock.now_ms()
-        return wait_ms if wait_ms <= self._levels.delivery_time(level, 0) else 0
+        delay_ms = self._levels.delivery_time(level, 0)
+        return min(wait_ms, delay_ms) if wait_ms <= delay_ms + CLOCK_STEP_MS else 0
 
     def _finish(self, level: int, index: int, entry: QueueEntry) -> bool:
         """Deliver an entry's message, or pass it over; False when it is to be tried again."""

@@ -1,13 +1,15 @@
 """How far each level is delivered: ``delayOffset.json``, never ahead of the copies on disk.
 
 RocketMQ writes it every flushDelayOffsetInterval whatever the disk has of the copies, so that a
-power cut may lose messages; here the log is synced up to the last copy first.
+power cut may lose messages; here the log is synced up to the last copy first, and what a broker
+left ahead of a level's queue is lowered to its end.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import FlushTimeout
@@ -37,6 +39,18 @@ class DelayProgress:
         self._next[level] = index
         self._changed.add(level)
 
+    def lower(self, ends: Mapping[int, int]) -> list[tuple[int, int, int]]:
+        """Lower each level that is behind its queue's end in ``ends`` to that end; durable at
+        return. Level, offset before and after of each. Raises OSError."""
+        ahead = [(level, self.next(level), end) for level, end in ends.items()]
+        lowered = [each for each in ahead if each[1] > each[2]]
+        for level, _, end in lowered:
+            self._next[level] = end
+            self._table.put(level, end)
+        if lowered:
+            self._table.save_with_backup()
+        return lowered
+
     def step(self, now: float) -> float:
         """Save when it is due; returns when to be called next. Raises StoreFailed."""
         if self._changed and now >= self._due:
@@ -52,7 +66,7 @@ class DelayProgress:
         offsets = {level: self._next[level] for level in sorted(self._changed)}
         if not offsets:
             return
-        self._log.flush.wait(self._log.flush.request(self._log.max_offset))
+        self._log.sync()
         for level, offset in offsets.items():
             self._table.put(level, offset)
         self._table.save()

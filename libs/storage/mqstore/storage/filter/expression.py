@@ -7,9 +7,11 @@ The grammar is that of SelectorParser of rocketmq-filter; CONTAINS, STARTSWITH a
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
+from threading import Lock
 from types import SimpleNamespace
 from typing import Final
 
@@ -25,8 +27,11 @@ EXPRESSION_LENGTH_MAX: Final = 4_096
 """Characters."""
 DEPTH_MAX: Final = 100
 """Parts within parts."""
-COMPILED_MAX: Final = 1_024
-"""Expressions that are kept compiled."""
+COMPILED_SIZE_MAX: Final = 32 << 20
+"""Bytes of the compiled expressions that are kept, estimated by ``Filter.size``."""
+_SIZE_PER_CHARACTER: Final = 256
+"""Bytes, at most; 4,091 characters of short comparisons were 487,000 to 700,000."""
+_SIZE_MIN: Final = 1_024
 
 _GRAMMAR: Final = r"""
 start: _or
@@ -84,6 +89,11 @@ class Filter:
         self.text = text
         self._evaluate = root.evaluate
 
+    @property
+    def size(self) -> int:
+        """Estimated bytes of memory, at most."""
+        return _SIZE_MIN + _SIZE_PER_CHARACTER * len(self.text)
+
     def evaluate(self, properties: Properties) -> bool | None:
         """True, False, or None for unknown. Raises EvaluationError where RocketMQ throws."""
         answer = self._evaluate(properties)
@@ -98,9 +108,47 @@ class Filter:
             return False
 
 
-@lru_cache(COMPILED_MAX)
+class FilterCache:
+    """The compiled expressions that were used last, within a bound on their memory. Any thread."""
+
+    def __init__(self, size_max: int) -> None:
+        """``size_max``: in bytes, as ``Filter.size`` estimates them."""
+        self._size_max = size_max
+        self._lock = Lock()
+        self._filters: OrderedDict[tuple[str, StoreFormat], Filter] = OrderedDict()
+        self.size = 0
+
+    def get(self, text: str, store_format: StoreFormat) -> Filter | None:
+        with self._lock:
+            found = self._filters.get((text, store_format))
+            if found is not None:
+                self._filters.move_to_end((text, store_format))
+            return found
+
+    def add(self, found: Filter, store_format: StoreFormat) -> Filter:
+        """Keep a filter; returns the one that is kept, which another thread may have added."""
+        with self._lock:
+            kept = self._filters.setdefault((found.text, store_format), found)
+            if kept is found:
+                self.size += found.size
+            while self.size > self._size_max:
+                _, oldest = self._filters.popitem(last=False)
+                self.size -= oldest.size
+            return kept
+
+
+_compiled: Final = FilterCache(COMPILED_SIZE_MAX)
+compiled: Final = _compiled.get
+"""The expression as it was compiled lately, or None."""
+
+
 def compile_expression(text: str, store_format: StoreFormat) -> Filter:
-    """Raises FilterError, which points at the column."""
+    """Compile, unless it was lately: up to 50 ms of CPU. Raises FilterError, which points at the
+    column."""
+    return compiled(text, store_format) or _compiled.add(_compile(text, store_format), store_format)
+
+
+def _compile(text: str, store_format: StoreFormat) -> Filter:
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise FilterError(
             f"the expression has {len(text)} characters, at most {EXPRESSION_LENGTH_MAX} are read",

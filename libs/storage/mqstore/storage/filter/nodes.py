@@ -46,8 +46,19 @@ class Node:
     """The value where ``is_constant``."""
     at: int = 0
     """Where it begins in the text, from 0."""
-    joined: tuple[str, tuple[Node, ...]] | None = None
-    """Of AND and OR: which, and its parts. A chain is one part of many, not a deep one."""
+    chain: Chain | None = None
+    """The joined conditions of AND or OR."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """Parts joined by one operator: one part of many, not a deep one. It grows while it is parsed,
+    so that a chain of n parts costs n steps."""
+
+    operator: str
+    conditions: list[Evaluate]
+    depth: int
+    """Depth of the deepest condition."""
 
 
 def constant(value: Value) -> Node:
@@ -102,9 +113,12 @@ def both(left: Node, right: Node) -> Node:
 
 def _joined(name: str, left: Node, right: Node, *, stop: bool) -> Node:
     left, right = boolean(left), boolean(right)
-    known = left.joined[1] if left.joined is not None and left.joined[0] == name else (left,)
-    parts = (*known, right)
-    conditions = tuple(part.evaluate for part in parts)
+    chain = left.chain
+    if chain is None or chain.operator != name:
+        chain = Chain(name, [left.evaluate], left.depth)
+    conditions = chain.conditions
+    conditions.append(right.evaluate)  # the left node is a part of this one, and of no other
+    chain.depth = max(chain.depth, right.depth)
 
     def evaluate(properties: Properties) -> Value:
         answer: Value = not stop
@@ -116,8 +130,7 @@ def _joined(name: str, left: Node, right: Node, *, stop: bool) -> Node:
                 answer = None
         return answer
 
-    depth = 1 + max(part.depth for part in parts)
-    return Node(evaluate, depth, is_boolean=True, joined=(name, parts))
+    return Node(evaluate, 1 + chain.depth, is_boolean=True, chain=chain)
 
 
 def inverse(node: Node) -> Node:

@@ -8,16 +8,19 @@ cdef enum:
     BLOCK_SIZE = 65536
     BLOCK_HEADER = 64
     BLOCK_ENTRY = 16
+    DOUBTFUL = 0x80000000  # beside the length: a repair left bytes that nothing compares
 
 assert (BLOCK_SIZE, BLOCK_HEADER, BLOCK_ENTRY) == (
     layout.BLOCK_SIZE, layout.BLOCK_HEADER_SIZE, layout.BLOCK_ENTRY_SIZE
 )
+assert <uint32_t> DOUBTFUL == layout.BLOCK_DOUBTFUL
 
 
 cdef struct Cover:
     uint32_t crc
     uint32_t parity
     uint32_t length
+    uint32_t doubt  # 0, or DOUBTFUL
 
 
 cdef inline uint32_t entry_seal(const uint8_t *entry, uint64_t offset) noexcept nogil:
@@ -32,9 +35,10 @@ cdef void read_cover(const uint8_t *entry, uint64_t offset, Cover *cover) noexce
     memcpy(copy, entry, BLOCK_ENTRY)  # another process may be writing it
     cover.crc = get32(copy)
     cover.parity = get32(copy + 4)
-    cover.length = get32(copy + 8)
+    cover.doubt = get32(copy + 8) & DOUBTFUL
+    cover.length = get32(copy + 8) & ~DOUBTFUL
     if cover.length > BLOCK_SIZE or get32(copy + 12) != entry_seal(copy, offset):
-        cover.length = 0
+        cover.length = cover.doubt = 0
     if cover.length == 0:
         cover.crc = cover.parity = 0
 
@@ -43,7 +47,7 @@ cdef void write_cover(uint8_t *entry, uint64_t offset, const Cover *cover) noexc
     cdef uint8_t made[BLOCK_ENTRY]
     put32(made, cover.crc)
     put32(made + 4, cover.parity)
-    put32(made + 8, cover.length)
+    put32(made + 8, cover.length | cover.doubt)
     put32(made + 12, entry_seal(made, offset))
     memcpy(entry, made, BLOCK_ENTRY)
 
@@ -55,7 +59,7 @@ cdef inline void extend_cover(Cover *cover, const uint8_t *block, uint32_t due) 
 
 
 cdef inline bint is_as_covered(const Cover *cover, const uint8_t *block) noexcept nogil:
-    cdef Cover now = Cover(0, 0, 0)
+    cdef Cover now = Cover(0, 0, 0, 0)
     extend_cover(&now, block, cover.length)
     return now.crc == cover.crc and now.parity == cover.parity
 
@@ -143,7 +147,7 @@ def locate_damage(
     int64_t number,
 ):
     cdef Cover cover
-    cdef Cover now = Cover(0, 0, 0)
+    cdef Cover now = Cover(0, 0, 0, 0)
     cdef const uint8_t *block = covered_block(log, entries, base, number, &cover)
     cdef int64_t at = number * BLOCK_SIZE, word
     cdef uint32_t first = 0, last = 3

@@ -11,6 +11,13 @@ cdef enum:
     KNOWN_GROUPS = 1 << 18  # of all queues together: 2 MiB, where they are used
     RUN_RECORDS = 32
     RUN_BYTES = 65536  # a record that is kept keeps no more of its neighbours
+    RUN_MOST = 256  # slices are longer runs: they keep nothing that is not wanted
+
+
+cdef struct Moment:
+    # Epoch and minimum at a look-up's start. Its copy is valid while both are unchanged.
+    int64_t epoch
+    int64_t minimum
 
 
 cdef struct Entries:
@@ -27,6 +34,7 @@ cdef struct Entries:
     int64_t taken
     int64_t max_bytes
     bint is_full  # nothing more may be taken
+    Moment moment
     uint64_t queue  # of the epoch and the queue
     const uint8_t *group_end
     uint64_t slot
@@ -40,6 +48,15 @@ cdef struct Place:
     const uint8_t *at
     int64_t position
     int64_t available  # bytes that may be read
+
+
+cdef struct Named:
+    # Where the record of an entry stands, by the entry alone.
+    const uint8_t *at
+    int64_t physical
+    int64_t position  # in its segment
+    int64_t size
+    void *segment
 
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
@@ -79,14 +96,26 @@ cdef void remember_group(Entries *e, uint64_t *known) noexcept nogil:
         known[e.slot % KNOWN_GROUPS] = e.digest
 
 
-cdef inline bint is_named(
-    const Entries *e, const uint8_t *p, int64_t available, int64_t physical, int64_t size,
-    int state, Layout *r,
+cdef inline bint is_whole_copy(
+    const uint8_t *p, int64_t size, int64_t physical, int state, Layout *r
 ) noexcept nogil:
-    """Whether a record says of itself what its entry does; ``state`` WHOLE: it did before."""
-    if state == WHOLE:
-        return parse_lengths(p, available, r) == DEFECT_NONE and r.size == size
-    if parse(p, available, physical, r) != DEFECT_NONE or r.size != size:
+    """Whether a copy of a record is complete and no tombstone; ``state`` is the result of the
+    checks of the blocks that it was copied from."""
+    if parse(p, size, physical, r) != DEFECT_NONE or r.size != size:
+        return False
+    if get64(p + r.body_at - 12) == TOMBSTONE:
+        return False
+    return state == WHOLE or verify(p, r) == DEFECT_NONE
+
+
+cdef inline bint is_named(
+    const Entries *e, const uint8_t *p, const Named *named, int state, Layout *r
+) noexcept nogil:
+    """Whether the copy of a record is whole and agrees with its entry; in WHOLE blocks a known
+    group of entries was found to agree before."""
+    if e.is_known and state == WHOLE:
+        return parse_lengths(p, named.size, r) == DEFECT_NONE and r.size == named.size
+    if not is_whole_copy(p, named.size, named.physical, state, r):
         return False
     if not same(r.topic, e.topic) or <int32_t> get32(p + 12) != e.queue_id:
         return False
@@ -226,8 +255,9 @@ cdef class Pull(Pulled):
 
 
 cdef class Slices(Pulled):
-    cdef public list parts
+    cdef public list parts  # bytes
     cdef public int64_t count
+    cdef readonly int64_t self_checked
 
     def __init__(
         self, status, list parts not None, list unreadable not None, int64_t next_offset,
@@ -246,8 +276,9 @@ cdef class Slices(Pulled):
         return self.count
 
     def add(self, found not None):
-        self.parts.append(memoryview(found.raw))
+        self.parts.append(found.raw)
         self.count += 1
+        self.self_checked += found.is_self_checked
 
     cpdef tuple take(
         self, LogWindow window, kind, entries, int64_t position, queue, int64_t count,

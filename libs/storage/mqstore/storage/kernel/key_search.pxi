@@ -12,6 +12,7 @@ cdef struct Search:
     uint32_t hash
     int64_t from_ms
     int64_t to_ms
+    int64_t minimum
     int64_t below
     int64_t limit
     int64_t most

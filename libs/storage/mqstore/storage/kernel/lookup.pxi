@@ -1,11 +1,17 @@
 # Look-ups over the mapped log ---------------------------------------------------------------------
 
-# Whatever is not plain here (an offset where no record begins, damage, a segment that is not known
-# yet, a new epoch) is answered by None, or ends a run: ``lookups`` then finds out what it is.
+# A special case (an offset where no record begins, damage, a segment that is not known yet, a new
+# epoch) returns None, or ends a run: ``lookups`` then handles it.
+#
+# Each look-up notes the epoch, takes the bounds, copies (``take_copy``), checks the copy, and answers
+# it where the epoch it noted is the present one still. So bytes that change meanwhile are never
+# returned: neither those that a recovery changes, which moves the epoch, nor lost ones.
 
 
 cdef enum:
     MESSAGE_ID_MAX = 28  # bytes: an IPv6 host and an offset
+    HEAD_MOST = 128  # bytes before a body, with both hosts of IPv6: 112
+    QUEUE_ENTRY_SIZE = 20
 
 
 cdef bint read_hex(const char *digits, Py_ssize_t count, uint8_t *to) noexcept:
@@ -30,6 +36,9 @@ def base_of(Segment segment not None):
     return segment.base
 
 
+assert QUEUE_ENTRY_SIZE == QUEUE_ENTRY
+
+
 cdef class LogWindow:
     """The log as one process has it mapped, in one epoch."""
     cdef Word epoch_word
@@ -37,7 +46,8 @@ cdef class LogWindow:
     cdef Word max_word
     cdef Word dispatched_word
     cdef Word complete_word  # not 0 while the index is
-    cdef int64_t epoch
+    cdef Word changing_word  # not 0 while the bytes of an epoch change
+    cdef readonly int64_t epoch
     cdef int64_t minimum
     cdef list segments  # ascending
     cdef uint64_t *known  # what groups of queue entries were found to name their own records
@@ -53,10 +63,11 @@ cdef class LogWindow:
 
     def __init__(
         self, Word epoch not None, Word minimum not None, Word maximum not None,
-        Word dispatched not None, Word index_complete not None,
+        Word dispatched not None, Word index_complete not None, Word changing not None,
     ):
         self.epoch_word, self.min_word, self.max_word = epoch, minimum, maximum
         self.dispatched_word, self.complete_word = dispatched, index_complete
+        self.changing_word = changing
         self.segments = []
         self.epoch = -1
         self.renew()
@@ -91,9 +102,11 @@ cdef class LogWindow:
         segment = <Segment> self.segments[low]
         return segment if segment.base <= offset else None
 
-    def add(self, Segment segment not None, int64_t most):
+    def add(self, Segment segment not None, int64_t most, int64_t epoch):
         """Forgets all others when there are ``most``."""
         cdef Segment each
+        if epoch != self.epoch:
+            return  # its map may be of a file that a recovery replaced
         kept = [each for each in self.segments if each.base != segment.base]
         if len(kept) >= most:
             kept = []
@@ -101,10 +114,17 @@ cdef class LogWindow:
         kept.sort(key=base_of)
         self.segments, self.last = kept, None
 
-    cdef bint is_current(self):
+    cdef bint enter(self, Moment *moment):
+        """Begin a look-up; False where this is of another epoch, or bytes change at present."""
+        moment.epoch, moment.minimum = self.epoch, self.minimum
+        return self.is_at(moment) and atomic_load64(self.changing_word.at) == 0
+
+    cdef bint is_at(self, const Moment *moment):
+        """Whether nothing changed since; another thread may have renewed the window meanwhile."""
+        acquire_fence()
         return (
-            <int64_t> atomic_load64(self.epoch_word.at) == self.epoch
-            and <int64_t> atomic_load64(self.min_word.at) == self.minimum
+            <int64_t> atomic_load64(self.epoch_word.at) == moment.epoch
+            and <int64_t> atomic_load64(self.min_word.at) == moment.minimum
         )
 
     cdef Segment place(self, int64_t offset, int64_t limit, Place *found):
@@ -122,33 +142,37 @@ cdef class LogWindow:
         found.available = min(segment.size, limit - segment.base) - found.position
         return segment
 
-    cdef int whole(self, Segment segment, const Place *place, const Layout *r):
-        """Whether a record may be answered, and whether by checksums of its blocks."""
-        cdef int64_t number
-        cdef int state
-        if get64(place.at + r.body_at - 12) == TOMBSTONE:
-            return CHANGED
-        state = segment.judge(place.position, r.size, &number)
-        if state == OPEN and verify(place.at, r) != DEFECT_NONE:
-            return CHANGED
-        return state
+    cdef bytes copied(self, int64_t offset, int64_t limit, Layout *r, int *state):
+        """A checked copy of the record at an offset; None where any check of it fails.
 
-    cdef object read(self, type kind, int64_t offset, int64_t limit):
+        ``state`` is set to the result of the comparison with the checksums of its blocks.
+        """
         cdef Place place
-        cdef Layout r
+        cdef int64_t left, number, size
+        cdef bytes raw
         cdef Segment segment = self.place(offset, limit, &place)
-        if segment is None or parse(place.at, place.available, offset, &r) != DEFECT_NONE:
+        if segment is None or parse_head(place.at, place.available, r, &left) != DEFECT_NONE:
             return None
-        if self.whole(segment, &place, &r) == CHANGED:
+        size = r.total
+        if <int64_t> get64(place.at + 28) != offset:
+            return None  # another record: its size must not choose the blocks to compare
+        state[0] = segment.judge(place.position, size, &number)
+        if state[0] == CHANGED:
             return None
-        return record_of(kind, place.at, &r, True)
+        raw = copy_of(place.at, size)
+        return raw if is_whole_copy(bytes_of(raw), size, offset, state[0], r) else None
 
     def record_at(self, type kind not None, int64_t offset):
+        cdef Moment moment
+        cdef Layout r
+        cdef int state
         check_kind(kind)
-        if not self.is_current():
+        if not self.enter(&moment):
             return None
-        record = self.read(kind, offset, <int64_t> atomic_load64(self.max_word.at))
-        return record if self.is_current() else None
+        raw = self.copied(offset, <int64_t> atomic_load64(self.max_word.at), &r, &state)
+        if raw is None or not self.is_at(&moment):
+            return None
+        return record_in(kind, raw, 0, &r, True)
 
     def record_by_id(self, type kind not None, str text not None):
         cdef uint8_t named[MESSAGE_ID_MAX]
@@ -168,22 +192,13 @@ cdef class LogWindow:
         return record
 
     def slice_at(self, int64_t offset):
-        cdef Place place
+        cdef Moment moment
         cdef Layout r
-        cdef int64_t left, number
-        cdef Segment segment
-        if not self.is_current():
+        cdef int state
+        if not self.enter(&moment):
             return None
-        segment = self.place(offset, <int64_t> atomic_load64(self.max_word.at), &place)
-        if segment is None or parse_head(place.at, place.available, &r, &left) != DEFECT_NONE:
-            return None
-        if <int64_t> get64(place.at + 28) != offset:
-            return None
-        if get64(place.at + r.body_at - 12) == TOMBSTONE:
-            return None
-        if segment.judge(place.position, r.total, &number) != WHOLE or not self.is_current():
-            return None
-        return segment.view[place.position:place.position + r.total]
+        raw = self.copied(offset, <int64_t> atomic_load64(self.max_word.at), &r, &state)
+        return raw if raw is not None and self.is_at(&moment) else None
 
     cdef void fetch(self, const Entries *e, int64_t ahead):
         """Have the memory brought near that a later entry's record is judged by."""
@@ -195,40 +210,69 @@ cdef class LogWindow:
         if 0 <= at < self.last.size and 0 < size <= self.last.size - at:
             prefetch(<const uint8_t *> self.last.log.buf + at, size)
 
-    cdef Segment next_named(self, Entries *e, Place *place, Layout *r, int *state, bint with_layout):
-        """Where the next entry's record stands; None where anything is odd about it.
+    cdef int64_t name_run(
+        self, Entries *e, Named *run, int64_t most, int64_t bytes_most, list kept, int64_t *size
+    ) except -1:
+        """Where the records of the next entries stand, by the entries alone, and how many bytes
+        they have together; ``kept`` keeps their segments. 0 where nothing more may be taken, or the
+        next one is odd."""
+        cdef const uint8_t *entry = e.at
+        cdef int64_t count = 0, taken = e.taken
+        cdef Segment segment, held = None
+        cdef Named *named
+        cdef Place place
+        size[0] = 0
+        most = min(most, min(e.left, e.wanted))
+        while count < most and size[0] < bytes_most:
+            named = run + count
+            named.physical, named.size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
+            if named.size <= 0:
+                break
+            if taken and taken + named.size > e.max_bytes:
+                e.is_full = count == 0
+                break
+            segment = self.place(named.physical, e.limit, &place)
+            if segment is None or named.size > place.available:
+                break
+            if segment is not held:
+                kept.append(segment)
+                held = segment
+            named.at, named.position, named.segment = place.at, place.position, <void *> segment
+            taken += named.size
+            size[0] += named.size
+            entry += QUEUE_ENTRY
+            count += 1
+        return count
 
-        Of a record that was looked at before no more than its place, unless ``with_layout``.
+    cdef int judge_named(self, Entries *e, const Named *named):
+        """The state of the blocks of an entry's record; CHANGED also where there is no record."""
+        cdef Layout r
+        cdef int64_t left, number
+        if not e.is_known:
+            # A damaged entry must not choose the blocks to compare.
+            if parse_head(named.at, named.size, &r, &left) != DEFECT_NONE or r.total != named.size:
+                return CHANGED
+        return (<Segment> named.segment).judge(named.position, named.size, &number)
+
+    cdef bint take_named(self, Entries *e, const Named *named, char *to, bint with_layout, Layout *r):
+        """Copy the record of the next entry; False where anything is odd about it.
+
+        Of one that was looked at before no more is looked at, unless ``with_layout``.
         """
-        cdef int64_t physical, size, number
-        cdef Segment segment
-        if e.left <= 0 or e.wanted <= 0:
-            return None
+        cdef int state
         if e.at >= e.group_end and not e.is_sparse:
             enter_group(e, self.known)
-        if (with_layout or not e.is_known) and not e.is_sparse:
-            self.fetch(e, FETCH_AHEAD)
-        physical, size = <int64_t> get64(e.at), <int32_t> get32(e.at + 8)
-        if size <= 0:
-            return None
-        if e.taken and e.taken + size > e.max_bytes:
-            e.is_full = True
-            return None
-        segment = self.place(physical, e.limit, place)
-        if segment is None or size > place.available:
-            return None
-        state[0] = segment.judge(place.position, size, &number) if e.is_known else OPEN
-        if state[0] != WHOLE or with_layout:
-            if not is_named(e, place.at, place.available, physical, size, state[0], r):
-                return None
-            if state[0] != WHOLE:
-                state[0] = self.whole(segment, place, r)
-            if state[0] == CHANGED:
-                return None
-        pass_entry(e, size, state[0])
-        if e.at == e.group_end and e.is_new and self.is_current():
+        state = self.judge_named(e, named)
+        if state == CHANGED:
+            return False
+        take_copy(to, named.at, named.size)
+        if with_layout or not e.is_known or state != WHOLE:
+            if not is_named(e, <const uint8_t *> to, named, state, r):
+                return False
+        pass_entry(e, named.size, state)
+        if e.at == e.group_end and e.is_new and self.is_at(&e.moment):
             remember_group(e, self.known)
-        return segment
+        return True
 
     cdef int begin(
         self, Entries *e, const Py_buffer *queue, int64_t position, int64_t count, bytes topic,
@@ -239,12 +283,12 @@ cdef class LogWindow:
         e.at, e.end = e.start + position, e.start + queue.len
         e.group_end, e.is_known, e.is_new, e.is_sparse = e.at, False, False, False
         e.left, e.wanted, e.is_full = (queue.len - position) // QUEUE_ENTRY, count, False
-        e.limit = 0 if not self.is_current() else min(
+        e.limit = 0 if not self.enter(&e.moment) else min(
             <int64_t> atomic_load64(self.dispatched_word.at),
             <int64_t> atomic_load64(self.max_word.at),
         )
         e.topic, e.queue_id, e.index = text_of(topic), <int32_t> queue_id, <uint64_t> index
-        e.queue = queue_digest(self.epoch, topic, queue_id)
+        e.queue = queue_digest(e.moment.epoch, topic, queue_id)
         e.taken, e.max_bytes = taken, max_bytes
         return 0
 
@@ -265,36 +309,39 @@ cdef class LogWindow:
                 pass
         finally:
             PyBuffer_Release(&queue)
-        if not self.is_current():
+        if not self.is_at(&e.moment):
             return [], taken, False
         return found, e.taken, e.is_full
 
     cdef bint take_run(self, type kind, Entries *e, list found) except -1:
-        """Some more records, which share one copy of their bytes; False after the last."""
-        cdef Place places[RUN_RECORDS]
-        cdef Layout r[RUN_RECORDS]
-        cdef int state, i, count = 0
-        cdef int64_t size = 0, at = 0
-        cdef Segment segment, held = None
-        cdef list kept = []  # whose memory the places point into
-        cdef bytes run
-        while count < RUN_RECORDS and size < RUN_BYTES:
-            segment = self.next_named(e, &places[count], &r[count], &state, True)
-            if segment is None:
-                break
-            if segment is not held:
-                kept.append(segment)
-                held = segment
-            size += r[count].size
-            count += 1
+        """Some more records, which share one copy of their bytes, or without a ``kind`` that copy;
+        False after the last."""
+        cdef Named run[RUN_MOST]
+        cdef Layout r
+        cdef int64_t size, count, i, at = 0
+        cdef bint with_layout = kind is not None
+        cdef list kept = []
+        cdef bytes raw
+        cdef char *to
+        if with_layout:
+            count = self.name_run(e, run, RUN_RECORDS, RUN_BYTES, kept, &size)
+        else:
+            count = self.name_run(e, run, RUN_MOST, INT64_MAX, kept, &size)
         if count == 0:
             return False
-        run = PyBytes_FromStringAndSize(NULL, size)
+        raw = PyBytes_FromStringAndSize(NULL, size)
+        to = PyBytes_AS_STRING(raw)
         for i in range(count):
-            memcpy(PyBytes_AS_STRING(run) + at, places[i].at, r[i].size)
-            found.append(record_in(kind, run, at, &r[i], True))
-            at += r[i].size
-        return segment is not None
+            if i + FETCH_AHEAD < count and (with_layout or not e.is_known):
+                prefetch(run[i + FETCH_AHEAD].at, run[i + FETCH_AHEAD].size)
+            if not self.take_named(e, &run[i], to + at, with_layout, &r):
+                break
+            if with_layout:
+                found.append(record_in(kind, raw, at, &r, True))
+            at += run[i].size
+        if not with_layout and at:
+            found.append(raw if at == size else raw[:at])
+        return at == size
 
     def tagged(
         self, type kind not None, Tags tags not None, entries not None, int64_t position,
@@ -316,25 +363,29 @@ cdef class LogWindow:
                 pass
         finally:
             PyBuffer_Release(&queue)
-        if not self.is_current():
+        if not self.is_at(&e.moment):
             return [], 0, taken, False
         return found, <int64_t> (e.index - <uint64_t> index), e.taken, e.is_full
 
     cdef bint take_tagged(self, type kind, Tags tags, Entries *e, list found) except -1:
         """The record that the next entry names, which has the code of one of the tags, and on to the
         next such entry; False where there is none, or it is not plain."""
-        cdef Place place
+        cdef Named named
         cdef Layout r
-        cdef int state
-        cdef int64_t passed
+        cdef int64_t passed, size
+        cdef list kept = []
+        cdef bytes raw
         if e.left <= 0 or not tags.has_code(e.at):
             return False
         passed = tags.passed_over(e.at + QUEUE_ENTRY, e.left - 1)
         self.fetch(e, 1 + passed)
-        if self.next_named(e, &place, &r, &state, True) is None:
+        if self.name_run(e, &named, 1, INT64_MAX, kept, &size) == 0:
+            return False
+        raw = PyBytes_FromStringAndSize(NULL, size)
+        if not self.take_named(e, &named, PyBytes_AS_STRING(raw), True, &r):
             return False
         if tags.has_tag(r.properties):
-            found.append(record_of(kind, place.at, &r, True))
+            found.append(record_in(kind, raw, 0, &r, True))
         else:
             give_back(e, r.size)
         skip_entries(e, 0 if e.is_full else passed)
@@ -346,42 +397,25 @@ cdef class LogWindow:
     ):
         cdef Py_buffer queue
         cdef Entries e
-        cdef Place place
-        cdef Layout r
-        cdef int state
-        cdef int64_t start = 0, stop = 0, size
-        cdef Segment segment, open = None
         cdef list found = []
         PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
         try:
             self.begin(
                 &e, &queue, position, count, topic, queue_id, index, taken, max_bytes
             )
-            while True:
-                size = e.taken
-                segment = self.next_named(&e, &place, &r, &state, False)
-                if segment is None:
-                    break
-                size = e.taken - size
-                if state == WHOLE and segment is open and place.position == stop:
-                    stop += size
-                    continue
-                if open is not None:
-                    found.append(open.view[start:stop])
-                open = segment if state == WHOLE else None
-                start, stop = place.position, place.position + size
-                if open is None:
-                    found.append(memoryview(copy(place.at, <uint32_t> size)))
-            if open is not None:
-                found.append(open.view[start:stop])
+            while self.take_run(None, &e, found):
+                pass
         finally:
             PyBuffer_Release(&queue)
-        if not self.is_current():
+        if not self.is_at(&e.moment):
             return [], 0, taken, False
         return found, <int64_t> (e.index - <uint64_t> index), e.taken, e.is_full
 
     def pull(self, answer, status, kind, queue, offset, count, most, max_bytes):
         cdef Pulled pulled
+        cdef Moment moment
+        if not self.enter(&moment):
+            return None
         high = queue.max_index
         low = queue.min_index
         if not low <= offset <= high - count or not 0 < count <= most:
@@ -391,14 +425,16 @@ cdef class LogWindow:
             return None
         pulled = answer(status, [], [], offset, low, high)
         _, is_full = pulled.take(self, kind, place[0], place[1], queue, count, 0, max_bytes)
-        return pulled if is_full else None
+        return pulled if is_full and self.is_at(&moment) else None
 
     def first_at(self, queue, int64_t timestamp_ms):
-        cdef int64_t end = queue.max_index, stored
-        cdef int64_t low = queue.min_index, high = end, middle
+        cdef int64_t end, low, high, middle, stored
         cdef QueueFile file = QueueFile.__new__(QueueFile)
-        if not self.is_current():
+        cdef Moment moment
+        if not self.enter(&moment):
             return None
+        end = high = queue.max_index
+        low = queue.min_index
         while low < high:
             middle = (low + high) // 2
             stored = self.stored_at(queue, file, middle)
@@ -410,56 +446,62 @@ cdef class LogWindow:
                 low = middle + 1
         if low < end and self.stored_at(queue, file, low) < 0:
             return None
-        return low if self.is_current() else None
+        return low if self.is_at(&moment) else None
 
     cdef int64_t stored_at(self, queue, QueueFile file, int64_t index) except -2:
         """When the record of an entry was stored, in ms; -1 where anything is odd about it."""
+        cdef uint8_t head[HEAD_MOST]
+        cdef uint8_t entry[QUEUE_ENTRY_SIZE]
         cdef Place place
         cdef Layout r
         cdef int64_t physical, size, left, number
-        cdef const uint8_t *entry
+        cdef int state
         cdef Segment segment
         if not file.first <= index < file.stop:
             block = queue.block(index)
             if block is None:
                 return -1
             file.hold(block[0], index, block[1])
-        entry = <const uint8_t *> file.entries.buf + (index - file.first) * QUEUE_ENTRY
+        memcpy(
+            entry, <const uint8_t *> file.entries.buf + (index - file.first) * QUEUE_ENTRY,
+            QUEUE_ENTRY_SIZE,
+        )
         physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
         segment = self.place(physical, <int64_t> atomic_load64(self.dispatched_word.at), &place)
         if segment is None or size > place.available:
             return -1
-        if parse_head(place.at, place.available, &r, &left) != DEFECT_NONE or r.total != size:
+        take_copy(<char *> head, place.at, min(place.available, <int64_t> HEAD_MOST))
+        if parse_head(head, place.available, &r, &left) != DEFECT_NONE or r.total != size:
             return -1
-        if <int64_t> get64(place.at + 28) != physical:
+        if <int64_t> get64(head + 28) != physical or get64(head + r.body_at - 12) == TOMBSTONE:
             return -1
         # Where checksums vouch for all of it, nothing behind its head is fetched from memory.
-        if segment.judge(place.position, size, &number) != WHOLE:
-            if parse(place.at, place.available, physical, &r) != DEFECT_NONE:
-                return -1
-            if self.whole(segment, &place, &r) == CHANGED:
-                return -1
-        elif get64(place.at + r.body_at - 12) == TOMBSTONE:
+        state = segment.judge(place.position, size, &number)
+        if state == CHANGED:
             return -1
-        return max(<int64_t> -1, <int64_t> get64(place.at + r.store_time_at))
+        if state == OPEN and inspect(place.at, place.available, physical, True, &r) != DEFECT_NONE:
+            return -1
+        return max(<int64_t> -1, <int64_t> get64(head + r.store_time_at))
 
     def keyed(
         self, type kind not None, index, str topic not None, str key not None, int64_t from_ms,
         int64_t to_ms, bint uniq_key_only, int64_t below, int64_t limit,
     ):
         cdef Search s
-        cdef bint is_complete = atomic_load64(self.complete_word.at) != 0
+        cdef Moment moment
+        cdef bint is_complete
         cdef Py_ssize_t number
         cdef tuple files
         cdef list found = []
         check_kind(kind)
-        if not begin_search(&s, topic, key) or not self.is_current():
+        if not begin_search(&s, topic, key) or not self.enter(&moment):
             return None
+        is_complete = atomic_load64(self.complete_word.at) != 0
         s.limit = <int64_t> atomic_load64(self.max_word.at)
         if <int64_t> atomic_load64(self.dispatched_word.at) < s.limit:
             return None
         s.from_ms, s.to_ms, s.uniq_key_only = from_ms, to_ms, uniq_key_only
-        s.below = min(below, s.limit)
+        s.below, s.minimum = min(below, s.limit), moment.minimum
         s.most, s.looked_at, s.next = limit, 0, -1
         files = index.files  # after the log's end: all that is dispatched below it is in these
         if files is None:
@@ -470,7 +512,7 @@ cdef class LogWindow:
             if not self.search_in(kind, files[number], &s, found):
                 return None
         is_complete = is_complete and atomic_load64(self.complete_word.at) != 0
-        return answer_of(found, &s, self.minimum, is_complete) if self.is_current() else None
+        return answer_of(found, &s, moment.minimum, is_complete) if self.is_at(&moment) else None
 
     cdef bint search_in(self, type kind, file, Search *s, list found) except -1:
         """False where a candidate is not plain."""
@@ -503,7 +545,7 @@ cdef class LogWindow:
             c.offsets[c.found] = <int64_t> get64(c.items + INDEX_ITEM + 4)
             c.found += 1
         for i in range(c.found):
-            if not self.minimum <= c.offsets[i] < s.below:
+            if not s.minimum <= c.offsets[i] < s.below:
                 continue
             if len(found) == s.most:
                 s.next = c.offsets[i]
@@ -514,18 +556,16 @@ cdef class LogWindow:
         return True
 
     cdef bint candidate(self, type kind, int64_t offset, Search *s, list found) except -1:
-        cdef Place place
         cdef Layout r
-        cdef Segment segment = self.place(offset, s.limit, &place)
-        if segment is None or parse(place.at, place.available, offset, &r) != DEFECT_NONE:
-            return False
-        if self.whole(segment, &place, &r) == CHANGED:
+        cdef int state
+        cdef bytes raw = self.copied(offset, s.limit, &r, &state)
+        if raw is None:
             return False
         s.looked_at += 1
         if not same(r.topic, s.topic):
             return True
-        if not s.from_ms <= <int64_t> get64(place.at + r.store_time_at) <= s.to_ms:
+        if not s.from_ms <= <int64_t> get64(bytes_of(raw) + r.store_time_at) <= s.to_ms:
             return True
         if has_key(r.properties, s.key, s.uniq_key_only):
-            found.append(record_of(kind, place.at, &r, True))
+            found.append(record_in(kind, raw, 0, &r, True))
         return True

@@ -15,11 +15,12 @@ def in_memory(
     int64_t max_bytes,
 ):
     cdef Py_buffer queue
+    cdef Moment moment
     PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
     try:
         check_range(position, position, queue.len)
         count = min(count, (queue.len - position) // QUEUE_ENTRY)
-        if count <= 0 or not window.is_current():
+        if count <= 0 or not window.enter(&moment):
             return 0
         return entries_in_memory(
             window, <const uint8_t *> queue.buf + position, count, max_bytes

@@ -94,6 +94,7 @@ cdef class DispatchEnd:
 @cython.final
 cdef class LogEnd:
     cdef public int64_t position, room_end, max_offset, last_store_timestamp_ms
+    cdef public int64_t clock_low_ms, clock_high_ms
     cdef public bint refused
     cdef public int holders
     cdef public object on_populate
@@ -108,6 +109,7 @@ cdef class LogEnd:
 
     def __init__(self, dict next_offsets not None, int64_t body_max, clock not None):
         self.next_offsets, self.body_max, self.clock = next_offsets, body_max, clock
+        self.clock_low_ms, self.clock_high_ms = -INT64_MAX - 1, INT64_MAX
         self.system_clock = type(clock) is SystemClock
 
     def attach(self, FilePositions segment, view):
@@ -159,6 +161,8 @@ cdef class LogEnd:
         cdef QueueState *entries
         if not self.is_open() or size > self.room_end - self.position:
             return None
+        if not self.clock_low_ms <= now <= self.clock_high_ms:
+            return None
         known = self.next_offsets.get(queue)
         if known is None:
             return None
@@ -198,6 +202,8 @@ cdef class LogEnd:
         cdef IndexState *index = NULL
         cdef list placed
         if not self.is_open() or batch.size > self.room_end - self.position:
+            return None
+        if not self.clock_low_ms <= now <= self.clock_high_ms:
             return None
         known = self.next_offsets.get(queue)
         if known is None:

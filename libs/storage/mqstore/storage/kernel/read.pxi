@@ -1,5 +1,21 @@
 # Reading one record -------------------------------------------------------------------------
 
+cdef object copy_hook = None
+
+
+def set_copy_hook(hook):
+    global copy_hook
+    copy_hook = hook
+
+
+cdef int take_copy(char *to, const uint8_t *p, int64_t size) except -1:
+    """Copy bytes of a map. Another process may change the map at any time, so what is checked,
+    decoded and answered is the copy: each look-up copies here."""
+    if copy_hook is not None:
+        copy_hook()
+    memcpy(to, p, size)
+    return 0
+
 
 cdef struct Layout:
     uint32_t size  # TOTALSIZE once the parts add up to it, before that 0
@@ -299,17 +315,23 @@ cdef inline object record_in(
     return found
 
 
-cdef object record_of(type kind, const uint8_t *p, const Layout *r, bint with_body):
-    """A record of ``kind`` over a copy of what stands at ``p``."""
-    cdef uint32_t head = r.body_at, gap = 0 if with_body else r.body_size
-    cdef bytes raw = PyBytes_FromStringAndSize(NULL, r.size - gap)
-    cdef char *to = PyBytes_AS_STRING(raw)
-    if gap:
-        memcpy(to, p, head)
-        memcpy(to + head, p + head + gap, r.size - gap - head)
-    else:
-        memcpy(to, p, r.size)
-    return record_in(kind, raw, 0, r, with_body)
+cdef bytes copy_of(const uint8_t *p, int64_t size):
+    """A copy of bytes of a map, as ``take_copy``."""
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, size)
+    take_copy(PyBytes_AS_STRING(found), p, size)
+    return found
+
+
+cdef inline const uint8_t *bytes_of(bytes data) noexcept:
+    return <const uint8_t *> PyBytes_AS_STRING(data)
+
+
+cdef object without_body(type kind, bytes raw, const Layout *r):
+    cdef uint32_t head = r.body_at, gap = r.body_size
+    cdef bytes rest = PyBytes_FromStringAndSize(NULL, r.size - gap)
+    memcpy(PyBytes_AS_STRING(rest), PyBytes_AS_STRING(raw), head)
+    memcpy(PyBytes_AS_STRING(rest) + head, bytes_of(raw) + head + gap, r.size - gap - head)
+    return record_in(kind, rest, 0, r, False)
 
 
 cdef int check_kind(type kind) except -1:
@@ -331,6 +353,7 @@ def decode_record(
     cdef Py_buffer log
     cdef Layout r
     cdef const uint8_t *p
+    cdef bytes raw
     cdef int defect
     check_kind(kind)
     PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
@@ -339,12 +362,24 @@ def decode_record(
         if position == end:
             return (DEFECTS[DEFECT_TRUNCATED], 0)
         p = <const uint8_t *> log.buf + position
-        defect = inspect(p, end - position, physical_offset, verify_body, &r)
-        if defect != DEFECT_NONE and not (leniently and defect != DEFECT_BLANK and r.size):
+        defect = parse(p, end - position, physical_offset, &r)
+        if is_refused(defect, &r, leniently):
             return defect_of(defect, &r)
-        return record_of(kind, p, &r, with_body)
+        raw = copy_of(p, r.size)
     finally:
         PyBuffer_Release(&log)
+    defect = inspect(bytes_of(raw), len(raw), physical_offset, verify_body, &r)
+    if defect == DEFECT_NONE and r.size != len(raw):
+        defect = DEFECT_LENGTHS_DISAGREE
+    if is_refused(defect, &r, leniently):
+        return defect_of(defect, &r)
+    return record_in(kind, raw, 0, &r, True) if with_body else without_body(kind, raw, &r)
+
+
+cdef inline bint is_refused(int defect, const Layout *r, bint leniently) noexcept:
+    """Whether a record with this defect is rejected. A lenient reader only requires consistent
+    lengths."""
+    return defect != DEFECT_NONE and not (leniently and defect != DEFECT_BLANK and r.size)
 
 
 cdef inline str decoded(Text text):

@@ -100,8 +100,11 @@ cdef class Segment:
         cdef bint whole
         read_cover(entry + number * BLOCK_ENTRY, self.base + number * BLOCK_SIZE, &cover)
         cover.length = <uint32_t> min(<int64_t> cover.length, self.size - number * BLOCK_SIZE)
-        if cover.length <= self.known[number]:
+        if cover.length <= self.known[number] and not cover.doubt:
             return
         with nogil:
             whole = is_as_covered(&cover, block)
-        self.known[number] = max(self.known[number], cover.length) if whole else KNOWN_CHANGED
+        if not whole or cover.doubt:  # of either, ``lookups`` looks at each record
+            self.known[number] = KNOWN_CHANGED
+        else:
+            self.known[number] = max(self.known[number], cover.length)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 from mqstore.storage._kernel import cover_blocks
@@ -42,11 +45,16 @@ class BlockCover:
         self._base = -1
         self._entries: MappedBytes | None = None
         """Of the segment at ``_base``; None where it could not be made."""
+        self._covering = Lock()
 
     def synced(self, end: int) -> None:
         """The log is on disk up to ``end``."""
         if end <= self._position:
             return
+        with self._covering:
+            self._cover_up_to(end)
+
+    def _cover_up_to(self, end: int) -> None:
         for file in self._files.files_from(self._position):
             start = max(self._position, file.base_offset) - file.base_offset
             stop = min(end - file.base_offset, file.size)
@@ -57,6 +65,29 @@ class BlockCover:
 
     def step(self, now: float) -> float:
         """Cover some of what was there when the store was opened."""
+        with self._covering:
+            return self._step(now)
+
+    @contextmanager
+    def repairing(self, ranges: Sequence[tuple[int, int]]) -> Iterator[None]:
+        """Cover nothing while these physical offsets change, from, to before; all of them again
+        afterwards. They are durable by then."""
+        with self._covering:
+            yield
+            for start, stop in ranges:
+                self._cover_again(start, stop)
+
+    def _cover_again(self, start: int, stop: int) -> None:
+        file = self._files.find(start)
+        if file is None:
+            return
+        first = (start - file.base_offset) // BLOCK_SIZE * BLOCK_SIZE
+        last = -(-(stop - file.base_offset) // BLOCK_SIZE) * BLOCK_SIZE
+        end = min(last, file.size, self._position - file.base_offset)
+        if first < end:
+            self._cover_old(file, first, end)
+
+    def _step(self, now: float) -> float:
         file = next(iter(self._files.files_from(self._old)), None)
         if file is None or self._old >= self._old_end:
             return math.inf

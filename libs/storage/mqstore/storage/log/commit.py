@@ -274,7 +274,7 @@ class CommitService:
 
     def _show(self, file: MappedFile, timestamp: int) -> None:
         """Let readers see what the page cache has, then say so outside this process."""
-        self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, timestamp)
+        self.last_store_timestamp_ms = timestamp or self.last_store_timestamp_ms
         self.committed_offset = file.base_offset + file.wrote_position
         self._watermarks.set_max(self.committed_offset)
 

@@ -48,6 +48,7 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     StoreFormat,
 )
+from mqstore.storage.log.clock_watch import ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
 from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
@@ -59,6 +60,7 @@ from mqstore.storage.log.put_checks import (
     check_message,
     check_size,
 )
+from mqstore.storage.log.put_refusal import Lacking, PutRefusal, file_refused
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
@@ -77,7 +79,11 @@ _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
 class SegmentSource(Protocol):
     """Makes segments ahead of need (``allocation.AllocationService``)."""
 
-    def request(self, queue: MappedFileQueue, offset: int, next_offset: int) -> None: ...
+    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None: ...
+
+    def retry(self, queue: MappedFileQueue, offset: int) -> bool: ...
+
+    def has(self, offset: int) -> bool: ...
 
     def is_settled(self, offset: int) -> bool: ...
 
@@ -120,6 +126,7 @@ class CommitLog:
         offsets: QueueOffsets | None = None,
         allocation: SegmentSource | None = None,
         pool: TransientStorePool | None = None,
+        watch: ClockWatch | None = None,
         waits: bool = True,
         last_store_timestamp_ms: int = 0,
         on_flushed: Callable[[int], None] = lambda _: None,
@@ -128,7 +135,8 @@ class CommitLog:
     ) -> None:
         """``files`` are recovered: their wrote and flushed positions are right.
 
-        ``last_store_timestamp_ms`` is the newest record's; no later one gets an earlier time.
+        ``last_store_timestamp_ms`` is the newest record's: no later one gets an earlier time,
+        unless ``watch`` finds that the clock was set back by more than CLOCK_STEP_MS.
         ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService. Without
         ``allocation`` segments are made when needed, by the thread that puts. With ``pool``, what
         is put can be read, and counts, only once ``commits`` has it in the page cache. Without
@@ -138,6 +146,7 @@ class CommitLog:
         self.offsets = offsets if offsets is not None else QueueOffsets()
         self._config = config
         self._clock = seams.clock
+        self._watch = watch
         self._watermarks = watermarks
         self._allocation = allocation
         self._limits = PutLimits.of(config, store_format)
@@ -152,6 +161,8 @@ class CommitLog:
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
+        self.lacking = Lacking()
+        """The last failure of a put to get a file."""
         self.end.last_store_timestamp_ms = last_store_timestamp_ms
         self.end.max_offset = files.max_offset
         self._segment: MappedFile | None = None
@@ -196,6 +207,10 @@ class CommitLog:
         """The end of the last record (or blank record) that may be read."""
         return self.end.max_offset if self.commits is None else self.commits.committed_offset
 
+    def sync(self) -> None:
+        """Wait until all that may be read by now is on disk. Raises FlushTimeout, StoreFailed."""
+        self.flush.wait(self.flush.request(self.max_offset))
+
     @property
     def flushed_offset(self) -> int:
         """The durable watermark."""
@@ -212,7 +227,32 @@ class CommitLog:
         since = self._lacking_since if self._rolling_since is None else self._rolling_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
 
+    @property
+    def has_next_segment(self) -> bool:
+        """Whether the segment behind the newest one is made already."""
+        last = self.files.last
+        offset = 0 if last is None else last.end_offset
+        return self._allocation is not None and self._allocation.has(offset)
+
+    def look_at_clock(self) -> None:
+        """Note a step of the clock, if there was one; also done by each put that meets one."""
+        with self._lock:
+            self._look_at_clock()
+
+    def clock_was_set_back(self, now_ms: int) -> None:
+        """Lower the newest committed store time to ``now_ms``. Called with the put lock held."""
+        if self.commits is not None:
+            newest_ms = self.commits.last_store_timestamp_ms
+            self.commits.last_store_timestamp_ms = min(newest_ms, now_ms)
+
     # who may put
+
+    @property
+    def put_refusal(self) -> PutRefusal | None:
+        """Why the next put, or the next one that needs a file, would be rejected; None if it would
+        not."""
+        refusal = self._refusal
+        return self.lacking.refusal if refusal is None else PutRefusal.of(refusal())
 
     def refuse_puts(self, reason: str, detail: str) -> None:
         """From now on puts raise StoreNotWritable (closing, read-only…), for good.
@@ -303,13 +343,15 @@ class CommitLog:
     def remove_first(self, count: int) -> int:
         """Unlink up to ``count`` segments from the front, never the last; how many went.
 
-        The new minimum is published first, so that no reader trusts what is about to go. A
+        The new minimum is noted durably first, so that the next opening does not miss what went,
+        and published, so that no reader trusts what is about to go. A
         segment that somebody holds stays for now, and may be tried again: once
         destroyMapedFileIntervalForcibly is over since the first attempt, it goes all the same.
         """
         expired = self.files.files[:-1][:count]
         if not expired:
             return 0
+        self._watermarks.note_expiry(expired[-1].end_offset)
         self._watermarks.set_min(expired[-1].end_offset)
         forced_after_s = self._config.destroy_maped_file_interval_forcibly / 1000
         return self.files.remove_first(len(expired), force_after_s=forced_after_s)
@@ -436,7 +478,13 @@ class CommitLog:
         return self.offsets.next(*queue) + count
 
     def _store_timestamp(self) -> int:
+        if not self.end.clock_low_ms <= self._clock.now_ms() <= self.end.clock_high_ms:
+            self._look_at_clock()
         return max(self._clock.now_ms(), self.end.last_store_timestamp_ms)
+
+    def _look_at_clock(self) -> None:
+        if self._watch is not None:
+            self._watch.look(self.end, self.min_offset)
 
     def _publish(self, position: int, timestamp: int) -> None:
         """Let readers see what was written (or the commit), then say so outside this process."""
@@ -481,8 +529,18 @@ class CommitLog:
         try:
             segment.ensure_reserved(end)
         except OSError as error:
-            raise _no_room(segment.base_offset, error) from error
+            refused = _refused_segment(segment.base_offset, error, size)
+            self.lacking.begin(refused, partial(self._is_reserved, segment, size))
+            raise refused from error
+        self.lacking.end()
         self.end.room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
+
+    def _is_reserved(self, segment: MappedFile, size: int) -> bool:
+        """Retry a put's failed reservation, unless another put has rolled the segment since."""
+        with self._lock:
+            if segment is self._segment:
+                self._reserve(segment, size)
+        return True
 
     def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
         """Close one segment and begin the next, which is made first: when it cannot be, nothing
@@ -532,14 +590,24 @@ class CommitLog:
                 return self.files.create(offset)
             return self._allocation.take(offset, SEGMENT_WAIT_S)
         except OSError as error:
-            raise _no_room(offset, error) from error
+            raise _refused_segment(offset, error, self.files.file_size) from error
+        except SegmentCreationFailed as error:
+            self._lack_segment(offset, error)
+            raise
         finally:
             self._rolling_since = None
+
+    def _lack_segment(self, offset: int, error: SegmentCreationFailed) -> None:
+        if self._allocation is not None:
+            self.lacking.begin(error, partial(self._allocation.retry, self.files, offset))
 
     def _wait_without_lock(self, allocation: SegmentSource, offset: int) -> None:
         self._lacking_since = self._clock.monotonic()
         try:
             allocation.wait(offset, SEGMENT_WAIT_S)
+        except SegmentCreationFailed as error:
+            self._lack_segment(offset, error)
+            raise
         finally:
             self._lacking_since = None
 
@@ -590,7 +658,5 @@ def _size_bound(message: Message) -> int:
     return size if body is None else size + len(body)
 
 
-def _no_room(offset: int, error: OSError) -> SegmentCreationFailed:
-    return SegmentCreationFailed(
-        f"segment at offset {offset} gets no disk space: {error}; free some, then put again"
-    )
+def _refused_segment(offset: int, error: OSError, needed: int) -> SegmentCreationFailed:
+    return file_refused(f"segment {offset}", error, needed)

@@ -26,7 +26,7 @@ QUEUES_PER_CALL: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """Where a group stands in one queue; times are store timestamps in ms."""
+    """Where a group stands in one queue; times are store timestamps in ms, by the clock of now."""
 
     stand: GroupOffset
     expired: int
@@ -138,12 +138,15 @@ class GroupLags:
         return QueueLag(stand, expired, next_ms, consumed_ms)
 
     def _stored_ms(self, queue: QueueRange, offset: int) -> int | None:
-        """Of the first message from an offset on."""
+        """When the first message from an offset on was stored, by the clock of now."""
         try:
             found = self._lookups.records(queue.topic, queue.queue_id, offset, 1)
         except (QueueUnknown, OffsetOutOfRange):
             return None  # its topic was deleted meanwhile
-        return found.records[0].store_timestamp_ms if found.records else None
+        if not found.records:
+            return None
+        first = found.records[0]
+        return first.store_timestamp_ms + self._lookups.shift_ms(first.physical_offset)
 
     def _dead_letters(self, group: str) -> int:
         try:

@@ -1,7 +1,7 @@
 """Reading one record of the log strictly, and saying why there is none.
 
-What is read is copied before it is looked whether the epoch is still the same: when recovery
-changed bytes in between, it is read once more.
+What is read is copied, the copy is checked, and then it is looked whether the epoch is still the
+same: when recovery changed bytes in between, it is read once more.
 
 Called from ``lookups``. Every method may be called from any thread.
 """
@@ -18,18 +18,23 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     OffsetInsideRecord,
     OffsetOutOfRange,
+    RecordBlockCorrupt,
     RecordError,
     RecordExpired,
     StorageError,
     StoreNotOpen,
 )
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
-from mqstore.storage.lookup.views import Bounds, LogView
+from mqstore.storage.lookup.own_checks import is_proved
+from mqstore.storage.lookup.views import Bounds, LogView, QueuesView
 from mqstore.storage.own.block_guard import BlockGuard
 
 _TRIES: Final = 8
 _REACHES: Final = (64 << 10, 8 << 20)
 """Bytes before an offset in which the record is looked for that it may lie inside of."""
+REPORTED_BYTES_MAX: Final = (4 << 20) + (64 << 10)
+"""Bytes of one unreadable record whose blocks are reported: a body of 4 MiB and all around it. Its
+size may be what changed."""
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 P = ParamSpec("P")
@@ -39,15 +44,23 @@ T = TypeVar("T")
 class LogReads:
     """Over the log as one process sees it."""
 
-    def __init__(self, log: LogView, bounds: Bounds, blocks: BlockGuard) -> None:
+    def __init__(
+        self, log: LogView, queues: QueuesView, bounds: Bounds, blocks: BlockGuard
+    ) -> None:
         self._log = log
+        self._queues = queues
         self._bounds = bounds
         self._blocks = blocks
 
     def settled(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``read`` answers or raises, once no recovery changed anything under it."""
+        """Call ``read``, repeated while a recovery changes the store; return or raise its result.
+
+        Raises StoreNotOpen where the store changes all along.
+        """
         for _ in range(_TRIES):
             epoch = self._blocks.renew()
+            if self._bounds.is_changing:
+                continue
             failure: StorageError | None = None
             try:
                 answer = read(*args, **kwargs)
@@ -68,6 +81,7 @@ class LogReads:
         Raises RecordExpired, OffsetOutOfRange (beyond the end, no record begins there, or not one
         of the expected size), RecordError by its defect.
         """
+        epoch = self._blocks.epoch
         place = self._log.view_from(offset)
         if place is None or place[1] >= place[2]:
             raise self._unreadable(offset, None)
@@ -83,12 +97,24 @@ class LogReads:
             )
         except RecordError as error:
             raise self._unreadable(offset, error) from None
-        self._blocks.check(view, position, offset, found.size)
+        doubt = self._blocks.check(view, position, offset, found.size, epoch)
+        if doubt is not None:
+            found = self._self_checked(view, position, end, offset, doubt)
         if expected_size is not None and found.size != expected_size:
             raise OffsetOutOfRange(
                 f"record at offset {offset} has {found.size} bytes; its queue says {expected_size}"
             )
         return record.message_of(found) if with_body else found
+
+    def _self_checked(
+        self, view: memoryview, position: int, end: int, offset: int, doubt: tuple[int, int]
+    ) -> Record:
+        """The record, proved by its own checks. Raises RecordError: its own, or RecordBlockCorrupt
+        where they do not prove it."""
+        found = record.decode_self_checked(view, position, end, physical_offset=offset)
+        if not (found.is_tombstone or is_proved(found, self._queues)):
+            raise RecordBlockCorrupt(offset, *doubt)
+        return found
 
     def size_and_magic(self, offset: int) -> tuple[int, int]:
         """The first two fields of what begins at an offset. Raises as ``read``."""
@@ -108,9 +134,19 @@ class LogReads:
             return OffsetInsideRecord(offset, holder)
         if magic == MAGIC_BLANK:
             return OffsetOutOfRange(f"no record at offset {offset}: it is the end of a segment")
+        if error is not None:
+            self._report(offset, size)
         if error is None or size < BLANK_RECORD_SIZE or self._bytes_at(offset, size) is None:
             return self._absent(offset)
         return error
+
+    def _report(self, offset: int, size: int) -> None:
+        """Report the blocks of a record that cannot be read."""
+        place = self._log.view_from(offset)
+        if place is not None:
+            _, position, end = place
+            length = max(1, min(size, REPORTED_BYTES_MAX, end - position))
+            self._blocks.report(offset - position, offset, offset + length)
 
     def _bytes_at(self, offset: int, size: int) -> bytes | None:
         place = self._log.view_from(offset)

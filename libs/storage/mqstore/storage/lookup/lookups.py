@@ -11,7 +11,8 @@ any thread.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from mqstore.storage._kernel import Tags, in_memory
@@ -28,7 +29,7 @@ from mqstore.storage.errors import (
     StorageError,
     TopicUnknown,
 )
-from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
+from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK, TRANSACTION_MASK
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import (
@@ -49,10 +50,12 @@ from mqstore.storage.lookup.views import (
     LogView,
     QueuesView,
     QueueView,
+    first_from,
     names_record,
     repeats,
 )
 from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.own.clock_steps import NO_STEPS, StepsView
 
 COUNT_MAX: Final = 1_000
 """Most records in one answer."""
@@ -81,12 +84,17 @@ class Lookups:
         index: IndexView,
         bounds: Bounds,
         blocks: BlockGuard,
+        steps: Callable[[], StepsView] = lambda: NO_STEPS,
     ) -> None:
+        """``steps`` are those of the clock that the writer noted: store times go back there."""
+        self._steps = steps
         self._log = log
         self._queues = queues
         self._index = index
         self._bounds = bounds
-        self._reads = LogReads(log, bounds, blocks)
+        self._reads = LogReads(log, queues, bounds, blocks)
+        self.settled = self._reads.settled
+        """See ``LogReads.settled``; scans of several records use it too."""
         self._window = blocks.window
         self.forget = blocks.window.forget
         """Let go of the segments that were read: they may have been removed."""
@@ -102,14 +110,11 @@ class Lookups:
         found = self._window.record_at(Record, offset)
         return self._reads.settled(self._reads.read, offset) if found is None else found
 
-    def slice_at(self, offset: int) -> memoryview:
-        """The record that begins at a physical offset, as it stands in the log; see ``Slices``.
-
-        Where checksums of blocks vouch for the bytes only the header is looked at, so that who has
-        an offset from a stranger asks ``by_physical_offset``. Raises as that.
-        """
+    def slice_at(self, offset: int) -> bytes:
+        """The bytes of the record that begins at a physical offset. Raises as
+        ``by_physical_offset``."""
         found = self._window.slice_at(offset)
-        return memoryview(self.by_physical_offset(offset).raw) if found is None else found
+        return self.by_physical_offset(offset).raw if found is None else found
 
     def by_message_id(self, text: str) -> Record:
         """The record of an offset message id (32 hexadecimal characters, or 56 for IPv6).
@@ -163,9 +168,11 @@ class Lookups:
         below, count = TIME_MAX, max(1, min(limit, COUNT_MAX))
         if cursor is not None:
             below = key_cursor.decode(cursor, repr(KeyQuery(topic, key, from_ms, to)))
-        answer = self._window.keyed(
-            Record, self._index, topic, key, from_ms, to, False, below, count
-        )
+        answer = None
+        if not self._goes_back(from_ms, to):
+            answer = self._window.keyed(
+                Record, self._index, topic, key, from_ms, to, False, below, count
+            )
         if answer is not None and answer.following < 0:
             return answer
         query = KeyQuery(topic, key, from_ms, to)
@@ -173,6 +180,16 @@ class Lookups:
             return self._reads.settled(self._by_key, query, count, below)
         answer.cursor = key_cursor.encode(answer.following + 1, repr(query))
         return answer
+
+    def transaction_types(self, topic: str, key: str) -> frozenset[int] | None:
+        """Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the newest 64 records of a topic
+        whose UNIQ_KEY it is; None while the index does not cover the log."""
+        found = self.by_key(topic, key)
+        if not found.complete and found.cursor is None:
+            return None
+        return frozenset(
+            each.sys_flag & TRANSACTION_MASK for each in found.records if each.uniq_key == key
+        )
 
     def _by_key(self, query: KeyQuery, limit: int, below: int) -> KeyAnswer:
         complete = self._bounds.index_complete
@@ -195,6 +212,15 @@ class Lookups:
         reached = end if tail_is_whole else dispatched
         scanned = Scanned(query.from_ms, query.to_ms, looked_at, minimum, reached)
         return KeyAnswer(records, unreadable, cursor, whole, scanned)
+
+    def shift_ms(self, physical_offset: int) -> int:
+        """How much the clock was set since the record at an offset was stored."""
+        return self._steps().shift_ms(physical_offset)
+
+    def _goes_back(self, from_ms: int, to_ms: int) -> bool:
+        """Whether a query is about times, and those of the log are not in order."""
+        is_about_times = from_ms > 0 or to_ms < TIME_MAX
+        return is_about_times and bool(self._steps().back_offsets)
 
     def _judge(
         self, query: KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
@@ -227,6 +253,8 @@ class Lookups:
         bound = min(below, dispatched)
         minimum = self._log.min_offset
         begin, end = query.from_ms, query.to_ms
+        if self._goes_back(begin, end):
+            begin, end = 0, TIME_MAX  # what the index says of times holds while they go forward
         for offset in self._index.candidates(query.topic, query.key, begin, end, bound):
             if minimum <= offset < bound:
                 bound = offset
@@ -258,19 +286,28 @@ class Lookups:
 
     def queues(self, topic: str) -> list[QueueRange]:
         """Every queue of a topic with its bounds, by queue id. Raises TopicUnknown."""
-        found = [self._range(queue) for queue in self._queues.of_topic(topic)]
+        found = self.settled(self._ranges, topic)
         if not found:
             raise TopicUnknown(f"no queue of topic {topic} in this store")
         return found
 
+    def _ranges(self, topic: str) -> list[QueueRange]:
+        return [self._range(queue) for queue in self._queues.of_topic(topic)]
+
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
         """Raises QueueUnknown."""
-        return self._range(self._queue(topic, queue_id))
+        return self.settled(self._range, self._queue(topic, queue_id))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Queue offset of the first record stored at or after a time; the queue's maximum when
-        there is none. Raises QueueUnknown."""
+        there is none. Raises QueueUnknown.
+
+        Where the clock was set back, records before and behind the one found may have earlier
+        times: none before it has this time or a later one.
+        """
         queue = self._queue(topic, queue_id)
+        if self._steps().back_offsets:
+            return self._reads.settled(self._first_of_runs, queue, timestamp_ms)
         found = self._window.first_at(queue, timestamp_ms)
         return self._reads.settled(self._first_at, queue, timestamp_ms) if found is None else found
 
@@ -301,7 +338,7 @@ class Lookups:
         count: int = 32,
         max_bytes: int = BYTES_MAX_DEFAULT,
     ) -> Slices:
-        """As ``records``, of the same checks, but not decoded and where possible not copied."""
+        """The bytes of the records that ``records`` returns, after the same checks."""
         queue = self._queue(topic, queue_id)
         return self._window.pull(
             Slices, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
@@ -461,10 +498,29 @@ class Lookups:
         end = entry.physical_offset + entry.size
         return self._bounds.dispatched_offset < end <= self._log.max_offset
 
+    def runs(self, queue: QueueView) -> list[tuple[int, int]]:
+        """A queue's entries in runs in which store times do not go back, each with its end."""
+        bounds = self._range(queue)
+        low, high = bounds.min_offset, bounds.max_offset
+        cuts = [first_from(queue, back, low, high) for back in self._steps().back_offsets]
+        inner = sorted({cut for cut in cuts if low < cut < high})
+        return list(pairwise([low, *inner, high]))
+
+    def _first_of_runs(self, queue: QueueView, timestamp_ms: int) -> int:
+        end = 0
+        for low, end in self.runs(queue):
+            found = self.first_of_run(queue, timestamp_ms, low, end)
+            if found < end:
+                return found
+        return end
+
     def _first_at(self, queue: QueueView, timestamp_ms: int) -> int:
         bounds = self._range(queue)
-        low = bounds.min_offset
-        high = end = bounds.max_offset
+        return self.first_of_run(queue, timestamp_ms, bounds.min_offset, bounds.max_offset)
+
+    def first_of_run(self, queue: QueueView, timestamp_ms: int, low: int, high: int) -> int:
+        """The first entry of a run that was stored at or after a time; its end when none was."""
+        end = high
         while low < high:
             middle = (low + high) // 2
             probe, stored_ms = self._next_stored(queue, middle, high)

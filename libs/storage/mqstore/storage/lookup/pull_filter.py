@@ -21,6 +21,12 @@ from mqstore.storage.filter.expression import Filter
 from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_RETRY_TOPIC
 from mqstore.storage.tables.consumer_filters import FilterData
 
+EVALUATED_MAX: Final = 10_000
+"""Messages that one call evaluates, as many as it looks at queue entries."""
+CHEAP_LENGTH: Final = 64
+"""Characters of an expression that one call evaluates over EVALUATED_MAX: some 0.2 s of CPU."""
+EVALUATED_MIN: Final = 128
+"""A longer one is evaluated over proportionally fewer, but so many; 4 KB take 1 ms a message."""
 TAGS_MAX: Final = 100
 """Tags of one expression."""
 ALL_TAGS: Final = "*"
@@ -52,12 +58,18 @@ class PullFilter(Protocol):
         """How many of ``count`` queue entries (20 bytes each, from ``position`` on) come before
         the first whose message may be wanted, or whose unit is not in ``units``."""
 
+    @property
+    def evaluated_max(self) -> int:
+        """Messages that one call evaluates before it answers."""
+
     def matches(self, found: Record) -> bool:
         """Whether a message is wanted."""
 
 
 class TagFilter:
     """``A || B``: messages with one of these tags."""
+
+    evaluated_max = EVALUATED_MAX
 
     def __init__(self, tags: frozenset[str]) -> None:
         self._names = tags
@@ -94,6 +106,8 @@ class SqlFilter:
         self.tags = None
         self.known = known
         self._positions = array("q", known.positions if known is not None else ())
+        characters = max(len(expression.text), CHEAP_LENGTH)
+        self.evaluated_max = max(EVALUATED_MIN, EVALUATED_MAX * CHEAP_LENGTH // characters)
 
     def passed_over(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
@@ -132,6 +146,7 @@ class RetryFilter:
         """``expression_of`` a topic; None where all of it is wanted."""
         self._of_tags = tags
         self.tags = None
+        self.evaluated_max = EVALUATED_MAX // 10  # by expressions of any length
         self._expression_of = expression_of
 
     def passed_over(

@@ -45,10 +45,11 @@ class QueuePulls:
 
         As ``Lookups.records``, but: below the queue's minimum the answer is OFFSET_TOO_SMALL, with
         the minimum to go on with; without any entry ever written, NO_MESSAGE_IN_QUEUE. With a
-        filter, ENTRIES_PER_CALL_MAX entries are looked at before it is NO_MATCHED_MESSAGE.
+        filter, ENTRIES_PER_CALL_MAX entries are looked at, or its ``evaluated_max`` messages,
+        before it is NO_MATCHED_MESSAGE.
         """
-        read = self._lookups.records
-        return self._answer(Pull, read, topic, queue_id, offset, count, max_bytes, wanted)
+        read, settled = self._lookups.records, self._lookups.settled
+        return settled(self._answer, Pull, read, topic, queue_id, offset, count, max_bytes, wanted)
 
     def slices(
         self,
@@ -61,8 +62,10 @@ class QueuePulls:
         wanted: PullFilter | None = None,
     ) -> Slices:
         """As ``pull``, as the records stand in the log."""
-        read = self._lookups.slices
-        return self._answer(Slices, read, topic, queue_id, offset, count, max_bytes, wanted)
+        read, settled = self._lookups.slices, self._lookups.settled
+        return settled(
+            self._answer, Slices, read, topic, queue_id, offset, count, max_bytes, wanted
+        )
 
     def in_memory(
         self,
@@ -82,9 +85,14 @@ class QueuePulls:
         queue = self._queues.known(topic, queue_id)
         if queue is None:
             return None
-        if offset == (high := queue.max_index) > 0:
-            return kind(PullStatus.OFFSET_OVERFLOW_ONE, [], [], high, queue.min_index, high)
+        if offset == queue.max_index > 0:
+            return self._lookups.settled(self._at_end, kind, queue, offset)
         return self._lookups.in_memory(kind, queue, offset, count, max_bytes)
+
+    def _at_end(self, kind: type[A], queue: QueueView, offset: int) -> A | None:
+        if offset != (high := queue.max_index):
+            return None
+        return kind(PullStatus.OFFSET_OVERFLOW_ONE, [], [], high, queue.min_index, high)
 
     def _answer(
         self,
@@ -122,7 +130,7 @@ class QueuePulls:
         wanted: PullFilter,
     ) -> None:
         stop = min(answer.next_offset + ENTRIES_PER_CALL_MAX, answer.max_offset)
-        run, size = 1, 0
+        run, size, evaluable = 1, 0, wanted.evaluated_max
         while size < max_bytes and (left := count - len(answer)) > len(answer.unreadable):
             if (queue := self._queues.get(topic, queue_id)) is not None and wanted.tags is not None:
                 left -= len(answer.unreadable)
@@ -133,14 +141,16 @@ class QueuePulls:
                     return
             passed = self._passed_over(topic, queue_id, answer.next_offset, stop, wanted)
             answer.next_offset += passed
-            if answer.next_offset >= stop:
+            if answer.next_offset >= stop or not evaluable:
                 return
             run = 1 if passed else min(2 * run, left, stop - answer.next_offset, _RUN_MAX)
+            run = min(run, evaluable)
             found = self._lookups.records(
                 topic, queue_id, answer.next_offset, run, max(1, max_bytes - size)
             )
             if found.next_offset <= answer.next_offset:
                 return  # what comes next is not whole yet
+            evaluable -= len(found.records)
             matching = [each for each in found.records if wanted.matches(each)]
             size += sum(each.size for each in matching)
             for each in matching:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mqstore.storage.codec import ext_unit, record
+from mqstore.storage.codec import record
 from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError
-from mqstore.storage.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN
+from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.lookup.own_checks import entry_of
 from mqstore.storage.lookup.views import Entry, LogView, QueuesView
 from mqstore.storage.own.block_guard import BlockGuard
 
@@ -23,6 +24,8 @@ class Cover(StrEnum):
     WHOLE = "verified"
     PART = "partly-verified"
     NONE = "not-covered"
+    DAMAGED = "damaged"
+    """A block of it has changed on the disk; only the record's own checks vouch for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ class RecordPlace:
 class RecordPlaces:
     """Over the views that look-ups have."""
 
-    def __init__(self, log: LogView, queues: QueuesView, blocks: BlockGuard) -> None:
+    def __init__(
+        self, lookups: Lookups, log: LogView, queues: QueuesView, blocks: BlockGuard
+    ) -> None:
+        self._settled = lookups.settled
         self._log = log
         self._queues = queues
         self._blocks = blocks
@@ -53,17 +59,21 @@ class RecordPlaces:
 
         Raises RecordBlockCorrupt.
         """
+        return self._settled(self._of, found)
+
+    def _of(self, found: Record) -> RecordPlace | None:
+        epoch = self._blocks.epoch
         place = self._log.view_from(found.physical_offset)
         if place is None:
             return None
         view, position, _ = place
-        covered = self._blocks.covered(view, position, found.physical_offset, found.size)
+        covered = self._blocks.covered(view, position, found.physical_offset, found.size, epoch)
         return RecordPlace(
             found.physical_offset - position,
             position,
-            *self._entry(found),
+            *entry_of(self._queues, found),
             covered,
-            _cover(covered, found.size),
+            _cover(covered, found),
         )
 
     def header(self, offset: int) -> Record | None:
@@ -71,6 +81,9 @@ class RecordPlaces:
 
         Without its body; nothing in it can be relied on.
         """
+        return self._settled(self._header, offset)
+
+    def _header(self, offset: int) -> Record | None:
         place = self._log.view_from(offset)
         if place is None:
             return None
@@ -80,19 +93,10 @@ class RecordPlaces:
         except RecordError:
             return None
 
-    def _entry(self, found: Record) -> tuple[Entry | None, ExtUnit | None]:
-        queue = self._queues.get(found.topic, found.queue_id)
-        entry = None if queue is None else queue.entry(found.queue_offset)
-        if queue is None or entry is None or entry.tags_code > EXT_ADDRESS_MAX:
-            return entry, None
-        place = queue.units(entry.tags_code)
-        if place is None:
-            return entry, None
-        view, base = place
-        return entry, ext_unit.decode(view, entry.tags_code - EXT_ADDRESS_MIN - base)
 
-
-def _cover(covered: int, size: int) -> Cover:
-    if covered == size:
+def _cover(covered: int, found: Record) -> Cover:
+    if found.is_self_checked:
+        return Cover.DAMAGED
+    if covered == found.size:
         return Cover.WHOLE
     return Cover.PART if covered else Cover.NONE

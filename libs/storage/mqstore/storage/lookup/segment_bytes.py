@@ -50,7 +50,8 @@ class SegmentBytes:
         self._blocks = blocks
 
     def all(self) -> list[SegmentPart]:
-        """Oldest first; none that has expired, none without a byte."""
+        """Oldest first; none that has expired, none without a byte. Raises StoreNotOpen while the
+        store is being recovered."""
         epoch, minimum, end = self._bounds()
         bases = map(segment_offset, self._files.list(self._directory))
         return [
@@ -60,7 +61,7 @@ class SegmentBytes:
         ]
 
     def part(self, name: str) -> SegmentPart:
-        """Raises SegmentUnknown, SegmentExpired."""
+        """Raises SegmentUnknown, SegmentExpired, StoreNotOpen as ``all``."""
         base = segment_offset(name)
         epoch, minimum, end = self._bounds()
         if base is not None and base + self._segment_size <= minimum:
@@ -79,24 +80,32 @@ class SegmentBytes:
             found = self._files.read_range(path, start, stop - start, keep=is_newest)
         except FileNotFoundError:
             raise SegmentExpired(f"segment {part.name} has expired while it was read") from None
-        if self._state.epoch != part.epoch:
-            raise StoreNotOpen("recovering", "the store was recovered meanwhile; begin again")
+        self._require_unchanged(part)
         return found
 
     def checksums(self, part: SegmentPart, start: int, stop: int) -> list[int | None]:
         """CRC-32C of each whole block of 64 KiB between two positions, as it was when it was
-        synced; None for one without."""
+        synced; None for one without. Raises StoreNotOpen as ``read``."""
         entries = self._blocks.entries(part.offset)
         first = -(-start // BLOCK_SIZE)
         found: list[int | None] = []
         for number in range(first, stop // BLOCK_SIZE):
             length, crc = (0, 0) if entries is None else covered(entries, part.offset, number)
             found.append(crc if length == BLOCK_SIZE else None)
+        self._require_unchanged(part)
         return found
+
+    def _require_unchanged(self, part: SegmentPart) -> None:
+        """Called after bytes were read."""
+        if self._state.epoch != part.epoch:
+            raise StoreNotOpen("recovering", "the store was recovered meanwhile; begin again")
 
     def _bounds(self) -> tuple[int, int, int]:
         state = self._state
-        return state.epoch, state.min_offset, min(state.flushed_offset, state.max_offset)
+        epoch = state.epoch
+        if state.is_changing:
+            raise StoreNotOpen("recovering", "the store is being recovered; try again")
+        return epoch, state.min_offset, min(state.flushed_offset, state.max_offset)
 
     def _part(self, base: int, end: int, epoch: int) -> SegmentPart:
         size = min(self._segment_size, end - base)

@@ -2,8 +2,9 @@
 
 Queue entries alone give the order; only records that join the answer are read. Where a scan goes
 on is therefore one physical offset, however many queues there are. A record's place in time is
-found by binary search, as RocketMQ does: in a log whose clock once stepped back, records around
-that moment may be taken for outside of the range.
+found by binary search, as RocketMQ does, in each run of a queue in which times do not go back:
+where the clock was set back while we had the store, the next run begins. Where it was so while a
+broker had it, records around that moment may be taken for outside of the range.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from itertools import chain
+from typing import Protocol
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
@@ -21,9 +23,7 @@ from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned, Unreadable
 from mqstore.storage.lookup.hidden_messages import is_for
 from mqstore.storage.lookup.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
-from mqstore.storage.lookup.views import Bounds, Entry, LogView, QueueView, names_record
-
-_TRIES: Final = 8
+from mqstore.storage.lookup.views import Bounds, LogView, QueueView, first_from, names_record
 
 
 class QueuesOfTopic(Protocol):
@@ -93,13 +93,9 @@ class TopicScans:
     ) -> KeyAnswer:
         """As ``scan``, from a physical offset: up from there, or (newest first) down from below
         it."""
-        for _ in range(_TRIES):
-            epoch = self._bounds.epoch
-            answer = self._scan(query, start, limit, max_bytes)
-            if self._bounds.epoch == epoch:
-                self.require_there(query, start)
-                return answer
-        raise StoreNotOpen("recovering", "the store is being recovered; try again")
+        answer = self._lookups.settled(self._scan, query, start, limit, max_bytes)
+        self.require_there(query, start)
+        return answer
 
     def require_there(self, query: TopicQuery, start: int | None) -> None:
         """Raises RecordExpired where what ``scan_from`` would begin with may have expired, so that
@@ -141,7 +137,7 @@ class TopicScans:
         except StorageError as error:
             answer.unreadable.append(Unreadable(offset, error, walk.index))
             return
-        walk.is_over = query.is_over(found)
+        walk.is_over = not walk.in_runs and query.is_over(found)
         if query.accepts(found):
             answer.records.append(found)
             answer.size += found.size
@@ -177,21 +173,48 @@ class TopicScans:
     def _walk(
         self, query: TopicQuery, queue: QueueView, start: int | None, dispatched: int
     ) -> _Walk:
+        runs = self._lookups.runs(queue)
+        if len(runs) > 1 and (query.from_ms > 0 or query.to_ms < TIME_MAX):
+            return self._walk_runs(query, queue, start, dispatched, runs)
         high = queue.max_index
         low = min(queue.min_index, high)
         if query.newest_first:
             bound = dispatched if start is None else min(start, dispatched)
-            stop = _first_from(queue, bound, low, high)
+            stop = first_from(queue, bound, low, high)
             if start is None and query.to_ms < TIME_MAX and low < stop:
                 stop = min(stop, self._first_at(queue, query.to_ms + 1))
-            return _Walk(queue, stop - 1, low - 1, -1)
-        stop = _first_from(queue, dispatched, low, high)
+            return _Walk(queue, range(stop - 1, low - 1, -1))
+        stop = first_from(queue, dispatched, low, high)
         first = low
         if start is not None:
-            first = _first_from(queue, start, low, stop)
+            first = first_from(queue, start, low, stop)
         elif query.from_ms > 0 and low < stop:
             first = self._first_at(queue, query.from_ms)
-        return _Walk(queue, first, stop, 1)
+        return _Walk(queue, range(first, stop))
+
+    def _walk_runs(
+        self,
+        query: TopicQuery,
+        queue: QueueView,
+        start: int | None,
+        dispatched: int,
+        runs: list[tuple[int, int]],
+    ) -> _Walk:
+        """Exactly the entries of each run that are within the times."""
+        low, high = runs[0][0], runs[-1][1]
+        above = low if start is None or query.newest_first else first_from(queue, start, low, high)
+        bound = dispatched if start is None or not query.newest_first else min(start, dispatched)
+        below = first_from(queue, bound, low, high)
+        ranges = []
+        for first, stop in runs:
+            begin = self._lookups.first_of_run(queue, query.from_ms, first, stop)
+            end = stop
+            if query.to_ms < TIME_MAX:
+                end = self._lookups.first_of_run(queue, query.to_ms + 1, first, stop)
+            ranges.append(range(max(begin, above), min(end, below)))
+        if query.newest_first:
+            ranges = [each[::-1] for each in reversed(ranges)]
+        return _Walk(queue, chain.from_iterable(ranges), in_runs=True)
 
     def _first_at(self, queue: QueueView, time_ms: int) -> int:
         return self._lookups.offset_by_time(queue.topic, queue.queue_id, time_ms)
@@ -200,10 +223,12 @@ class TopicScans:
 class _Walk:
     """The entries of one queue that name a record, one after the other, up or down."""
 
-    def __init__(self, queue: QueueView, first: int, stop: int, step: int) -> None:
+    def __init__(self, queue: QueueView, indexes: Iterable[int], *, in_runs: bool = False) -> None:
+        """``in_runs``: times go back between them, so that none of them says where it ends."""
+        self.in_runs = in_runs
         self._queue = queue
-        self._left = iter(range(first, stop, step))
-        self.index = first
+        self._left = iter(indexes)
+        self.index = 0
         """Of the entry that ``next`` gave last."""
         self.is_over = False
         """Set by whoever reads its records: there is nothing further to be had here."""
@@ -216,25 +241,3 @@ class _Walk:
                 self.index = index
                 return entry.physical_offset
         return None
-
-
-def _first_from(queue: QueueView, offset: int, low: int, high: int) -> int:
-    """The first entry, from ``low`` to before ``high``, whose record stands at or after a physical
-    offset; ``high`` when there is none."""
-    end = high
-    while low < high:
-        middle = (low + high) // 2
-        probe, entry = _next_named(queue, middle, high)
-        if entry is None or entry.physical_offset >= offset:
-            high = middle
-        else:
-            low = probe + 1
-    return min(low, end)
-
-
-def _next_named(queue: QueueView, start: int, stop: int) -> tuple[int, Entry | None]:
-    for index in range(start, stop):
-        entry = queue.entry(index)
-        if entry is not None and names_record(entry):
-            return index, entry
-    return stop, None

@@ -91,13 +91,15 @@ class Bounds(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
+    def is_changing(self) -> bool: ...
+    @property
     def dispatched_offset(self) -> int: ...
     @property
     def index_complete(self) -> bool: ...
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, and whether the index is complete, where
-        they are stored."""
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, whether the index is complete, and whether
+        bytes change, where they are stored."""
 
 
 def names_record(entry: Entry) -> bool:
@@ -111,3 +113,25 @@ def repeats(entry: Entry, before: Entry | None) -> bool:
     if before is None or entry.physical_offset != before.physical_offset:
         return False
     return entry.size == before.size
+
+
+def first_from(queue: QueueView, offset: int, low: int, high: int) -> int:
+    """The first entry, from ``low`` to before ``high``, whose record stands at or after a physical
+    offset; ``high`` when there is none."""
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        probe, entry = _next_named(queue, middle, high)
+        if entry is None or entry.physical_offset >= offset:
+            high = middle
+        else:
+            low = probe + 1
+    return min(low, end)
+
+
+def _next_named(queue: QueueView, start: int, stop: int) -> tuple[int, Entry | None]:
+    for index in range(start, stop):
+        entry = queue.entry(index)
+        if entry is not None and names_record(entry):
+            return index, entry
+    return stop, None

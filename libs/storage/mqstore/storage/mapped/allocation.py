@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from mqstore.storage.errors import SegmentCreationFailed
+from mqstore.storage.errors import Lack, SegmentCreationFailed
+from mqstore.storage.log.put_refusal import file_refused
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.seams import Seams, ServiceHandle
@@ -56,6 +57,8 @@ class AllocationService:
         self._lock = Lock()
         self._populating: MappedFileQueue | None = None
         self._filled: list[MappedFile] = []
+        self.makes_spares = True
+        """Whether files are made before a put needs them."""
         self._handle: ServiceHandle | None = None
 
     def start(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -66,7 +69,7 @@ class AllocationService:
         """Ask for the file at ``offset`` and, as a spare, the one after. Never blocks long."""
         with self._lock:
             self._ask(queue, offset).wanted = True
-            if next_offset is not None:
+            if next_offset is not None and self.makes_spares:
                 self._ask(queue, next_offset)
         self._wake()
 
@@ -89,12 +92,44 @@ class AllocationService:
         request = self._wanted(offset)
         return request is None or self._handle is None or request.is_done()
 
+    def has(self, offset: int) -> bool:
+        """Whether a requested file is made, and not taken yet."""
+        with self._lock:
+            requests = list(self._requests.values())
+        return any(each.offset == offset and each.file is not None for each in requests)
+
+    def retry(self, queue: MappedFileQueue, offset: int) -> bool:
+        """Request the file at ``offset`` again unless it is there; whether it is. Never waits for
+        another thread. Raises SegmentCreationFailed for the attempt before."""
+        failed = self._wanted(offset)
+        if failed is not None and failed.file is not None:
+            return True
+        self.request(queue, offset, None)
+        if failed is not None and failed.error is not None:
+            _file_of(failed)
+        return False
+
     def wait(self, offset: int, timeout_s: float = WAIT_S) -> None:
         """Wait for a requested file, and leave it to ``take``. Raises SegmentCreationFailed."""
         request = self._wanted(offset)
         if request is not None:
             self._wait(request, timeout_s)
             _file_of(request)
+
+    def give_up_spares(self) -> int:
+        """Unlink files that were made and that no put needs yet, the last one first; their bytes.
+        Raises OSError."""
+        with self._lock:
+            spares = {
+                path: request.file
+                for path, request in self._requests.items()
+                if request.file is not None and not request.wanted
+            }
+            for path in spares:
+                del self._requests[path]
+        for file in sorted(spares.values(), key=lambda file: -file.base_offset):
+            file.destroy(self._seams.clock.monotonic(), force_after_s=0)
+        return sum(file.size for file in spares.values())
 
     def populate(self, queue: MappedFileQueue) -> None:
         """Ask for pages ahead of the write position, once it passed ``MappedFile.populate_at``."""
@@ -187,7 +222,7 @@ class AllocationService:
         those behind: made alone they would leave a hole in the log's run of files."""
         log.warning("segment cannot be made", extra={"offset": request.offset, "error": str(error)})
         with self._lock:
-            request.error = error
+            request.error = error.with_traceback(None)  # whose frames would keep the request
             if not request.wanted:
                 self._requests.pop(request.queue.path_of(request.offset), None)
             for path, other in list(self._requests.items()):
@@ -197,7 +232,9 @@ class AllocationService:
 
 def _file_of(request: _Request) -> MappedFile:
     if request.file is None:
-        raise SegmentCreationFailed(
-            f"segment {request.offset} cannot be made ({request.error}); make room on its volume"
-        ) from request.error
+        what = f"segment {request.offset}"
+        error = request.error
+        if isinstance(error, OSError):
+            raise file_refused(what, error, request.queue.file_size) from error
+        raise SegmentCreationFailed(f"{what} cannot be made ({error})", Lack.DISK_ERROR) from error
     return request.file

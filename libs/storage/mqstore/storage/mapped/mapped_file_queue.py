@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -64,23 +65,28 @@ class MappedFileQueue:
         reserve: bool = True,
         populate_window: int | None = None,
         warm_up: WarmUp | None = None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
         """``staging``: where new files are made, on the same file system.
 
         ``reserve``: new files get all their disk blocks at once (a commit log); otherwise the
         appender calls ``MappedFile.ensure_reserved`` before it writes. ``populate_window``: see
         ``POPULATE_WINDOW``; 0 by default when not reserved whole. ``warm_up``: new files are in
-        memory as a whole instead.
+        memory as a whole instead. ``guard``: called before a file is made or unlinked; what it
+        raises ends that.
         """
         self.directory = directory
         self.file_size = file_size
         self.files: tuple[MappedFile, ...] = ()
         self.flushed_where = 0
         """Everything below this offset was synced, or said to be durable by recovery."""
+        self.made_bytes = 0
+        """Bytes of files made since the opening, those made ahead included."""
         self.populate_window = POPULATE_WINDOW if reserve else 0
         if populate_window is not None:
             self.populate_window = populate_window
         self._warm_up = warm_up
+        self._guard = guard
         self._seams = seams
         self._staging = staging
         self._writable = writable
@@ -188,6 +194,10 @@ class MappedFileQueue:
         index = bisect_right(files, offset, key=_BASE_OFFSET) - 1
         return files[index] if index >= 0 and _holds(files[index], offset) else None
 
+    def is_gone(self, file: MappedFile) -> bool:
+        """Whether no file has its name any more."""
+        return self._seams.files.stat(file.path) is None
+
     # growing
 
     def path_of(self, offset: int) -> Path:
@@ -225,6 +235,7 @@ class MappedFileQueue:
 
         Any thread. OSError when there is no room, FileExistsError when it is there.
         """
+        self._guard()
         path, files = self.path_of(offset), self._seams.files
         for directory in (self.directory, self._staging):
             if files.stat(directory) is None:
@@ -247,6 +258,7 @@ class MappedFileQueue:
             self._left_behind.add(path)
             raise
         self._left_behind.discard(path)
+        self.made_bytes += file.size
         return file
 
     def _bring_in(self, file: MappedFile) -> None:
@@ -341,6 +353,7 @@ class MappedFileQueue:
         self._seams.files.sync_directory(self.directory)
 
     def _remove(self, file: MappedFile, force_after_s: float) -> bool:
+        self._guard()
         if not file.destroy(self._seams.clock.monotonic(), force_after_s):
             return False
         # Before the next one goes, so that a power cut leaves no hole.

@@ -10,21 +10,30 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.errors import StorageError, UniqueKeyTaken
+from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.errors import OriginalsUnread, StorageError, UniqueKeyTaken
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.once.window import KeyWindow
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 Put = tuple[list[Placement], frozenset[int]]
 """Where the messages of one request stand, and the numbers, from 0, of those that were there before
 or were given twice."""
 NO_REPEATS: Final[frozenset[int]] = frozenset()
+
+
+class Originals(NamedTuple):
+    """The messages of a request that were put before, read from the log at one moment."""
+
+    known: list[int]
+    """Physical offsets by number of the message, negative where its key was not known."""
+    placements: dict[str, Placement]
+    """By unique key."""
 
 
 class Append(Protocol):
@@ -89,11 +98,15 @@ class OncePuts:
         keys: Sequence[str | None],
         *,
         delayed: bool,
+        originals: Originals | None = None,
+        reads_max: int | None = None,
     ) -> Put:
         """Append those messages whose unique key is not known; None is a key that cannot repeat.
 
-        ``topic`` is what the request names. Raises UniqueKeyTaken (nothing is stored) for a key of
-        another message, and what the append raises.
+        ``topic`` is what the request names. ``originals``: as read before; they are read again
+        where the keys have changed since. Raises UniqueKeyTaken (nothing is stored) for a key of
+        another message, OriginalsUnread where more than ``reads_max`` messages have to be read, and
+        what the append raises.
         """
         with self._lock:
             digests = key_digests(topic, keys)
@@ -101,11 +114,24 @@ class OncePuts:
             if known is None and (len(keys) == 1 or _all_differ(keys)):
                 placements, repeats = self._append(messages, delayed=delayed), NO_REPEATS
             else:
-                originals = self._originals(topic, messages, keys, known)
-                placements, repeats = self._append_the_others(messages, keys, originals, delayed)
+                if originals is not None and originals.known == known:
+                    placed = originals.placements
+                else:
+                    _refuse_reads(known, reads_max)
+                    placed = self._originals(topic, messages, keys, known)
+                placements, repeats = self._append_the_others(messages, keys, placed, delayed)
                 self.repeats += len(repeats)
             self._known().add(digests, placements)
             return placements, repeats
+
+    def originals(
+        self, topic: str, messages: Sequence[Message], keys: Sequence[str | None]
+    ) -> Originals:
+        """Read those that were put before, for ``append``: other threads may put meanwhile. Raises
+        UniqueKeyTaken."""
+        with self._lock:
+            known = self._known().find(key_digests(topic, keys)) or []
+        return Originals(known, self._originals(topic, messages, keys, known or None))
 
     def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
         """Append a batch as it was encoded; None, and nothing is stored, where ``append`` has to
@@ -139,6 +165,15 @@ class OncePuts:
                         raise _taken(key, topic)
                     found[key] = _placement(record)
         return found
+
+    def knows(self, topic: str, keys: Sequence[str]) -> bool:
+        """Whether a message under any of these unique keys was put before."""
+        with self._lock:
+            known = self._known().find(key_digests(topic, keys)) or ()
+            return any(
+                offset >= 0 and self._original(offset, topic, key) is not None
+                for key, offset in zip(keys, known, strict=False)
+            )
 
     def _originals(
         self,
@@ -206,6 +241,13 @@ class OncePuts:
         queue = self._queues.get(found.topic, found.queue_id)
         entry = None if queue is None else queue.entry(found.queue_offset)
         return entry is not None and entry.physical_offset == found.physical_offset
+
+
+def _refuse_reads(known: list[int] | None, reads_max: int | None) -> None:
+    if known is None or reads_max is None:
+        return
+    if (count := sum(offset >= 0 for offset in known)) > reads_max:
+        raise OriginalsUnread(f"{count} messages may have been put before")
 
 
 def end_of(put: Put) -> int:

@@ -7,32 +7,39 @@ from typing import Final
 
 from mqstore.storage._kernel import Defect, find_record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.consume_queues import ConsumeQueues
 from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.once.window import KeyWindow
+from mqstore.storage.own.clock_steps import StepsView
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 TAIL_MAX: Final = 1 << 30
 """Bytes of log that are read at most."""
 
 
 def read_tail(
-    log: CommitLog, queues: ConsumeQueues, config: StoreConfig, dispatched: int
+    log: CommitLog,
+    queues: ConsumeQueues,
+    config: StoreConfig,
+    dispatched: int,
+    steps: StepsView,
+    monotonic: Callable[[], float],
 ) -> Callable[[], KeyWindow]:
     """What reads which keys clients put within uniqueKeyWindow of the newest record.
 
     The queues hold everything below ``dispatched``, a record's begin. They and the log's end are
-    looked at now, and not when the log is read: they may change meanwhile.
+    looked at now, and not when the log is read: they may change meanwhile. ``steps`` are those of
+    the clock, ``monotonic`` returns seconds.
     """
     end = log.max_offset
     since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
-    start = _start(log, queues, since_ms, lowest)
+    start = _start(log, queues, since_ms, lowest, steps)
     if start > dispatched:  # queues that are made again may name an earlier record
-        start = min(start, max(dispatched, _segment_before(log, since_ms, lowest)))
+        start = min(start, max(dispatched, _segment_before(log, since_ms, lowest, steps)))
 
     def read() -> KeyWindow:
-        window, position = KeyWindow(config), start
+        window, position = KeyWindow(config, monotonic), start
         while (position := max(position, log.min_offset)) < end:  # what expired is passed over
             position = _read_segment(window, log, position, end)
         return window
@@ -40,11 +47,11 @@ def read_tail(
     return read
 
 
-def _segment_before(log: CommitLog, since_ms: int, lowest: int) -> int:
+def _segment_before(log: CommitLog, since_ms: int, lowest: int, steps: StepsView) -> int:
     """The begin of the last segment whose first record is that old, or stands that low."""
     for file in reversed(log.files.files):
         first = file.base_offset
-        if first <= lowest or _is_older(log, first, since_ms):
+        if first <= lowest or _is_older(log, first, since_ms - steps.shift_ms(first)):
             return first
     return log.min_offset
 
@@ -56,14 +63,19 @@ def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
         return False
 
 
-def _start(log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int) -> int:
+def _start(
+    log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int, steps: StepsView
+) -> int:
     """The first record of any queue that is neither older nor lower than that."""
-    starts = (_start_in(queue, log, since_ms, lowest) for queue in queues.all())
+    starts = (_start_in(queue, log, since_ms, lowest, steps) for queue in queues.all())
     return min(starts, default=log.max_offset)
 
 
-def _start_in(queue: ConsumeQueue, log: CommitLog, since_ms: int, lowest: int) -> int:
-    first = max(queue.min_index, queue.find_by_physical(lowest), queue.find_by_time(since_ms, log))
+def _start_in(
+    queue: ConsumeQueue, log: CommitLog, since_ms: int, lowest: int, steps: StepsView
+) -> int:
+    by_time = queue.find_by_time(since_ms, log, steps.shift_ms)
+    first = max(queue.min_index, queue.find_by_physical(lowest), by_time)
     for _, entry in queue.entries(first, queue.max_index):
         if not entry.is_hole and entry.physical_offset >= max(lowest, log.min_offset):
             return entry.physical_offset

@@ -2,12 +2,14 @@
 
 Two tables: once the younger one is full (uniqueKeyWindowCount) or old (uniqueKeyWindow), the older
 one is dropped and a new one begun. So a key is known for at least as long as the settings say,
-and at most for twice that; memory is at most 86 bytes a key of uniqueKeyWindowCount.
+and at most for twice that, once more so long for one of before the opening; memory is at most 86
+bytes a key of uniqueKeyWindowCount. Age is time that has passed, whatever the wall clock was set
+to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mqstore.storage._kernel import Defect, KeyTable, Placement
@@ -21,14 +23,14 @@ RUN_RECORDS: Final = 50_000
 class KeyWindow:
     """Physical offsets by digest (``_kernel.key_digests``). For one thread at a time."""
 
-    def __init__(self, config: StoreConfig) -> None:
+    def __init__(self, config: StoreConfig, monotonic: Callable[[], float]) -> None:
+        """``monotonic`` returns seconds."""
         self._count_max = config.unique_key_window_count
-        self._span_ms = config.unique_key_window
+        self._span_s = config.unique_key_window / 1000
+        self._monotonic = monotonic
         self._younger, self._older = KeyTable(), KeyTable()
-        self._since_ms = 0
-        """STORETIMESTAMP of the younger table's first message."""
-        self._newest_ms = 0
-        """Of all; what is added may be a repeat of an older one."""
+        self._since: float | None = None
+        """When the younger table's first message was added."""
 
     @property
     def count(self) -> int:
@@ -51,24 +53,22 @@ class KeyWindow:
     def add(self, digests: bytes, placements: Sequence[Placement]) -> None:
         """These were put."""
         self._younger.add(digests, placements)
-        self._turn(placements[-1].store_timestamp_ms)
+        self._turn(self._monotonic())
 
     def add_run(self, view: memoryview, position: int, end: int, base: int) -> tuple[Defect, int]:
         """Take over what clients put from ``position`` on; why and where it ended."""
-        records = RUN_RECORDS
+        records, now = RUN_RECORDS, self._monotonic()
         defect = Defect.NONE
         while defect is Defect.NONE and records == RUN_RECORDS:
-            defect, position, records, store_ms = self._younger.add_run(
+            defect, position, records, _ = self._younger.add_run(
                 view, position, end, base, made_here=GENERATED_PREFIX, max_records=RUN_RECORDS
             )
-            self._turn(store_ms)
+            self._turn(now)
         return defect, position
 
-    def _turn(self, store_ms: int) -> None:
-        now_ms = self._newest_ms = max(self._newest_ms, store_ms)
-        if not self._since_ms:
-            self._since_ms = now_ms
-        is_old = now_ms - self._since_ms >= self._span_ms
-        if is_old or self._younger.count >= self._count_max:
+    def _turn(self, now: float) -> None:
+        if self._since is None:
+            self._since = now
+        if now - self._since >= self._span_s or self._younger.count >= self._count_max:
             self._older, self._younger = self._younger, KeyTable()
-            self._since_ms = 0
+            self._since = None

@@ -5,6 +5,10 @@ A file is a header of 64 bytes (what it belongs to: store, segment and their siz
 from the block's first byte on, and a CRC-32C over these and the block's physical offset. Integers
 are big-endian; an entry of zeros, or one whose own checksum does not fit, covers nothing.
 
+The highest bit of the length marks a block in doubt: its bytes were not as covered when a tombstone
+was put into it, so that its checksum is of what the repair left. It proves that nothing changed
+since; the records in it are served by their own checks (``lookup.own_checks``).
+
 An entry is made, and carried on, only over bytes that were synced before, so whatever value of it
 reaches the disk is true. Bytes that it covers are changed only after it was dropped and that was
 synced. Nothing here counts once somebody else has opened the store (``opening``): it is then made
@@ -24,7 +28,12 @@ from typing import Final
 from uuid import UUID
 
 from mqstore.storage._kernel import check_block, crc32c, locate_damage
-from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE, BLOCK_SIZE
+from mqstore.storage.layout import (
+    BLOCK_DOUBTFUL,
+    BLOCK_ENTRY_SIZE,
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+)
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 
@@ -52,9 +61,24 @@ def covered(entries: memoryview, base: int, number: int) -> tuple[int, int]:
     if len(entry) < BLOCK_ENTRY_SIZE:
         return 0, 0
     crc, _, length, seal = _ENTRY.unpack(entry)
-    place = (base + number * BLOCK_SIZE).to_bytes(8)
-    is_whole = seal == crc32c(place, crc32c(entry[:12])) and 0 < length <= BLOCK_SIZE
+    length &= ~BLOCK_DOUBTFUL
+    is_whole = seal == _seal(entry[:12], base, number) and 0 < length <= BLOCK_SIZE
     return (length, crc) if is_whole else (0, 0)
+
+
+def _seal(fields: bytes, base: int, number: int) -> int:
+    return crc32c((base + number * BLOCK_SIZE).to_bytes(8), crc32c(fields))
+
+
+def _is_doubtful(entry: bytes, base: int, number: int) -> bool:
+    _, _, length, seal = _ENTRY.unpack(entry)
+    return bool(length & BLOCK_DOUBTFUL) and seal == _seal(entry[:12], base, number)
+
+
+def _in_doubt(base: int, number: int) -> bytes:
+    """The entry of a block in doubt of which nothing is covered yet."""
+    fields = struct.pack(">III", 0, 0, BLOCK_DOUBTFUL)
+    return fields + _seal(fields, base, number).to_bytes(4)
 
 
 class BlockFiles:
@@ -122,10 +146,37 @@ class BlockFiles:
         first = max(0, start - base) // BLOCK_SIZE
         for number in range(first, blocks_of(stop - base)):
             at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
-            covered: int = _ENTRY.unpack_from(mapped.view, at)[2]
+            entry = bytes(mapped.view[at : at + BLOCK_ENTRY_SIZE])
+            covered: int = _ENTRY.unpack(entry)[2] & ~BLOCK_DOUBTFUL
             if base + number * BLOCK_SIZE + covered > start and covered:
-                mapped.view[at : at + BLOCK_ENTRY_SIZE] = _NO_ENTRY
+                doubtful = _is_doubtful(entry, base, number)
+                dropped = _in_doubt(base, number) if doubtful else _NO_ENTRY
+                mapped.view[at : at + BLOCK_ENTRY_SIZE] = dropped
                 changed = True
+        if changed:
+            mapped.sync()
+        mapped.unmap()
+
+    def drop_for_tombstone(self, segment: memoryview, base: int, start: int, stop: int) -> None:
+        """Drop the checksums of the blocks that a tombstone in one segment is going to change.
+
+        A block that does not match its checksum is in doubt from then on: the tombstone hides
+        which other bytes changed. Raises OSError.
+        """
+        mapped = self._map(base, writable=True)
+        if mapped is None:
+            return
+        changed = False
+        for number in range(start // BLOCK_SIZE, blocks_of(stop)):
+            at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
+            entry = bytes(mapped.view[at : at + BLOCK_ENTRY_SIZE])
+            if entry == _NO_ENTRY:
+                continue
+            doubtful = _is_doubtful(entry, base, number)
+            doubtful = doubtful or check_block(segment, mapped.view, base, number, 0) < 0
+            dropped = _in_doubt(base, number) if doubtful else _NO_ENTRY
+            mapped.view[at : at + BLOCK_ENTRY_SIZE] = dropped
+            changed = True
         if changed:
             mapped.sync()
         mapped.unmap()

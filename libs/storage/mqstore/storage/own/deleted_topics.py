@@ -90,7 +90,23 @@ class DeletedTopics:
         """
         note = DeletedTopic(topic=topic, offset=offset, deleted_ms=now_ms, queues=dict(queues))
         notes = {**self._notes, topic: note}
-        left = {name: each for name, each in notes.items() if each.offset > min_offset}
+        self._save({name: each for name, each in notes.items() if each.offset > min_offset})
+
+    def end_at(self, end: int) -> None:
+        """Lower the notes' offsets to the log's end, durably, before the first put:
+        records below the end belong to the deleted topic, later ones do not.
+
+        A log ends earlier where it was copied before the notes, or lost its end. OSError.
+        """
+        if any(note.offset > end for note in self._notes.values()):
+            self._save(
+                {
+                    name: note.model_copy(update={"offset": min(note.offset, end)})
+                    for name, note in self._notes.items()
+                }
+            )
+
+    def _save(self, left: dict[str, DeletedTopic]) -> None:
         content = _File(topics=tuple(each for _, each in sorted(left.items())))
         text = content.model_dump_json(by_alias=True)
         replace_file(self._files, self._path, sealed_json.seal(text))

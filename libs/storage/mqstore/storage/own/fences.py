@@ -28,6 +28,9 @@ from mqstore.storage.system.atomic_file import replace_file
 FENCES_MAX: Final = 64
 """Fences of one store; they never go."""
 EPOCH_MAX: Final = 2**63 - 1
+LEAP_MAX: Final = 1 << 20
+"""How far one raise may go beyond the present epoch. A leader takes the next one, or that of its
+Lease, which counts leaders. A raise to the maximum would leave no epoch to any later leader."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 log = logging.getLogger(__name__)
@@ -91,7 +94,7 @@ class Fences:
         """Durable at return: nothing gets in under a lower epoch any more.
 
         The present epoch changes nothing. Blocks for the disk. Raises FencedOff (a lower one),
-        FenceRefused, StoreNotWritable, OSError.
+        FenceRefused (also for a leap of more than LEAP_MAX), StoreNotWritable, OSError.
         """
         with self._changing:
             self._check(name, epoch)
@@ -99,6 +102,17 @@ class Fences:
                 self._raise_to(name, epoch)
             self._raised.add(name)
         return Fence(name=name, epoch=epoch)
+
+    def reset(self, name: str) -> None:
+        """Forget a fence, durably at return: any epoch may be raised again, and until then nothing
+        gets in. Blocks for the disk. Raises FenceUnknown, StoreNotWritable, OSError."""
+        with self._changing:
+            epochs = {each.name: each.epoch for each in self.all() if each.name != name}
+            if epochs.keys() == self._epochs.keys():
+                raise FenceUnknown(f"there is no fence {name}")
+            log.warning("fence %s was reset; it stood at epoch %d", name, self._epochs[name])
+            self._save(epochs)
+            self._raised.discard(name)
 
     @contextmanager
     def held(self, name: str, epoch: int) -> Iterator[None]:
@@ -123,9 +137,18 @@ class Fences:
             raise FenceRefused(f"{name[:100]!r} is no name of a fence; use letters, digits, . _ -")
         if not 0 <= epoch <= EPOCH_MAX:
             raise FenceRefused(f"epoch {epoch} is not between 0 and {EPOCH_MAX}")
+        present = self._epochs.get(name, 0)
+        if epoch - present > LEAP_MAX:
+            raise FenceRefused(
+                f"epoch {epoch} is more than {LEAP_MAX} above the present one ({present}); "
+                "raise the fence to the next epoch"
+            )
         epochs = {**self._epochs, name: epoch}
         if len(epochs) > FENCES_MAX:
             raise FenceRefused(f"there are {FENCES_MAX} fences already; use one of them")
+        self._save(epochs)
+
+    def _save(self, epochs: dict[str, int]) -> None:
         fences = tuple(Fence(name=name, epoch=epoch) for name, epoch in sorted(epochs.items()))
         text = _File(fences=fences).model_dump_json()
         replace_file(self._files, self._path, sealed_json.seal(text))

@@ -25,6 +25,10 @@ LEAST_READER: Final = 1
 """The oldest version of this library that reads what the present one writes."""
 
 
+Settings = dict[str, bool | int | str]
+"""Settings of a store, in RocketMQ's names."""
+
+
 class Sizes(BaseModel):
     """Sizes of the store's files, in RocketMQ's own names; bytes, but for the two counts."""
 
@@ -43,6 +47,15 @@ class Sizes(BaseModel):
             max_hash_slot_num=config.max_hash_slot_num,
             max_index_num=config.max_index_num,
         )
+
+
+class ByteRange(BaseModel):
+    """Physical offsets of the log from ``start`` to before ``stop``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: int
+    stop: int
 
 
 class Owner(BaseModel):
@@ -71,13 +84,27 @@ class FormatFile(BaseModel):
     """Counts the times the store was opened for writing."""
     rocketmq_format: StoreFormat
     sizes: Sizes
+    settings: Settings | None = None
+    """Settings of operators, see ``store_settings``; None if an older version wrote this file."""
     store_path_commit_log: str | None = None
+    commit_log_is_marked: bool = False
+    """Whether the log's directory names this store and root as its owner (``log_owner``)."""
     store_hosts: tuple[str, ...] = ()
     """Every STOREHOST that records of this store were written with."""
     lock_modified_ms: int | None = None
     """When ``lock`` was last modified as we took it: a broker writes it at each of its starts."""
     block_epoch: int | None = None
     """The last epoch in which the block checksums were kept up with the log."""
+    facts_epoch: int | None = None
+    """The last epoch whose writer kept ``log_begin`` and ``missing`` up with the log."""
+    running_from: int | None = None
+    """running.json of this epoch, or a later one, says no more of the queues than is on disk: each
+    opening since has removed a note that reached beyond the log's end."""
+    log_begin: int = 0
+    """Physical offset of the first segment at that opening."""
+    missing: tuple[ByteRange, ...] = ()
+    """Ranges of the log that are known to be absent: a broker left the store so, or their loss was
+    accepted."""
     owner: Owner | None = None
 
 

@@ -8,6 +8,7 @@ A manifest counts only while ``lock`` was not modified since: a broker writes it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,16 +16,19 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.layout import BLANK_RECORD_SIZE
+from mqstore.storage._kernel import is_zero
 from mqstore.storage.own import sealed_json
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
+from mqstore.storage.system.sparse import last_nonzero
 
 if TYPE_CHECKING:
-    from mqstore.storage.recovery.view import StoreView
+    from mqstore.storage.recovery.view import Segment, StoreView
 
 MAGIC: Final = "mqstore-manifest"
 VERSION: Final = 1
+TAIL_SIZE: Final = 64 << 10
+"""Most bytes of the log's end that a checksum is noted of: a record is rarely longer."""
 
 
 class _Value(BaseModel):
@@ -40,6 +44,15 @@ class QueueState(_Value):
     end: int
 
 
+class LogTail(_Value):
+    """The last bytes of the log that are not zero; they differ between a log and its older copy."""
+
+    end: int
+    """Physical offset behind them; up to the log's end zeros follow."""
+    length: int
+    crc32c: int
+
+
 class LogState(_Value):
     """The log at a clean close."""
 
@@ -49,6 +62,8 @@ class LogState(_Value):
     last_store_timestamp_ms: int
     checkpoint_crc32c: int
     index_files: tuple[str, ...]
+    tail: LogTail | None = None
+    """None for an empty log, and from a release that did not note it: then nothing is believed."""
 
 
 class Manifest(_Value):
@@ -62,6 +77,8 @@ class Manifest(_Value):
     derived_offset: int
     """Queue entries of everything below are in place and on disk."""
     queues: tuple[QueueState, ...]
+    index_offset: int = 0
+    """Files of the index that end below it are on disk."""
     log: LogState | None = None
     """Only in ``clean-close.json``."""
 
@@ -99,7 +116,7 @@ def still_matches(manifest: Manifest, view: StoreView) -> bool:
         names == log.segments
         and index_files == log.index_files
         and checkpoint_checksum(view.files, view.paths.checkpoint) == log.checkpoint_crc32c
-        and _ends_there(view, log.max_offset)
+        and _log_matches(view, log)
         and all(_queue_matches(view, queue) for queue in manifest.queues)
         and not any(True for _ in view.queue_misfits())
     )
@@ -110,16 +127,48 @@ def checkpoint_checksum(files: FileSystem, path: Path) -> int:
     return 0 if files.stat(path) is None else crc32c(files.read(path))
 
 
-def _ends_there(view: StoreView, end: int) -> bool:
-    size = view.config.mapped_file_size_commit_log
-    if any(segment.length != size for segment in view.segments.usable):
+def tail_of(files: Sequence[tuple[int, memoryview]], end: int) -> LogTail | None:
+    """The tail of a log that ends at ``end``; ``files``: each segment's offset and bytes."""
+    for base, data in reversed(files):
+        used = min(end - base, len(data))
+        position = _last_nonzero(data, used) if used > 0 else 0
+        if position:
+            start = max(0, position - TAIL_SIZE)
+            checksum = crc32c(data[start:position])
+            return LogTail(end=base + position, length=position - start, crc32c=checksum)
+    return None
+
+
+def _last_nonzero(data: memoryview, stop: int) -> int:
+    """The position behind the last byte before ``stop`` that is not zero; 0 when all are."""
+    for high in range(stop, 0, -TAIL_SIZE):
+        low = max(0, high - TAIL_SIZE)
+        if not is_zero(data[low:high]):
+            return low + len(bytes(data[low:high]).rstrip(b"\0"))
+    return 0
+
+
+def _log_matches(view: StoreView, log: LogState) -> bool:
+    """Whether the log ends where, and with the bytes with which, it was closed."""
+    size, segments = view.config.mapped_file_size_commit_log, view.segments.usable
+    if any(segment.length != size for segment in segments):
         return False
-    for segment in view.segments.usable:
-        if segment.base <= end < segment.end:
-            with view.mapped(segment) as data:
-                position = end - segment.base
-                return not any(data[position : position + BLANK_RECORD_SIZE])
-    return not view.segments.usable or view.segments.usable[-1].end == end
+    if log.tail is None:
+        return not segments
+    return all(_is_as_closed(view, segment, log.tail) for segment in segments)
+
+
+def _is_as_closed(view: StoreView, segment: Segment, tail: LogTail) -> bool:
+    """Whether a segment has its part of the tail, and zeros behind the log's end."""
+    if segment.end < tail.end:
+        return True
+    with view.mapped(segment) as data:
+        if segment.base < tail.end:
+            stop = tail.end - segment.base
+            if crc32c(data[stop - tail.length : stop]) != tail.crc32c:
+                return False
+        start = max(0, tail.end - segment.base)
+        return last_nonzero(data, start, view.next_data(segment)) == start
 
 
 def _queue_matches(view: StoreView, state: QueueState) -> bool:

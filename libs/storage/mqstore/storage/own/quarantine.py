@@ -24,7 +24,9 @@ _CHUNK: Final = 4 << 20
 _DATA: Final = "data"
 _ENTRY: Final = "entry.json"
 TOMBSTONE_REASON: Final = "a tombstone"
-"""Why bytes of the log are kept whose place a tombstone took."""
+"""Reason of damaged bytes that a tombstone replaced."""
+RESTORED_REASON: Final = "restored bytes"
+"""Reason of damaged bytes whose original bytes a repair restored."""
 
 
 class QuarantineEntry(BaseModel):
@@ -101,7 +103,8 @@ class Quarantine:
     def release(self, name: str) -> None:
         """Remove an entry that is no longer needed (derived files that were made again)."""
         folder = self._directory / name
-        for file in self._files.list(folder):
+        # The description first: a crash in between then leaves no entry that lacks its bytes.
+        for file in sorted(self._files.list(folder), key=_ENTRY.__ne__):
             self._files.unlink(folder / file)
         self._files.remove_directory(folder)
         self._files.sync_directory(self._directory)
@@ -141,7 +144,7 @@ class Quarantine:
             return None
         try:
             return QuarantineEntry.model_validate_json(sealed_json.unseal(self._files.read(path)))
-        except ValueError:
+        except (ValueError, FileNotFoundError):  # or it was removed meanwhile
             return None
 
     def _empty(self, name: str) -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.opening import Opened
 from mqstore.storage.own import manifest
 from mqstore.storage.own.manifest import LogState, Manifest, QueueState
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.queue_flush import QueueFlushService
 from mqstore.storage.seams import FileSystem
 
 log = logging.getLogger(__name__)
@@ -40,12 +41,14 @@ class RunningManifestService:
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         flush: QueueFlushService,
+        index: IndexService,
     ) -> None:
         self._opened = opened
         self._files = files
         self._queues = queues
         self._dispatcher = dispatcher
         self._flush = flush
+        self._index = index
         self._noted = -1
         self._interval_s = opened.config.flush_consume_queue_thorough_interval / 1000
 
@@ -71,16 +74,17 @@ class RunningManifestService:
         """All of ``log`` has its entries, everything is on disk, and nothing is put any more
         (``clean-close.json``). OSError."""
         paths = self._opened.paths
-        names = self._files.list(paths.index)
+        names, end = self._files.list(paths.index), log.max_offset
         state = LogState(
             min_offset=log.min_offset,
-            max_offset=log.max_offset,
+            max_offset=end,
             segments=tuple(file.path.name for file in log.files.files),
             last_store_timestamp_ms=log.last_store_timestamp_ms,
             checkpoint_crc32c=manifest.checkpoint_checksum(self._files, paths.checkpoint),
             index_files=tuple(name for name in names if name.isdigit()),
+            tail=manifest.tail_of([(f.base_offset, f.view) for f in log.files.files], end),
         )
-        note = self._manifest(log.max_offset, queue_states(self._queues), state)
+        note = self._manifest(end, queue_states(self._queues), state)
         manifest.save(self._files, paths.manifest, note)
 
     def _manifest(
@@ -93,5 +97,6 @@ class RunningManifestService:
             lock_modified_ms=content.lock_modified_ms,
             derived_offset=position,
             queues=states,
+            index_offset=self._index.synced_end,
             log=log,
         )

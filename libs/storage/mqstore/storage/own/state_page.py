@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from threading import Lock
 from typing import Final
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from mqstore.storage._kernel import (
     StateWords,
     Word,
     add_u32,
+    full_fence,
     futex_wait,
     futex_wake,
     load_u32,
@@ -52,6 +54,8 @@ _RECOVERY_DONE: Final = 64
 _RECOVERY_TOTAL: Final = 72
 _INDEX_GENERATION: Final = 80
 _INDEX_COMPLETE: Final = 88
+_CHANGING: Final = 96
+"""Not 0 while bytes that readers may look at change; 0 in pages of earlier releases."""
 # A cache line for what each append moves, one for what flush moves, one for waiters.
 _MAX: Final = 128
 _DISPATCHED: Final = 136
@@ -59,6 +63,9 @@ _MIN: Final = 192
 _FLUSHED: Final = 200
 _FLUSHED_CHECK: Final = 208
 """All bits of the watermark, inverted: a damaged one must not become a place to cut at."""
+_EXPIRED: Final = 216
+"""Retention may have unlinked every segment below; synced before it unlinks one."""
+_EXPIRED_CHECK: Final = 224
 _ARRIVALS: Final = 256
 
 
@@ -102,6 +109,8 @@ class StateSnapshot:
     """False while the index is being rebuilt: key queries may miss records."""
     arrivals: int
     """Counts arrivals, 32 bits; what ``wait`` compares with."""
+    expired_below: int | None = None
+    """Where the log begins at most, as retention has noted it; None where nothing is noted."""
 
 
 class StatePageReader:
@@ -115,6 +124,7 @@ class StatePageReader:
         self._max = Word(mapped.view, _MAX)
         self._dispatched = Word(mapped.view, _DISPATCHED)
         self._index_complete = Word(mapped.view, _INDEX_COMPLETE)
+        self._changing = Word(mapped.view, _CHANGING)
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> StatePageReader:
@@ -152,15 +162,28 @@ class StatePageReader:
         return self._epoch.value
 
     @property
+    def is_changing(self) -> bool:
+        """Whether bytes change at present, or their writer was killed while they did: load it after
+        the epoch, and read nothing until it is False."""
+        return self._changing.value != 0
+
+    @property
     def health(self) -> Health:
         value = self._load(_HEALTH)
         return Health(value) if value in _HEALTH_VALUES else Health.FAILED
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, and whether the index is complete; for
-        the kernel's look-ups."""
-        return self._epoch, self._min, self._max, self._dispatched, self._index_complete
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
+        """Epoch, minimum, maximum and dispatched offset, whether the index is complete, and whether
+        bytes change; for the kernel's look-ups."""
+        return (
+            self._epoch,
+            self._min,
+            self._max,
+            self._dispatched,
+            self._index_complete,
+            self._changing,
+        )
 
     @property
     def min_offset(self) -> int:
@@ -178,6 +201,12 @@ class StatePageReader:
     def is_flushed_offset_whole(self) -> bool:
         """False for a damaged watermark, or one that was torn as the machine stopped."""
         return self._load(_FLUSHED_CHECK) == ~self.flushed_offset & _WORD_MASK
+
+    @property
+    def expired_below(self) -> int | None:
+        """None where nothing was noted, or the note is damaged."""
+        offset = self._load(_EXPIRED)
+        return offset if self._load(_EXPIRED_CHECK) == ~offset & _WORD_MASK else None
 
     @property
     def dispatched_offset(self) -> int:
@@ -203,7 +232,9 @@ class StatePageReader:
         """
         for _ in range(_SNAPSHOT_TRIES):
             epoch = self.epoch
-            snapshot = self._read_fields(epoch)
+            if self.is_changing:
+                continue
+            snapshot = self.read_fields(epoch)
             if self.epoch == epoch:
                 return snapshot
         raise StoreNotOpen("recovering", "the writer is recovering; try again")
@@ -218,7 +249,8 @@ class StatePageReader:
     def close(self) -> None:
         self._mapped.unmap()
 
-    def _read_fields(self, epoch: int) -> StateSnapshot:
+    def read_fields(self, epoch: int) -> StateSnapshot:
+        """All fields as they are, one after the other."""
         # Dispatched before max, min before max: each bound is then at most the later one.
         dispatched, minimum, flushed = self.dispatched_offset, self.min_offset, self.flushed_offset
         return StateSnapshot(
@@ -235,6 +267,7 @@ class StatePageReader:
             index_generation=self.index_generation,
             index_complete=self.index_complete,
             arrivals=self.arrivals,
+            expired_below=self.expired_below,
         )
 
     def _load(self, field: int) -> int:
@@ -250,13 +283,15 @@ class StatePage(StatePageReader):
     ``words`` are what each put moves, for the kernel.
 
     One thread at a time may set a field; different fields may be set by different threads.
-    What lies above a bound may only be changed after that bound was lowered, and every such change
-    goes with a new epoch (``advance_epoch``, or ``changing`` around it).
+    What lies above a bound may only be changed after that bound was lowered ``changing``; all else
+    that readers may look at is only changed ``changing``. So a reader that takes the epoch, then
+    the bounds, copies bytes, and finds the same epoch, has copied nothing that changed meanwhile.
     """
 
     def __init__(self, mapped: MappedBytes) -> None:
         super().__init__(mapped)
         self.words = StateWords(mapped.view, _MAX, _DISPATCHED, _ARRIVALS)
+        self._changes = Lock()
 
     @classmethod
     def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
@@ -277,11 +312,19 @@ class StatePage(StatePageReader):
         page._begin(UUID(store_id), UUID(boot_id))
         return page
 
+    @classmethod
+    def reopen(cls, files: FileSystem, path: Path) -> StatePage:
+        """Open the page of a store at rest to set single fields; nothing else changes. OSError."""
+        files.reserve(path, 0, PAGE_SIZE)
+        return cls(files.map(path, writable=True))
+
     def _begin(self, store_id: UUID, boot_id: UUID) -> None:
         epoch = self.epoch + 1
         goes_on = self.is_valid and self.store_id == store_id.hex
         self._store(_HEALTH, Health.RECOVERING)
+        self._store(_CHANGING, 1)
         self._store(_EPOCH, epoch)
+        full_fence()
         if not goes_on:
             self._clear()
         elif not self.is_flushed_offset_whole:
@@ -293,11 +336,14 @@ class StatePage(StatePageReader):
         self._store_id(_BOOT_ID, boot_id)
         self._store(_VERSION, VERSION)
         self._store(_MAGIC, MAGIC)
+        self._store(_CHANGING, 0)
 
     def _clear(self) -> None:
         for field in (_DISPATCHED, _MAX, _MIN, _INDEX_GENERATION):
             self._store(field, 0)
         self.set_flushed(0)
+        self._store(_EXPIRED, 0)
+        self._store(_EXPIRED_CHECK, 0)
 
     def set_health(self, health: Health) -> None:
         self._store(_HEALTH, health)
@@ -310,21 +356,42 @@ class StatePage(StatePageReader):
 
     def advance_epoch(self) -> int:
         """Tell readers that what they have read or remembered may be no longer so."""
-        epoch = self.epoch + 1
-        self._store(_EPOCH, epoch)
-        return epoch
+        with self._changes:
+            return self._move_epoch()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Around a change of bytes that readers may look at: a new epoch before and after it."""
-        self.advance_epoch()
-        try:
-            yield
-        finally:
-            self.advance_epoch()
+        """Around a change of bytes that readers may look at: a new epoch before and after it, and
+        none of them reads meanwhile, so that it is to be short. One thread at a time."""
+        with self._changes:
+            self._store(_CHANGING, 1)
+            self._move_epoch()
+            try:
+                yield
+            finally:
+                self._move_epoch()
+                self._store(_CHANGING, 0)
+
+    def _move_epoch(self) -> int:
+        epoch = self.epoch + 1
+        self._store(_EPOCH, epoch)
+        full_fence()
+        return epoch
 
     def set_min(self, offset: int) -> None:
         self._store(_MIN, offset)
+
+    def set_expired(self, offset: int) -> None:
+        """Segments below ``offset`` may be gone."""
+        self._store(_EXPIRED, offset)
+        self._store(_EXPIRED_CHECK, ~offset)
+
+    def note_expiry(self, offset: int) -> None:
+        """Have it on disk that segments below ``offset`` are about to go. OSError."""
+        if self.expired_below == offset:
+            return
+        self.set_expired(offset)
+        self.sync()
 
     def set_max(self, offset: int) -> None:
         """Every byte below ``offset`` is complete and may be read."""
@@ -352,7 +419,7 @@ class StatePage(StatePageReader):
         futex_wake(self._view, _ARRIVALS)
 
     def sync(self) -> None:
-        """Bring the page to the disk (at a clean close); OSError if not."""
+        """Bring the page to the disk; OSError if not."""
         self._mapped.sync()
 
     def _store(self, field: int, value: int) -> None:
@@ -366,14 +433,15 @@ class StatePage(StatePageReader):
 def read_state(files: FileSystem, path: Path) -> StateSnapshot | None:
     """What the last writer left, or None where there is no page of this version.
 
-    A watermark that is damaged reads as 0: it then proves nothing.
+    For who has the lock, or looks at a store at rest: nothing changes, also where that writer was
+    killed while it changed bytes. A watermark that is damaged reads as 0: it then proves nothing.
     """
     try:
         page = StatePageReader.open(files, path)
     except StoreNotOpen:
         return None
     try:
-        left = page.snapshot()
+        left = page.read_fields(page.epoch)
         return left if page.is_flushed_offset_whole else replace(left, flushed_offset=0)
     finally:
         page.close()

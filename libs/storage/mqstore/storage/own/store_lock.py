@@ -1,14 +1,19 @@
-"""Who may write: RocketMQ's own ``lock`` file, taken before any other file is touched."""
+"""The locks of a store's one writer, taken before any other file is touched.
+
+RocketMQ's own ``lock`` keeps a broker out. ``mqstore/lock`` keeps a second writer of ours out when
+``lock`` was deleted. A log directory that lies apart has a lock of its own (``log_owner``).
+"""
 
 from __future__ import annotations
 
 import errno
 import json
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage.errors import DirectoryNotUsable, DiskRefuses, StoreLocked
+from mqstore.storage.errors import DirectoryNotUsable, DiskRefuses, StoreFailed, StoreLocked
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileLock, FileSystem
 
@@ -18,33 +23,60 @@ DISK_ERRORS: Final = frozenset(
 )
 """What a disk or volume answers that has failed, is full, or was made read-only for it."""
 
+SIGN: Final = b"mqstore: no broker has started here since this was written\n"
+"""Content of ``lock`` while our facts hold. RocketMQ never reads the file, and a broker writes
+``lock`` over its first bytes at each start. Unlike a time of modification, copies keep it."""
+
+_BROKERS: Final = b"lock"
+
+log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class StoreLock:
-    """The held lock, and when its file had been modified before and after we took it."""
+    """The held locks, and when ``lock`` had been modified before and after it was taken."""
 
-    _lock: FileLock
     modified_before_ms: int | None
-    modified_ms: int | None
+    had_sign: bool
+    """Whether no broker had started since our last opening, before ``lock`` was taken."""
+    modified_ms: int | None = None
+    _held: list[tuple[Path, FileLock]] = field(default_factory=list)
+
+    def add(self, files: FileSystem, path: Path) -> None:
+        """Hold one more file. Raises StoreLocked, OSError."""
+        self._held.append((path, files.lock(path)))
+
+    def require(self) -> None:
+        """Raises StoreFailed unless every lock file is still the one that is held. A disk that
+        does not answer says nothing of them."""
+        try:
+            lost = next((path for path, lock in self._held if not lock.is_in_place()), None)
+        except OSError as error:
+            log.warning("the lock files cannot be checked, tried again: %s", error)
+            return
+        if lost is not None:
+            raise StoreFailed(
+                f"{lost} was deleted or replaced while this process held it, so another process "
+                "may write to the store; start this one again, and leave the lock files alone: "
+                "a lock ends with its process"
+            )
 
     def release(self) -> None:
-        self._lock.release()
+        while self._held:
+            self._held.pop()[1].release()
 
 
 def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
     """Lock the directory, making it first when ``create``.
 
-    Raises StoreLocked (says who holds it, as far as can be told), DirectoryNotUsable, DiskRefuses.
+    Raises StoreLocked (names the holder, if known), DirectoryNotUsable, DiskRefuses.
     """
     try:
         _prepare(files, paths.root, create=create)
-        before = _modified_ms(files, paths.lock)
-        lock = files.lock(paths.lock)
-        return StoreLock(lock, before, _modified_ms(files, paths.lock))
+        held = StoreLock(_modified_ms(files, paths.lock), has_sign(files, paths))
+        return _take_both(files, paths, held)
     except StoreLocked as error:
-        raise StoreLocked(
-            f"{paths.root} is in use by {_holder(files, paths)}; stop it first"
-        ) from (error)
+        raise in_use(files, paths, error) from error
     except OSError as error:
         raise not_usable(
             f"{paths.root} cannot be used as a store ({error.strerror or error}); "
@@ -53,9 +85,53 @@ def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
         ) from error
 
 
+def in_use(files: FileSystem, paths: StorePaths, error: StoreLocked | None = None) -> StoreLocked:
+    """The error to raise where another process has the lock; ``error`` names the file."""
+    which = f" ({error})" if error is not None else ""
+    return StoreLocked(f"{paths.root} is in use by {_holder(files, paths)}; stop it first{which}")
+
+
+def _take_both(files: FileSystem, paths: StorePaths, held: StoreLock) -> StoreLock:
+    try:
+        held.add(files, paths.lock)
+        held.modified_ms = _modified_ms(files, paths.lock)
+        files.make_directories(paths.ours)
+        held.add(files, paths.own_lock)
+    except BaseException:
+        held.release()
+        raise
+    return held
+
+
 def not_usable(why: str, error: OSError) -> DirectoryNotUsable:
     """The error to raise for one that the system gave: a DiskRefuses where it is the disk's."""
     return (DiskRefuses if error.errno in DISK_ERRORS else DirectoryNotUsable)(why)
+
+
+def has_sign(files: FileSystem, paths: StorePaths) -> bool:
+    """Whether no broker has started on the directory since our last opening, wherever it was copied
+    to. False too for a store that only an earlier release has opened. OSError."""
+    content = _content(files, paths)
+    return bool(content) and SIGN.startswith(content)  # a halt may have cut it short
+
+
+def broker_wrote(files: FileSystem, paths: StorePaths) -> bool:
+    """Whether a broker has started since the sign was put: it writes ``lock`` over its begin and
+    leaves the rest. OSError."""
+    return _content(files, paths) == _BROKERS + SIGN[len(_BROKERS) :]
+
+
+def put_sign(files: FileSystem, paths: StorePaths, lock: StoreLock) -> None:
+    """Once what a broker had made untrue is durably forgotten. The time of modification stays: it
+    is in format.json. OSError."""
+    if _content(files, paths) != SIGN:
+        files.write(paths.lock, SIGN)
+        if lock.modified_ms is not None:
+            files.set_modified(paths.lock, lock.modified_ms)
+
+
+def _content(files: FileSystem, paths: StorePaths) -> bytes:
+    return b"" if files.stat(paths.lock) is None else files.read(paths.lock)
 
 
 def _prepare(files: FileSystem, root: Path, *, create: bool) -> None:

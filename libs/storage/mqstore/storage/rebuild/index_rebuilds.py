@@ -16,15 +16,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from mqstore.storage.derived.index_build import (
-    BuildPlan,
-    PartBuilder,
-    finish_files,
-    make_files,
-    refuse_full_disk,
-)
-from mqstore.storage.derived.index_plan import Layout
-from mqstore.storage.derived.index_publication import discard
 from mqstore.storage.errors import (
     IndexRebuildRefused,
     IndexRebuildRunning,
@@ -33,6 +24,15 @@ from mqstore.storage.errors import (
     PinUnknown,
     StagingFull,
 )
+from mqstore.storage.index.build import (
+    BuildPlan,
+    PartBuilder,
+    finish_files,
+    make_files,
+    refuse_full_disk,
+)
+from mqstore.storage.index.plan import Layout
+from mqstore.storage.index.publication import discard
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.own import index_loss
 from mqstore.storage.rebuild import plan_check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from threading import Lock
 
-from mqstore.storage.derived.index_build import ITEM_SIZE, PartBuilder
 from mqstore.storage.errors import IndexRebuildInvalid, IndexRebuildUnknown
+from mqstore.storage.index.build import ITEM_SIZE, PartBuilder
 from mqstore.storage.rebuild.values import PartSums
 
 

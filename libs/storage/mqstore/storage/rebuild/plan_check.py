@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from mqstore.storage.derived.index_build import OFFSET_MAX, BuildPlan
-from mqstore.storage.derived.index_plan import Item, PlannedFile
-from mqstore.storage.derived.index_service import KEY_SIZE_MIN
 from mqstore.storage.errors import IndexRebuildInvalid
+from mqstore.storage.index.build import OFFSET_MAX, BuildPlan
+from mqstore.storage.index.plan import Item, PlannedFile
+from mqstore.storage.index.service import KEY_SIZE_MIN
 
 PARTS_MAX: Final = 4_096
 

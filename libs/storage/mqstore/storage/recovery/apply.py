@@ -7,8 +7,8 @@ quarantined before is found there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.quarantine import TOMBSTONE_REASON, Quarantine
+from mqstore.storage.own.quarantine import RESTORED_REASON, TOMBSTONE_REASON, Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.report import (
     CloseSegment,
@@ -29,6 +29,8 @@ from mqstore.storage.recovery.report import (
     RecoveryPlan,
     RefitQueueFile,
     RemoveSegment,
+    Repair,
+    RestoreBytes,
     RewriteRange,
     SetQueuesAside,
     TruncateQueues,
@@ -39,7 +41,7 @@ from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import data_chunks
 
 if TYPE_CHECKING:
-    from mqstore.storage.derived.consume_queues import ConsumeQueues
+    from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 _CHUNK: Final = 1 << 20
 _REWRITE_CHUNK: Final = 256 << 10
@@ -59,6 +61,8 @@ class Applier:
     store_format: StoreFormat
     quarantine: Quarantine
     blocks: BlockFiles
+    changing: Callable[[], AbstractContextManager[None]]
+    """Around each change of what readers may look at (``StatePage.changing``)."""
     durable: bool = True
     """False on an overlay: there is no disk that the rewritten bytes could reach."""
     resumes: bool = False
@@ -67,12 +71,14 @@ class Applier:
     def apply_to_log(self, plan: RecoveryPlan) -> list[str]:
         """Everything that concerns the log's own files; names of quarantine entries.
 
+        Before it the bounds that readers go by were lowered to the plan's, and
+        ``drop_block_checksums`` was called.
+
         At return all bytes of the log from ``plan.start`` on are on disk. OSError when the disk
         refuses: the store must then not open.
         """
         if plan.read_only is not None:
             return []
-        self._drop_block_checksums(plan)
         kept = [name for action in plan.actions for name in self._log_action(action)]
         if self.resumes:
             self._rewrite(
@@ -94,19 +100,59 @@ class Applier:
         kept: list[str] = []
         for action in plan.actions:
             if isinstance(action, TruncateQueues):
-                kept += self._truncate_queues(action.offset, plan.max_offset, queues)
+                with self.changing():
+                    kept += self._truncate_queues(action.offset, plan.max_offset, queues)
                 self._store_queues_again(plan, queues)
             elif isinstance(action, SetQueuesAside):
-                kept += self._set_queues_aside(action.reason, queues)
+                with self.changing():
+                    kept += self._set_queues_aside(action.reason, queues)
         return kept
 
-    def _drop_block_checksums(self, plan: RecoveryPlan) -> None:
-        """Of all that is about to change, and of what is no part of the log any more."""
+    def drop_block_checksums(self, plan: RecoveryPlan) -> None:
+        """Drop the checksums of the bytes that the plan changes or removes. Raises OSError."""
+        if plan.read_only is not None:
+            return
         self.blocks.drop(0, plan.min_offset)
         self.blocks.drop(plan.max_offset)
         for action in plan.actions:
             if isinstance(action, PlaceTombstone | CloseSegment):
-                self.blocks.drop(action.offset, action.offset + action.length)
+                self._drop_for(action)
+
+    def _drop_for(self, action: PlaceTombstone | CloseSegment) -> None:
+        path, position = self._place(action.offset)
+        mapped = self.files.map(path, writable=False)
+        try:
+            self.blocks.drop_for_tombstone(
+                mapped.view, action.offset - position, position, position + action.length
+            )
+        finally:
+            mapped.unmap()
+
+    def prepare_repairs(self, actions: Sequence[Repair]) -> list[str]:
+        """Keep in quarantine what repairs are going to change, reserve its disk blocks, and drop
+        its checksums; names of quarantine entries.
+
+        The log itself is not changed. Raises OSError, as where the disk is full: nothing is lost,
+        and it may be done again.
+        """
+        kept = []
+        for action in actions:
+            path, position = self._place(action.offset)
+            self.files.reserve(path, position, action.length)
+            reason = repair_reason(action)
+            kept.append(self.quarantine.keep_range(path, position, action.length, reason).name)
+            if not isinstance(action, RestoreBytes):
+                self._drop_for(action)
+        return kept
+
+    def apply_repairs(self, actions: Sequence[Repair]) -> None:
+        """Change the log as ``prepare_repairs`` made ready for; all of it is on the disk at return.
+
+        Raises OSError when the disk refuses: the store must not go on then.
+        """
+        for action in actions:
+            for _ in self._log_action(action):
+                pass
 
     def _log_action(self, action: object) -> Iterator[str]:
         match action:
@@ -125,10 +171,8 @@ class Applier:
                     yield self._keep(path, 0, action.length, action.reason)
                 self.files.unlink(path)
                 self.files.sync_directory(path.parent)
-            case PlaceTombstone():
-                yield self._replace(action.offset, action.length, action)
-            case CloseSegment():
-                yield self._replace(action.offset, action.length, None)
+            case PlaceTombstone() | CloseSegment() | RestoreBytes():
+                yield self._repair(action)
             case RewriteRange():
                 self._rewrite(action.offset, action.offset + action.length)
             case _:
@@ -140,20 +184,34 @@ class Applier:
         )
         return self.quarantine.keep_range(path, position, length, reason).name
 
-    def _replace(self, offset: int, length: int, found: PlaceTombstone | None) -> str:
-        """Put a tombstone over a stretch, or without ``found`` a blank record."""
-        size = self.config.mapped_file_size_commit_log
-        position = offset % size
-        path = self.paths.commit_log / segment_name(offset - position)
-        kind = TOMBSTONE_REASON if found is not None else "a blank record"
-        log.warning("offset %d: %s for %d unreadable bytes", offset, kind, length)
-        kept = self.quarantine.keep_range(path, position, length, kind)
+    def _place(self, offset: int) -> tuple[Path, int]:
+        """The segment that holds a physical offset, and the position in it."""
+        position = offset % self.config.mapped_file_size_commit_log
+        return self.paths.commit_log / segment_name(offset - position), position
+
+    def _repair(self, action: Repair) -> str:
+        offset, length = action.offset, action.length
+        path, position = self._place(offset)
+        reason = repair_reason(action)
+        log.warning("offset %d: %s for %d damaged bytes", offset, reason, length)
+        kept = self.quarantine.keep_range(path, position, length, reason)
         self.files.reserve(path, position, length)
         with self._writable(path) as mapped:
             part = mapped.view[position : position + length]
-            part[:] = self._blank(length) if found is None else self._tombstone(found, part)
+            made = self._content(action, part)
+            with self.changing():
+                part[:] = made
             mapped.sync()
         return kept.name
+
+    def _content(self, action: Repair, original: memoryview) -> bytes | bytearray:
+        match action:
+            case RestoreBytes():
+                return bytes.fromhex(action.content)
+            case PlaceTombstone():
+                return self._tombstone(action, original)
+            case _:
+                return self._blank(action.length)
 
     def _blank(self, length: int) -> bytearray:
         record = bytearray(length)
@@ -184,7 +242,8 @@ class Applier:
         whole = min(action.length, action.size)
         self.files.copy(path, staged, 0, whole - whole % QUEUE_ENTRY_SIZE)
         self.files.extend(staged, action.size)
-        self.files.rename(staged, path)
+        with self.changing():
+            self.files.rename(staged, path)
         self.files.sync_directory(path.parent)
         return kept.name
 
@@ -265,6 +324,17 @@ class Applier:
             kept += [self.quarantine.keep_file(f.path, reason).name for f in queue.files.files]
             queues.destroy(queue.topic, queue.queue_id)
         return kept
+
+
+def repair_reason(action: Repair) -> str:
+    """Why the bytes that a repair replaces are in quarantine."""
+    match action:
+        case RestoreBytes():
+            return RESTORED_REASON
+        case PlaceTombstone():
+            return TOMBSTONE_REASON
+        case _:
+            return "a blank record"
 
 
 def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:

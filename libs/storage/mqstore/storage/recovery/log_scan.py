@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec.record import defect_error
-from mqstore.storage.derived.consume_queue import GAP_MAX
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     BLOCK_SIZE,
@@ -27,7 +26,9 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     SysFlag,
 )
-from mqstore.storage.own.block_files import damage_in
+from mqstore.storage.own.changed_word import WORD_SIZE, ChangedWord
+from mqstore.storage.queues.consume_queue import GAP_MAX
+from mqstore.storage.recovery.changed_blocks import ChangedBlocks
 from mqstore.storage.recovery.repairs import RepairPlanner
 from mqstore.storage.recovery.report import (
     LISTED_MAX,
@@ -35,6 +36,7 @@ from mqstore.storage.recovery.report import (
     DamagedRange,
     PlaceTombstone,
     Repair,
+    RestoreBytes,
 )
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
@@ -135,6 +137,8 @@ class LogScan:
         self._seen: dict[tuple[bytes, int], SeenOffsets] = {}
         self._queues = QueueTable(view)
         self._repairs = RepairPlanner(self._queues, view.store_format, self._believe)
+        self._blocks = ChangedBlocks(None, None, memoryview(b""))
+        """Changed blocks of the present segment."""
         self._proof = -1
         self._result = ScanResult(end=0)
 
@@ -162,10 +166,15 @@ class LogScan:
     def _segment(self, segment: Segment, start: int, *, last: bool) -> bool:
         """Read one segment from physical offset ``start``; whether the log goes on behind it."""
         with self._view.mapped(segment) as view:
-            goes_on = self._walk(segment, view, start, last=last)
+            self._blocks = ChangedBlocks(self._view.blocks, segment, view)
+            goes_on = self._walk(segment, self._readable(segment, view), start, last=last)
             end = segment.length if goes_on else self._result.end - segment.base
-            self._check_blocks(segment, view, start - segment.base, end)
+            self._check_blocks(segment, start - segment.base, end)
             return goes_on
+
+    def _readable(self, segment: Segment, view: memoryview) -> memoryview:
+        """A segment's bytes as far as they are read."""
+        return view
 
     def _walk(self, segment: Segment, view: memoryview, start: int, *, last: bool) -> bool:
         result = self._result
@@ -176,23 +185,49 @@ class LogScan:
             if defect == Defect.BLANK or len(view) - position < BLANK_RECORD_SIZE:
                 result.end_reason = "a blank record and no segment behind it"
                 return not last
-            resume = self._step_over(segment, view, position, defect, size)
+            resume = self._restored(segment, view, position)
+            if resume is None:
+                resume = self._step_over(segment, view, position, defect, size)
             if resume is None:
                 return False
             if resume >= segment.end:
                 return True
             position = resume - segment.base
 
-    def _check_blocks(self, segment: Segment, view: memoryview, start: int, end: int) -> None:
-        """Note the blocks that have changed where every record is whole all the same. Elsewhere
-        what is not whole explains it, and is replaced."""
-        blocks, result = self._view.blocks, self._result
-        entries = None if blocks is None else blocks.entries(segment.base)
-        if entries is None:
-            return
-        for low, high in damage_in(view, entries, segment.base, start, end):
+    def _restored(self, segment: Segment, view: memoryview, position: int) -> int | None:
+        """Where reading goes on behind what is a whole record with its changed words put back."""
+        words, size = self._blocks.words_of(view, position)
+        for word in words:
+            self._restore(segment, word, segment.base + position)
+        if not size:
+            return None
+        self._count(1, size, 0)
+        return segment.base + position + size
+
+    def _restore(self, segment: Segment, word: ChangedWord, record_offset: int) -> None:
+        self._result.repairs.append(
+            RestoreBytes(
+                offset=segment.base + word.position,
+                length=len(word.content),
+                content=word.content.hex(),
+                record_offset=record_offset,
+            )
+        )
+
+    def _check_blocks(self, segment: Segment, start: int, end: int) -> None:
+        """Check the changed blocks in which every record is whole: one changed word is restored.
+        A changed block with a damaged record needs no repair of its own: the record is replaced."""
+        result = self._result
+        restored = {each.offset for each in result.repairs if isinstance(each, RestoreBytes)}
+        for low, high in self._blocks.ranges(start, end):
             first = segment.base + low - low % BLOCK_SIZE
-            if low >= end or self._is_explained(first, first + BLOCK_SIZE):
+            if low >= end or segment.base + low - low % WORD_SIZE in restored:
+                continue
+            if self._is_explained(first, first + BLOCK_SIZE):
+                continue
+            found = self._blocks.holder(low, end)
+            if found is not None:
+                self._restore(segment, *found)
                 continue
             result.damaged_block_count += 1
             if len(result.damaged_blocks) < LISTED_MAX:
@@ -284,11 +319,10 @@ class LogScan:
     ) -> int | None:
         """The next whole record behind what is not whole, or None where the log ends here."""
         offset = segment.base + position
-        newer = self._newer_behind(segment, view, position, size)
-        if newer is None:
+        behind = self._resume_behind(segment, view, position, size)
+        if behind is None:
             self._result.end_reason = _why(defect, offset)
             return None
-        behind = min(newer.resume, segment.end)
         if defect == Defect.NONE:
             self._result.repeated += 1
             self._count(1, size, 0)
@@ -304,6 +338,14 @@ class LogScan:
             store_timestamp_ms=self._result.last_store_timestamp_ms,
         )
         return resume
+
+    def _resume_behind(
+        self, segment: Segment, view: memoryview, position: int, size: int
+    ) -> int | None:
+        """The next whole record behind what is not whole, or its segment's end; None where nothing
+        newer follows."""
+        newer = self._newer_behind(segment, view, position, size)
+        return None if newer is None else min(newer.resume, segment.end)
 
     def _date_first_repairs(self) -> None:
         """Give tombstones that come before any whole record the time of the first one behind them:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.recovery.log_scan import LogScan, ScanResult
+from mqstore.storage.recovery.loss import Loss
 from mqstore.storage.recovery.report import (
     LISTED_MAX,
     Action,
@@ -65,6 +66,7 @@ def plan(
         dispatch_reason=dispatch_reason,
         actions=actions,
         read_only=read_only,
+        loss=view.loss,
     )
 
 
@@ -97,6 +99,8 @@ def _start(view: StoreView) -> tuple[int, StartReason]:
     segments = view.segments.usable
     if not segments:
         return 0, StartReason.NEW_STORE
+    if view.recover_from is not None:
+        return view.recover_from, StartReason.ACCEPTED_LOSS
     if (
         view.watermark is not None
         and view.watermark > view.min_offset
@@ -124,6 +128,8 @@ def _is_plausible(view: StoreView, watermark: int) -> bool:
 
 
 def _read_only(view: StoreView) -> str | None:
+    if view.loss is not None:
+        return why_read_only(view, view.loss)
     if not view.segments.misfits:
         return None
     worst = view.segments.misfits[0]
@@ -134,8 +140,24 @@ def _read_only(view: StoreView) -> str | None:
     )
 
 
+def why_read_only(view: StoreView, loss: Loss) -> str:
+    """A text that names the missing data and the commands for it."""
+    return (
+        f"{loss.text}; put the missing files back (is the volume of {view.paths.commit_log} "
+        "mounted, and is it the right one?), or see what would be given up with "
+        f"`mqstore store accept-loss {view.paths.root} --dry-run`"
+    )
+
+
 def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
     """Where the queues are known to be complete up to, and why."""
+    if view.recover_from is not None and view.min_offset < view.recover_from:
+        reached, why = _known_dispatch(view, end)
+        return min(reached, view.recover_from), why
+    return _known_dispatch(view, end)
+
+
+def _known_dispatch(view: StoreView, end: int) -> tuple[int, str]:
     known = view.known_queues
     if known is None:
         return view.min_offset, "nothing trustworthy says what the queues hold"
@@ -165,7 +187,8 @@ def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) 
     if scan.end > start:
         yield RewriteRange(offset=start, length=scan.end - start)
     yield from _refits(view)
-    if dispatch_from > view.min_offset:
+    # Entries of records that are missing stay: nothing could make them again.
+    if dispatch_from > view.min_offset and view.recover_from is None:
         yield TruncateQueues(offset=min(dispatch_from, scan.end))
     else:
         yield TruncateQueues(offset=scan.end)

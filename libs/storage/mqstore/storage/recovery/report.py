@@ -8,10 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage.recovery.loss import Loss
+
 MAGIC: Final = "mqstore-recovery"
 VERSION: Final = 1
 LISTED_MAX: Final = 1_000
-"""Damaged ranges and stray files listed one by one; beyond it they are only counted."""
+"""Damaged ranges, stray files and lowered offsets listed one by one; beyond it they are only
+counted."""
 
 
 class _Value(BaseModel):
@@ -26,6 +29,7 @@ class StartReason(StrEnum):
     WATERMARK = "durable watermark of ours"
     CHECKPOINT = "not closed cleanly: last segment that the checkpoint covers"
     FIRST_SEGMENT = "not closed cleanly: no segment that the checkpoint covers"
+    ACCEPTED_LOSS = "a loss of durable data was accepted: last segment before it"
     LAST_THREE = "closed cleanly by a broker: last three segments"
 
 
@@ -106,6 +110,18 @@ class CloseSegment(_Value):
     defect: str
 
 
+class RestoreBytes(_Value):
+    """One word that changed on the disk: kept in quarantine, then it is again what was written."""
+
+    kind: Literal["restore-bytes"] = "restore-bytes"
+    offset: int
+    length: int
+    content: str
+    """The written bytes, hexadecimal; the checksum of the block proves them."""
+    record_offset: int
+    """Physical offset of the record that contains them."""
+
+
 class RefitQueueFile(_Value):
     """A queue file of a wrong length: a copy is kept, then a file of the right length with the
     same first bytes takes its name; entries that it lacks are made again from the log."""
@@ -141,12 +157,13 @@ class SetQueuesAside(_Value):
     reason: str
 
 
-Repair = PlaceTombstone | CloseSegment
+Repair = RestoreBytes | PlaceTombstone | CloseSegment
 
 Action = Annotated[
     ExtendSegment
     | CutTail
     | RemoveSegment
+    | RestoreBytes
     | PlaceTombstone
     | CloseSegment
     | RewriteRange
@@ -155,6 +172,39 @@ Action = Annotated[
     | SetQueuesAside,
     Field(discriminator="kind"),
 ]
+
+
+class RepairPlan(_Value):
+    """The damage below the durable watermark, and the actions of a repair. Offsets are physical, in
+    bytes."""
+
+    start: int
+    stop: int
+    scanned_bytes: int
+    records: int
+    """Whole ones."""
+    damaged: tuple[DamagedRange, ...] = ()
+    """Where no whole record is: each gets a tombstone."""
+    damaged_count: int = 0
+    damaged_blocks: tuple[DamagedBlock, ...] = ()
+    """Blocks that have changed though all records there are whole: which one, no check says. They
+    stay as they are."""
+    damaged_block_count: int = 0
+    actions: tuple[Annotated[Repair, Field(discriminator="kind")], ...] = ()
+
+    @property
+    def tombstone_bytes(self) -> int:
+        return sum(a.length for a in self.actions if not isinstance(a, RestoreBytes))
+
+
+class RepairReport(_Value):
+    """A repair's plan, and what came of it."""
+
+    plan: RepairPlan
+    done: bool
+    """False for a dry run, and where nothing had to be done."""
+    quarantined: tuple[str, ...] = ()
+    """Names of entries in ``store/mqstore/quarantine``."""
 
 
 class RecoveryPlan(_Value):
@@ -188,11 +238,25 @@ class RecoveryPlan(_Value):
     actions: tuple[Action, ...] = ()
     read_only: str | None = None
     """Why nothing may be written; no action is taken then."""
+    loss: Loss | None = None
+    """Durable data that is missing."""
 
     @property
     def cut_bytes(self) -> int:
         """Bytes taken out of the log, from the first to the last that was not zero."""
         return sum(a.length for a in self.actions if isinstance(a, CutTail | RemoveSegment))
+
+
+class LoweredOffset(_Value):
+    """An offset that was behind its queue's end, and was lowered to that end: messages that get the
+    queue offsets between would have been skipped."""
+
+    group: str | None = None
+    """None: delivery of delayed messages."""
+    topic: str
+    queue_id: int
+    before: int
+    after: int
 
 
 class RecoveryReport(_Value):
@@ -208,6 +272,10 @@ class RecoveryReport(_Value):
     index_files_dropped: tuple[str, ...] = ()
     index_from: int = 0
     """The index is made again from here on, in the background where it is behind."""
+    lowered_offsets: tuple[LoweredOffset, ...] = ()
+    lowered_offset_count: int = 0
+    accepted_loss: Loss | None = None
+    """Durable data that was missing, whose loss an operator had accepted."""
     odd: tuple[str, ...] = ()
     """What else was not as a store's files should be, and what was done about it."""
     finished_at_ms: int = 0

@@ -29,6 +29,7 @@ from mqstore.storage.layout import (
     QUEUED_TYPES,
     RECORD_FIXED_SIZE,
     RECORD_IPV6_EXTRA_SIZE,
+    RECORD_V2_EXTRA_SIZE,
     TOMBSTONE_MARK,
     TOPIC_LENGTH_MAX_V1,
     TRANSACTION_MASK,
@@ -226,6 +227,13 @@ def compose(found: PlaceTombstone, original: memoryview, store_format: StoreForm
     message.properties = _properties(kept, room, store_format)
     message.body = bytes(room - len(message.properties))
     return message
+
+
+def closing_tombstone_size(topic: str) -> int:
+    """Bytes of a tombstone that takes no other record's place: no body, and the marker."""
+    version = version_of(topic)
+    fixed = RECORD_FIXED_SIZE + (RECORD_V2_EXTRA_SIZE if version == 2 else 0)
+    return fixed + len(topic.encode()) + len(_MARKER) + len(_SEPARATOR)
 
 
 def version_of(topic: str) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import (
@@ -28,6 +28,9 @@ from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
+
+if TYPE_CHECKING:
+    from mqstore.storage.recovery.loss import Loss
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")
@@ -100,6 +103,10 @@ class StoreView:
     """... the offset below which all of them are in place."""
     blocks: BlockFiles | None = None
     """Checksums of the log, where they are of the log as it is."""
+    loss: Loss | None = None
+    """Durable data that is missing: nothing may be written."""
+    recover_from: int | None = None
+    """Where a loss was accepted: the segment from which the log is read again."""
 
     @property
     def min_offset(self) -> int:
@@ -188,6 +195,32 @@ class QueueFiles:
     def first_index(self) -> int:
         """The first entry of the first file; 0 when there is none."""
         return min(self._paths, default=0) * self._entries
+
+    @property
+    def end(self) -> int:
+        """Behind the last entry that is not all zero; 0 when there is none."""
+        for number in sorted(self._paths, reverse=True):
+            if used := self._used(number):
+                return number * self._entries + used
+        return self.first_index
+
+    @property
+    def last_named(self) -> NamedRecord | None:
+        """The record that the last entry names; None when no entry names any."""
+        for index in range(self.end - 1, self.first_index - 1, -1):
+            if (entry := self.entry(index)) is not None:
+                return NamedRecord(*entry, index)
+        return None
+
+    def span(self, start: int, stop: int) -> tuple[int, int] | None:
+        """The entries, from one to before another, that name records from physical offset
+        ``start`` to before ``stop``; None when there are none."""
+        first = self._first_above(start - 1)
+        if first is None:
+            return None
+        behind = self._first_above(stop - 1)
+        end = self.end if behind is None else behind
+        return (first, end) if first < end else None
 
     def entry(self, index: int) -> tuple[int, int] | None:
         """(physical offset, size) of an entry; None for no entry, a zero or a pre-blank one."""

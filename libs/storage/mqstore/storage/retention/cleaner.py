@@ -1,8 +1,9 @@
 """The service that lets go what retention allows: a round every cleanResourceInterval.
 
 A round removes at most deleteFileBatchMax segments, deleteCommitLogFilesInterval apart, each after
-a new look at disks, clock and holds, so that nothing goes that the one before made unnecessary;
-then what was derived from them, deleteConsumeQueueFilesInterval apart. The first round comes one
+a new look at disks, clock and holds, so that nothing goes that the one before made unnecessary: its
+bytes count as free from then on, as other processes let go of a file after it was unlinked. Then
+what was derived from them, deleteConsumeQueueFilesInterval apart. The first round comes one
 interval after the start. Source: CleanCommitLogService and CleanConsumeQueueService of 4.9.7 and
 5.4.0.
 """
@@ -21,9 +22,22 @@ from mqstore.storage.retention.archive import Archive, ArchiveMark
 from mqstore.storage.retention.disk import Disks, DiskWatch
 from mqstore.storage.retention.groups import Groups
 from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention.journal import (
+    FORCED_DELETION,
+    SPACE_NOT_FREED,
+    Journal,
+    forced_deletion,
+)
 from mqstore.storage.retention.pins import Pin, Pins
-from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts, Situation, Trigger, Why
+from mqstore.storage.retention.plan import (
+    RetentionPlan,
+    SegmentFacts,
+    Situation,
+    Trigger,
+    Why,
+)
 from mqstore.storage.retention.removal import Removal
+from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
@@ -33,6 +47,12 @@ if TYPE_CHECKING:
 
 MANUAL_ROUNDS: Final = 20
 """Rounds that one request allows (MAX_MANUAL_DELETE_FILE_TIMES)."""
+
+LOOK_AGAIN_S: Final = 1.0
+"""From one look at the disks to the next while puts are refused or deleted files are still open."""
+OTHERS_PART: Final = 8
+"""Part of a segment, one in so many, that other files may grow by until the next look: with less
+room than a segment and that, the next segment may not fit."""
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +77,15 @@ class Retention:
         config, paths = opened.config, opened.paths
         self.deleted: Counter[Why] = Counter()
         """Segments that went since the opening, by reason."""
+        self.journal = Journal()
+        """Notes of the deletions that made room."""
         self.removal = Removal(
             parts.log,
             parts.queues,
             parts.index,
             parts.dispatcher,
             parts.queue_flush,
+            parts.allocation,
             opened.blocks,
             forget,
         )
@@ -73,11 +96,13 @@ class Retention:
         self._watch = DiskWatch(seams.files, paths, config)
         self._pins = Pins(paths, seams)
         self._archive = Archive(paths, seams, parts.log.max_offset)
+        self._steps = parts.watch.steps
         self._groups = Groups(config.keep_for_groups, parts.queues, offsets)
         self._undelivered = undelivered
         self._lock = Lock()
         self._work: Iterator[float] = iter(())
         self._due: float | None = None
+        self._look_due = math.inf
         self._retry_due = -math.inf
         """When a segment that somebody holds is tried again, whatever the hour."""
         self._manual_rounds = 0
@@ -91,9 +116,28 @@ class Retention:
             if self._due is None:
                 self._look()
                 self._due = now + self._interval_s
-            elif now >= self._due:
+            elif now >= self._due or (now >= self._look_due and self._lacks_segment):
                 self._due = now + self._next_pause()
-            return self._due
+            elif now >= self._look_due:
+                self._look()
+            self._look_due = now + LOOK_AGAIN_S if self._expects_room else math.inf
+            return min(self._due, self._look_due)
+
+    @property
+    def _lacks_segment(self) -> bool:
+        """Whether the next segment is not made yet and will not fit, by the last look."""
+        log = self._log
+        if not self.disks.volumes or log.has_next_segment:
+            return False
+        volume, size = self.disks.volumes[0], log.files.file_size
+        return volume.free_bytes + volume.unlinked_bytes < size + size // OTHERS_PART
+
+    @property
+    def _expects_room(self) -> bool:
+        disks = self._watch.last
+        if disks.refuses or self._log.lacking.refusal is not None:
+            return True
+        return any(volume.unlinked_bytes for volume in disks.volumes)
 
     @property
     def _interval_s(self) -> float:
@@ -122,6 +166,8 @@ class Retention:
     def _remove_next(self) -> bool:
         """Remove the oldest segment if it may go; whether it went."""
         found = self._make_plan(1)
+        if Trigger.FORCED in found.triggers and self._give_up_spares(found):
+            return True
         first = found.next
         if first is None:
             if Trigger.DISK in found.triggers:
@@ -134,7 +180,22 @@ class Retention:
             return False
         self.deleted[first.why] += 1
         log.info("segment %s was deleted: %s", first.name, first.why)
+        self._watch.unlinked(first.size, self._seams.clock.monotonic())
+        if first.why is Why.FORCED:
+            age_ms = found.made_ms - first.modified_ms
+            self.journal.add(
+                FORCED_DELETION, forced_deletion(found, first.name, first.size, age_ms)
+            )
         return True
+
+    def _give_up_spares(self, found: RetentionPlan) -> bool:
+        """Unlink segments that hold nothing, before any that does; whether there was one."""
+        size = self.removal.give_up_spares()
+        if size:
+            log.info("segments made ahead were deleted to make room: %d bytes", size)
+            self._watch.unlinked(size, self._seams.clock.monotonic())
+            self.journal.add(FORCED_DELETION, forced_deletion(found, None, size, None))
+        return size > 0
 
     def _is_retry_due(self, triggers: Sequence[Trigger]) -> bool:
         """With every round in which files go, and each redeleteHangedFileInterval."""
@@ -222,25 +283,44 @@ class Retention:
     # looking ------------------------------------------------------------------------------
 
     def _look(self) -> Disks:
-        """Measure the disks, and refuse puts or take them again accordingly."""
-        disks = self._watch.measure()
+        """Measure the disks, and refuse puts or take them again accordingly; try again what the
+        last put lacked."""
+        self._log.lacking.retry()
+        files = self._log.files
+        disks = self._watch.measure(self._seams.clock.monotonic(), files.made_bytes)
+        forcibly = self._config.disk_space_clean_forcibly_ratio
+        self.removal.make_spares(not disks.is_above(forcibly, 2 * files.file_size))
+        if disks.lost_bytes:
+            self._note_lost(disks.lost_bytes)
         if disks.refuses:
             self._log.pause_puts(self._watch.refusal(disks))
         else:
             self._log.resume_puts()
         return disks
 
+    def _note_lost(self, size: int) -> None:
+        log.warning(
+            "%d bytes of deleted segments are not free after %d s: some process keeps them open; "
+            "`lsof +L1` shows which",
+            size,
+            SHOWN_WITHIN_S,
+        )
+        self.journal.add(SPACE_NOT_FREED, {"bytes": size, "seconds": SHOWN_WITHIN_S})
+
     def _make_plan(self, limit: int | None) -> RetentionPlan:
         files = self._log.files.files
+        disks, refusal = self._look(), self._log.put_refusal
         situation = Situation(
             now_ms=self._seams.clock.now_ms(),
             config=self._config,
             segments=[facts for file in files[:limit] if (facts := self._facts(file))],
             dispatched=self._dispatcher.position,
-            disks=self._look(),
+            disks=disks,
             holds=list(self._holds()),
             manual=self._in_manual_round or self._manual_rounds > 0,
             newest=files[-1].path.name if files else None,
+            lacks_segment=self._lacks_segment,
+            puts_refused=None if refusal is None else refusal.detail,
         )
         return plan.make(situation)
 
@@ -251,6 +331,12 @@ class Retention:
         yield from self._groups.holds()
         yield from self._undelivered()
 
+    def _modified_ms(self, file: MappedFile, modified_ms: int) -> int:
+        """By the clock of now, so that one that was set makes no segment older or younger; as the
+        file says where it was modified after that."""
+        shifted = modified_ms + self._steps.view.shift_ms(file.end_offset - 1)
+        return shifted if shifted <= self._seams.clock.now_ms() else modified_ms
+
     def _facts(self, file: MappedFile) -> SegmentFacts | None:
         stat = self._seams.files.stat(file.path)
         if stat is None:
@@ -259,6 +345,6 @@ class Retention:
             file.path.name,
             file.base_offset,
             file.end_offset,
-            stat.modified_ms,
+            self._modified_ms(file, stat.modified_ms),
             is_leaving=not file.is_available,
         )

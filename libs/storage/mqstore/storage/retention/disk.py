@@ -3,7 +3,8 @@
 As in RocketMQ's CleanCommitLogService (4.9.7, 5.4.0), by bytes that an unprivileged user may have:
 above diskMaxUsedSpaceRatio expired files go at any hour; above diskSpaceCleanForciblyRatio files go
 whatever their age; above diskSpaceWarningLevelRatio puts are refused, until every volume is at or
-below diskSpaceCleanForciblyRatio again. A ratio in percent is exceeded by one byte more.
+below diskSpaceCleanForciblyRatio again. A ratio in percent is exceeded by one byte more. Bytes just
+unlinked count as free for what is deleted, and as used for whether puts are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -19,8 +19,9 @@ from pydantic import Field
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.retention.unlinked import UnlinkedBytes
 from mqstore.storage.retention.value import Value
-from mqstore.storage.seams import FileSystem
+from mqstore.storage.seams import DiskUsage, FileSystem
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,22 @@ class Volume(Value):
     used_bytes: int
     free_bytes: int
     used_percent: float
+    unlinked_bytes: Annotated[
+        int,
+        Field(description="Of usedBytes: of files just deleted that some process has open yet."),
+    ] = 0
 
-    def is_above(self, percent: int) -> bool:
+    @property
+    def expected_bytes(self) -> int:
+        """In use once every process has let go of what was deleted."""
+        return self.used_bytes - self.unlinked_bytes
+
+    def is_above(self, percent: int, more: int = 0) -> bool:
+        """Whether it will be fuller than that, with so many more bytes in use."""
+        return (self.expected_bytes + more) * 100 > percent * self.total_bytes
+
+    def shows_above(self, percent: int) -> bool:
+        """Whether it is fuller than that at this moment."""
         return self.used_bytes * 100 > percent * self.total_bytes
 
 
@@ -47,9 +62,18 @@ class Disks:
     refuses: bool = False
     """Whether puts are refused for want of room."""
 
-    def is_above(self, percent: int) -> bool:
-        """Whether any volume is fuller than that."""
-        return any(volume.is_above(percent) for volume in self.volumes)
+    lost_bytes: int = 0
+    """Bytes of deleted files, counted as used until a measurement shows their blocks as free."""
+    doubts: bool = False
+    """Whether forced deletion waits, as the last one made no room."""
+
+    def is_above(self, percent: int, more: int = 0) -> bool:
+        """Whether any volume will be fuller than that, with so many more bytes in use on it."""
+        return any(volume.is_above(percent, more) for volume in self.volumes)
+
+    def shows_above(self, percent: int) -> bool:
+        """Whether any volume is fuller than that at this moment."""
+        return any(volume.shows_above(percent) for volume in self.volumes)
 
     def fullest(self) -> Volume:
         """There is one where puts are refused."""
@@ -63,34 +87,47 @@ class DiskWatch:
         self._files = files
         self._paths = {"commitlog": paths.commit_log, "consumequeue": paths.consume_queue}
         self._config = config
+        self._unlinked = UnlinkedBytes()
+        """Unlinked bytes of the commit log's volume."""
         self.last = Disks()
         """What was measured last."""
 
-    def measure(self) -> Disks:
-        """What cannot be measured is as it was last seen."""
+    def unlinked(self, size: int, now: float) -> None:
+        """So many bytes of the commit log were unlinked at monotonic time ``now``."""
+        self._unlinked.add(size, now)
+
+    def measure(self, now: float = 0.0, made: int = 0) -> Disks:
+        """Measure the volumes; one that cannot be measured keeps its last figures. ``now`` and
+        ``made`` as in ``UnlinkedBytes.settle``."""
         try:
-            volumes = [self._volume(name, path) for name, path in self._paths.items()]
+            usages = {name: self._files.usage(path) for name, path in self._paths.items()}
         except OSError as error:
             log.warning("the disks cannot be measured, so they count as before: %s", error)
             return self.last
+        of_log = usages["commitlog"]
+        lost = self._unlinked.settle(of_log.used, made, now)
+        volumes = [
+            self._volume(name, usage, usage.device == of_log.device)
+            for name, usage in usages.items()
+        ]
         measured = Disks(volumes)
-        if measured.is_above(self._config.disk_space_warning_level_ratio):
+        if measured.shows_above(self._config.disk_space_warning_level_ratio):
             refuses = True
         else:
-            held = measured.is_above(self._config.disk_space_clean_forcibly_ratio)
+            held = measured.shows_above(self._config.disk_space_clean_forcibly_ratio)
             refuses = self.last.refuses and held
-        self.last = Disks(volumes, refuses)
+        self.last = Disks(volumes, refuses, lost, self._unlinked.doubts(now))
         return self.last
 
-    def _volume(self, name: str, path: Path) -> Volume:
-        usage = self._files.usage(path)
+    def _volume(self, name: str, usage: DiskUsage, has_log: bool) -> Volume:
         return Volume(
             name=name,
-            path=str(path),
+            path=str(self._paths[name]),
             total_bytes=usage.total,
             used_bytes=usage.used,
             free_bytes=usage.free,
             used_percent=round(100 * usage.used / usage.total, 2) if usage.total else 0.0,
+            unlinked_bytes=min(self._unlinked.left, usage.used) if has_log else 0,
         )
 
     def refusal(self, disks: Disks) -> DiskFull:

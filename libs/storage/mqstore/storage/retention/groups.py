@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.consume_queues import ConsumeQueues
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 

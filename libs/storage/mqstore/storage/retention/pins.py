@@ -72,11 +72,16 @@ class Pins:
         self._path = paths.pins
         self._seams = seams
         self._pins = {pin.name: pin for pin in self._load(paths)}
+        now_ms, now = seams.clock.now_ms(), seams.clock.monotonic()
+        self._ends = {
+            name: now + (pin.expires_ms - now_ms) / 1000 for name, pin in self._pins.items()
+        }
+        """When each lease ends, monotonic: a clock that is set ends none."""
 
     def live(self) -> list[Pin]:
         """Those that have not ended, by name."""
-        now_ms = self._seams.clock.now_ms()
-        return [pin for _, pin in sorted(self._pins.items()) if pin.expires_ms > now_ms]
+        now = self._seams.clock.monotonic()
+        return [pin for name, pin in sorted(self._pins.items()) if self._ends[name] > now]
 
     def get(self, name: str) -> Pin:
         """Raises PinUnknown, also for one that has ended."""
@@ -122,7 +127,10 @@ class Pins:
             created_ms=now_ms if known is None else known.created_ms,
             expires_ms=now_ms + lease_s * 1000,
         )
+        end = self._seams.clock.monotonic() + lease_s
+        self._ends.setdefault(name, end)  # until it is saved, an older lease of this name counts
         self._save({**live, name: pin})
+        self._ends[name] = end
         return pin
 
     def remove(self, name: str) -> None:

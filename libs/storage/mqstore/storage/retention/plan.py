@@ -32,7 +32,11 @@ class Trigger(StrEnum):
     DISK = "disk"
     """A volume is above diskMaxUsedSpaceRatio: expired files go at any hour."""
     FORCED = "forced"
-    """One is above diskSpaceCleanForciblyRatio: files go whatever their age."""
+    """One is above diskSpaceCleanForciblyRatio: files go whatever their age. Not while the last
+    deletion has made no room, as another process keeps deleted files open."""
+    NO_SEGMENT = "no-segment"
+    """The commit log's volume has no room for the next segment, whatever the ratios: files go as
+    above both."""
     MANUAL = "manual"
     """Somebody asked for it."""
 
@@ -47,6 +51,9 @@ class Why(StrEnum):
     HOUR = "hour"
     """Expired; waits for deleteWhen."""
     IN_TIME = "in-time"
+    YOUNG = "young"
+    """In time, on a volume that is too full: the segment was written to within
+    cleanFileForciblyMinAge, so puts are rejected before it is deleted."""
     HELD = "held"
     NOT_DISPATCHED = "not-dispatched"
     NEWEST = "newest"
@@ -82,6 +89,10 @@ class Situation:
     holds: Sequence[Hold] = ()
     manual: bool = False
     newest: str | None = None
+    lacks_segment: bool = False
+    """The next segment is not made yet and does not fit on the volume."""
+    puts_refused: str | None = None
+    """Why puts are refused, if they are."""
 
 
 class PlannedSegment(Value):
@@ -109,7 +120,8 @@ class RetentionPlan(Value):
     rule: Annotated[RetentionRule, Field(description="The settings that it was made by.")]
     triggers: Annotated[tuple[Trigger, ...], Field(description="Why files go now, if they do.")]
     next_hour_ms: Annotated[int, Field(description="When deleteWhen comes, or now.")]
-    puts_refused: Annotated[bool, Field(description="For want of room on a volume.")]
+    puts_refused: Annotated[bool, Field(description="Whether the next put would be refused.")]
+    puts_refused_why: Annotated[str | None, Field(description="What refuses puts.")] = None
     holds_honoured: Annotated[
         bool, Field(description="False above keepDiskCeilingRatio: pins and groups keep nothing.")
     ]
@@ -117,6 +129,12 @@ class RetentionPlan(Value):
     holds: tuple[Hold, ...]
     segments: Annotated[tuple[PlannedSegment, ...], Field(description="Oldest first.")]
     bytes_to_go: Annotated[int, Field(description="Of the segments that go now.")]
+
+    @property
+    def fullest(self) -> Volume:
+        """The volume that is fullest once the deleted bytes are free; there is one where segments
+        go before their time."""
+        return max(self.volumes, key=lambda each: each.expected_bytes / max(1, each.total_bytes))
 
     @property
     def next(self) -> PlannedSegment | None:
@@ -134,7 +152,8 @@ def make(situation: Situation) -> RetentionPlan:
         rule=RetentionRule.of(situation.config),
         triggers=judge.triggers,
         next_hour_ms=hours.next_time(situation.now_ms, judge.hours),
-        puts_refused=situation.disks.refuses,
+        puts_refused=situation.puts_refused is not None,
+        puts_refused_why=situation.puts_refused,
         holds_honoured=judge.holds_honoured,
         volumes=tuple(situation.disks.volumes),
         holds=tuple(situation.holds),
@@ -152,6 +171,7 @@ class _Judge:
         self.holds_honoured = not disks.is_above(config.keep_disk_ceiling_ratio)
         self._any_hour = bool({Trigger.DISK, Trigger.FORCED, Trigger.MANUAL} & set(self.triggers))
         self._reserved_ms = config.file_reserved_time * _HOUR_MS
+        self._min_age_ms = config.clean_file_forcibly_min_age
         last = situation.segments[-1].name if situation.segments else None
         self._newest = situation.newest or last
 
@@ -189,8 +209,14 @@ class _Judge:
         if holds and self.holds_honoured:
             return Why.HELD
         if self._situation.now_ms < segment.modified_ms + self._reserved_ms:
-            return Why.FORCED if Trigger.FORCED in self.triggers else Why.IN_TIME
+            return self._why_in_time(segment)
         return Why.EXPIRED if self.triggers else Why.HOUR
+
+    def _why_in_time(self, segment: SegmentFacts) -> Why:
+        if Trigger.FORCED not in self.triggers:
+            return Why.IN_TIME
+        is_young = self._situation.now_ms < segment.modified_ms + self._min_age_ms
+        return Why.YOUNG if is_young else Why.FORCED
 
     def _not_before(self, segment: SegmentFacts, why: Why, holds: Sequence[Hold]) -> int | None:
         now_ms = self._situation.now_ms
@@ -198,7 +224,8 @@ class _Judge:
             return now_ms
         if why in (Why.NEWEST, Why.NOT_DISPATCHED):
             return None
-        moment = max(now_ms, segment.modified_ms + self._reserved_ms)
+        age_ms = self._min_age_ms if why is Why.YOUNG else self._reserved_ms
+        moment = max(now_ms, segment.modified_ms + age_ms)
         if why is Why.HELD:
             for hold in holds:
                 if hold.until_ms is None:
@@ -209,12 +236,15 @@ class _Judge:
 
 def _triggers(situation: Situation, delete_hours: frozenset[int]) -> Iterator[Trigger]:
     config, disks = situation.config, situation.disks
-    forced = disks.is_above(config.disk_space_clean_forcibly_ratio)
+    lacks = situation.lacks_segment
+    forced = lacks or disks.is_above(config.disk_space_clean_forcibly_ratio)
     if hours.is_time(situation.now_ms, delete_hours):
         yield Trigger.HOUR
     if forced or disks.is_above(config.disk_max_used_space_ratio):
         yield Trigger.DISK
-    if forced and config.clean_file_forcibly_enable:
+    if forced and config.clean_file_forcibly_enable and not disks.doubts:
         yield Trigger.FORCED
+    if lacks:
+        yield Trigger.NO_SEGMENT
     if situation.manual:
         yield Trigger.MANUAL

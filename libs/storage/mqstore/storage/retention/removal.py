@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.dispatch import Dispatcher
-from mqstore.storage.derived.index_service import IndexService
-from mqstore.storage.derived.queue_flush import QueueFlushService
+from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.queue_flush import QueueFlushService
 
 
 class Removal:
@@ -26,6 +27,7 @@ class Removal:
         index: IndexService,
         dispatcher: Dispatcher,
         queue_flush: QueueFlushService,
+        allocation: AllocationService,
         blocks: BlockFiles,
         forget: Callable[[], None],
     ) -> None:
@@ -38,6 +40,7 @@ class Removal:
         self._index = index
         self._dispatcher = dispatcher
         self._queue_flush = queue_flush
+        self._allocation = allocation
         self._blocks = blocks
         self._forget = forget
         self._derived_min = 0
@@ -65,6 +68,14 @@ class Removal:
         self._blocks.drop(0, self._log.min_offset)
         self._forget()
         return removed
+
+    def give_up_spares(self) -> int:
+        """Unlink segments that were only made ahead and hold nothing; their bytes. OSError."""
+        return self._allocation.give_up_spares()
+
+    def make_spares(self, allowed: bool) -> None:
+        """Say whether segments may be made before a put needs them."""
+        self._allocation.makes_spares = allowed
 
     def remove_derived(self) -> Iterator[None]:
         """Unlink what lies below the log's minimum, if that has grown; a step for each queue that

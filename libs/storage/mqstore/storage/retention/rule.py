@@ -16,6 +16,7 @@ class RetentionRule(Value):
     file_reserved_time: Annotated[int, Field(description="Hours.")]
     delete_when: str
     clean_file_forcibly_enable: bool
+    clean_file_forcibly_min_age: Annotated[int, Field(description="Milliseconds.")]
     disk_max_used_space_ratio: int
     disk_space_clean_forcibly_ratio: int
     disk_space_warning_level_ratio: int

@@ -15,18 +15,13 @@ from pydantic.alias_generators import to_camel
 from mqstore.storage._kernel import check_record, find_record, locate_damage
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
-from mqstore.storage.layout import (
-    BLOCK_ENTRY_SIZE,
-    BLOCK_HEADER_SIZE,
-    BLOCK_SIZE,
-    SysFlag,
-)
+from mqstore.storage.layout import SysFlag
+from mqstore.storage.own.changed_word import changed_word, mended
 
 BLANK: Final = "BLANK"
 """The field of what lies in no record: a segment's unused rest."""
 _REACHES: Final = (64 << 10, 8 << 20)
 """Bytes around the change in which its record is looked for."""
-_WORD_SIZE: Final = 4
 
 
 class Finding(BaseModel):
@@ -56,16 +51,12 @@ def explain(
     bytes end. Takes up to 16 MiB of memory."""
     start, stop = locate_damage(view, entries, base, number)
     found = Finding(offset=base + start, length=stop - start, found_at_ms=now_ms)
-    if stop - start > _WORD_SIZE:
+    word = changed_word(view, entries, base, number)
+    if word is None:
         return found
     for reach in _REACHES:
         low, high = max(0, start - reach), min(end, stop + reach)
-        mended = bytearray(view[low:high])
-        word = start - start % _WORD_SIZE
-        for at, bits in enumerate(_changed_bits(view, entries, number), word - low):
-            if bits and at < len(mended):
-                mended[at] ^= bits
-        held = _holder(memoryview(mended), start - low, base + low)
+        held = _holder(memoryview(mended(view, low, high, [word])), start - low, base + low)
         if held is not None:
             return found.model_copy(
                 update={
@@ -108,15 +99,3 @@ def _holder(view: memoryview, at: int, base: int) -> Record | None:
             return record.decode(view, position, end, physical_offset=base + position)
         position += size
     return None
-
-
-def _changed_bits(view: memoryview, entries: memoryview, number: int) -> bytes:
-    """The exclusive or of a block's words, then and now: four bytes."""
-    entry = entries[BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE :]
-    covered = int.from_bytes(entry[8:12])
-    block = bytes(view[number * BLOCK_SIZE :][:covered]).ljust(BLOCK_SIZE, b"\0")
-    words, bits = int.from_bytes(block), BLOCK_SIZE * 8
-    while bits > _WORD_SIZE * 8:
-        bits //= 2
-        words = words >> bits ^ words & (1 << bits) - 1
-    return (words ^ int.from_bytes(entry[4:8])).to_bytes(_WORD_SIZE)

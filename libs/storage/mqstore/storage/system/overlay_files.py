@@ -8,6 +8,7 @@ what the engine does: maps may be used by any thread, changes of names come from
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import time
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, FileSystem, MappedBytes
 from mqstore.storage.system import native
+from mqstore.storage.system.file_limits import too_large
 
 COPY_CHUNK_SIZE: Final = 64 << 10
 _ZEROS: Final = bytes(COPY_CHUNK_SIZE)
@@ -79,6 +82,9 @@ class OverlayLock:
     def release(self) -> None:
         pass
 
+    def is_in_place(self) -> bool:
+        return True
+
 
 class OverlayFileSystem:
     """``seams.FileSystem`` over ``base``, of which it only ever reads."""
@@ -107,6 +113,12 @@ class OverlayFileSystem:
             names |= {name for name in below if directory / name not in self._removed}
         return sorted(names)
 
+    def real_path(self, path: Path) -> Path:
+        return self._base.real_path(path)
+
+    def is_mount_point(self, path: Path) -> bool:
+        return self._base.is_mount_point(path)
+
     def make_directories(self, path: Path) -> None:
         found = self.stat(path)
         if found is None:
@@ -117,7 +129,13 @@ class OverlayFileSystem:
             raise _error(errno.ENOTDIR, path)
 
     def read(self, path: Path) -> bytes:
+        found = self.stat(path)
+        if found is not None and found.size > SMALL_FILE_MAX:
+            raise too_large(path, found.size)
         return bytes(self._content(path).view)
+
+    def irregular(self, directory: Path) -> builtins.list[str]:
+        return self._base.irregular(directory)
 
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
         return bytes(self._content(path).view[offset : offset + length])

@@ -5,10 +5,12 @@ Every sync is ``os.fsync`` or ``os.fdatasync``, which release the GIL and cover 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterator
@@ -17,15 +19,24 @@ from threading import RLock
 from typing import Final
 
 from mqstore.storage.errors import StoreLocked
+from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
 from mqstore.storage.system import native
+from mqstore.storage.system.file_limits import too_large
 
 LOCK_CONTENT: Final = b"lock"
 """What RocketMQ writes into its ``lock`` file, and locks the first byte of."""
 COPY_CHUNK_SIZE: Final = 1 << 20
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, process id."""
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_MOUNT_POINT: Final = 4
+"""The field of a line that names the path, with octal escapes; see proc(5)."""
+_ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 _MAKING_DIRECTORIES: Final = RLock()
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
+_FILE_MODE: Final = 0o666
+"""Mode of new files before the process's umask, see ``umask``; that of directories is 0777."""
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
 
@@ -101,11 +112,21 @@ class PosixMapping:
 class PosixLock:
     """RocketMQ's ``lock``, bound to an open file description; ends with the process at latest."""
 
-    def __init__(self, descriptor: _Descriptor) -> None:
+    def __init__(self, path: Path, descriptor: _Descriptor) -> None:
+        self._path = path
         self._descriptor: _Descriptor | None = descriptor
 
     def release(self) -> None:
         self._descriptor = None
+
+    def is_in_place(self) -> bool:
+        descriptor = self._descriptor
+        if descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(descriptor.number), self._path.lstat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 class PosixFileSystem:
@@ -113,17 +134,42 @@ class PosixFileSystem:
 
     def stat(self, path: Path) -> FileStat | None:
         try:
-            found = path.stat()
+            found = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise _irregular(path)
         modified_ms = found.st_mtime_ns // 1_000_000
-        return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode))
+        place = found.st_dev, found.st_ino
+        return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode), place)
 
     def list(self, directory: Path) -> list[str]:
         try:
-            return sorted(entry.name for entry in directory.iterdir())
+            descriptor = os.open(directory, _DIRECTORY | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            if directory.is_symlink():
+                raise _irregular(directory) from None
+            return []
+        try:
+            with os.scandir(descriptor) as entries:
+                return sorted(entry.name for entry in entries)
+        finally:
+            os.close(descriptor)
+
+    def irregular(self, directory: Path) -> builtins.list[str]:
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entry.name for entry in entries if not _is_regular(entry))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def real_path(self, path: Path) -> Path:
+        return Path(os.path.realpath(path))
+
+    def is_mount_point(self, path: Path) -> bool:
+        mounted = os.fsencode(os.path.realpath(path))
+        with _MOUNTS.open("rb") as mounts:
+            return any(_unescaped(line.split()[_MOUNT_POINT]) == mounted for line in mounts)
 
     def make_directories(self, path: Path) -> None:
         if self.stat(path) is not None:
@@ -146,7 +192,14 @@ class PosixFileSystem:
             raise
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        with _opened(path, os.O_RDONLY) as descriptor:
+            parts, rest = [], SMALL_FILE_MAX + 1
+            while rest and (part := os.read(descriptor, min(rest, COPY_CHUNK_SIZE))):
+                parts.append(part)
+                rest -= len(part)
+            if not rest:
+                raise too_large(path, os.fstat(descriptor).st_size)
+            return b"".join(parts)
 
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
         with _opened(path, os.O_RDONLY) as descriptor:
@@ -198,11 +251,14 @@ class PosixFileSystem:
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        descriptor = os.open(path, _DIRECTORY)
+        try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:
-        descriptor = _Descriptor(os.open(path, os.O_RDWR if writable else os.O_RDONLY))
+        descriptor = _Descriptor(_open(path, os.O_RDWR if writable else os.O_RDONLY))
         size = os.fstat(descriptor.number).st_size
         view = native.map_shared(descriptor.number, size, writable=writable)
         return PosixMapping(view, descriptor if writable else None)
@@ -216,17 +272,17 @@ class PosixFileSystem:
             return native.map_private(descriptor, os.fstat(descriptor).st_size)
 
     def lock(self, path: Path) -> FileLock:
-        descriptor = _Descriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+        descriptor = _Descriptor(_open(path, os.O_RDWR | os.O_CREAT))
         try:
             fcntl.fcntl(descriptor.number, fcntl.F_OFD_SETLK, _whole_lock())
         except (BlockingIOError, PermissionError):
             raise StoreLocked(
                 f"{path} is held by another process (a broker or a store-writer); stop that first"
             ) from None
-        if os.pread(descriptor.number, len(LOCK_CONTENT), 0) != LOCK_CONTENT:
+        if not os.fstat(descriptor.number).st_size:
             os.pwrite(descriptor.number, LOCK_CONTENT, 0)
             os.fsync(descriptor.number)
-        return PosixLock(descriptor)
+        return PosixLock(path, descriptor)
 
     def is_locked(self, path: Path) -> bool:
         try:
@@ -257,12 +313,49 @@ class PosixFileSystem:
         found = os.statvfs(path)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         free = found.f_bavail * found.f_frsize
-        return DiskUsage(total=used + free, used=used, free=free)
+        device = path.stat().st_dev
+        return DiskUsage(total=used + free, used=used, free=free, device=device)
+
+
+def _open(path: Path, flags: int) -> int:
+    """A descriptor of a regular file. A link is not followed, and a pipe does not block."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, _FILE_MODE)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if not _may_be_regular(path):
+            raise _irregular(path) from None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise (
+        IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if (path.is_dir())
+        else _irregular(path)
+    )
+
+
+def _may_be_regular(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        mode = path.lstat().st_mode
+        return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    return True
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+
+
+def _irregular(path: Path) -> OSError:
+    why = "is a symbolic link, a pipe, a socket or a device, and a store has regular files only"
+    return OSError(errno.ELOOP, why, str(path))
 
 
 @contextlib.contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = _open(path, flags)
     try:
         yield descriptor
     finally:
@@ -304,6 +397,10 @@ def _copy_range(origin: int, descriptor: int, offset: int, end: int) -> None:
             raise OSError(errno.EIO, "the source became shorter while it was copied")
         _write_all(descriptor, chunk)
         offset += len(chunk)
+
+
+def _unescaped(field: bytes) -> bytes:
+    return _ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), field)
 
 
 def _whole_lock() -> bytes:

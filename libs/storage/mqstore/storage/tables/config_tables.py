@@ -9,7 +9,7 @@ Every method may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -82,17 +82,27 @@ class Table:
         with self._lock:
             return java_json.dump(self._prepared(), self._format)
 
-    def save(self) -> None:
+    def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         """Write the file atomically, the content before going to ``.bak`` first; what changes
-        meanwhile waits for nothing, and for the next save. OSError."""
+        meanwhile waits for nothing, and for the next save.
+
+        ``await_log`` is called once the content is fixed and before any of it is written: it
+        returns when the log that the content refers to is on disk. Raises what it raises, OSError.
+        """
         with self._saving:
             content = self.text().encode()
+            await_log()
             self._seams.files.make_directories(self.path.parent)
             if self._saved is not None:
                 replace_file(self._seams.files, self.backup_path, self._saved)
             replace_file(self._seams.files, self.path, content)
             self._saved = content
             self.source = Source.FILE
+
+    def save_with_backup(self) -> None:
+        """Write the file and its ``.bak`` alike: where the content before must not come back."""
+        self.save()
+        self.save()
 
     def touch(self) -> None:
         """Count a change in dataVersion, where the format's file has one."""
@@ -223,10 +233,10 @@ class ConsumerOffsets(Table):
         self.is_changed = False
         """Whether memory is ahead of the file."""
 
-    def save(self) -> None:
+    def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         self.is_changed = False
         try:
-            super().save()
+            super().save(await_log)
         except BaseException:
             self.is_changed = True
             raise
@@ -249,6 +259,41 @@ class ConsumerOffsets(Table):
             queues.pop(str(queue_id), None)
             queues[queue_id] = offset
             self._changed()
+
+    def with_group(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> ConsumerOffsets:
+        """A copy in which a group has these offsets alone: topic, queue id and offset of each."""
+        copied = ConsumerOffsets(self.path, self._format, self._seams)
+        with self._lock:
+            copied.entries.update(
+                (key, found)
+                for key, found in self.entries.items()
+                if _topic_and_group(key)[1] != group
+            )
+        for topic, queue_id, offset in offsets:
+            copied.put(group, topic, queue_id, offset)
+        copied.source = self.source
+        return copied
+
+    def with_all(self, offsets: Mapping[str, Mapping[int, int]]) -> ConsumerOffsets:
+        """A table of the same file that has these offsets alone, in the form of ``by_queue``."""
+        table = ConsumerOffsets(self.path, self._format, self._seams)
+        table.entries.update((key, dict(found)) for key, found in offsets.items())
+        table.source = self.source
+        return table
+
+    def by_queue(self) -> dict[str, dict[int, int]]:
+        """A copy of all offsets, by topic@group and queue id."""
+        with self._lock:
+            return {str(key): _integers(found) for key, found in self.entries.items()}
+
+    def all(self) -> list[tuple[str, str, int, int]]:
+        """Group, topic, queue id and offset of each entry."""
+        return [
+            (group, topic, queue_id, offset)
+            for key, queues in self.by_queue().items()
+            for topic, group in (_topic_and_group(key),)
+            for queue_id, offset in queues.items()
+        ]
 
     def remove_group(self, group: str) -> None:
         """Forget everything that a group has consumed."""

@@ -23,6 +23,9 @@ class Kind(StrEnum):
     BLOCK_CHANGED = "block-changed"
     """Bytes of the log are not those that our block checksum was made over."""
     LOG_GAP = "log-gap"
+    DATA_MISSING = "data-missing"
+    """Data that our own files say was on disk is absent: nothing may be written before its loss is
+    accepted."""
     LOG_TAIL = "log-tail"
     """Bytes behind the log's end."""
     SEGMENT_LENGTH = "segment-length"
@@ -68,6 +71,7 @@ class Kind(StrEnum):
     QUARANTINED = "quarantined"
     TOMBSTONE = "tombstone"
     FILLER = "queue-filler"
+    LOSS_ACCEPTED = "loss-accepted"
     EXPIRED = "expired-entries"
     """Entries of records below the log's first segment."""
 
@@ -86,7 +90,7 @@ class Level(StrEnum):
 _NOTES: Final = frozenset(
     {
         *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.UNIT_MISSING),
-        *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER, Kind.EXPIRED),
+        *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER, Kind.EXPIRED, Kind.LOSS_ACCEPTED),
     }
 )
 
@@ -123,6 +127,8 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.RECORD_BROKEN: "not noticed at its next start; a read of the record fails",
     Kind.RECORD_ODD: "not checked by it: the record is kept and dispatched as it stands",
     Kind.LOG_GAP: "opens; messages behind the gap are read as before, those inside are skipped",
+    Kind.DATA_MISSING: "not noticed: it opens with what is there and gives queue offsets out again",
+    Kind.LOSS_ACCEPTED: "none: it does not look at this file",
     Kind.LOG_TAIL: "the bytes stay behind its write position until they are overwritten",
     Kind.SEGMENT_LENGTH: "refuses to start",
     Kind.BLOCK_CHANGED: "not noticed unless a body changed: it has checksums of bodies only",

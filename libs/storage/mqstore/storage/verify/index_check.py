@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from mqstore.storage import sizes
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
-from mqstore.storage.derived.index_file import TIME_STEP_MS, IndexFile, IndexHeader
-from mqstore.storage.derived.index_service import TIME_MAX, IndexService
 from mqstore.storage.errors import StorageError
+from mqstore.storage.index.file import TIME_STEP_MS, IndexFile, IndexHeader
+from mqstore.storage.index.service import TIME_MAX, IndexService
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, SysFlag
 from mqstore.storage.verify.finding import Finding, Kind
 from mqstore.storage.verify.index_merge import IndexMerge, Item, items_of
@@ -143,6 +143,8 @@ class IndexCheck:
         for in_order, item in self._merge.at(offset):
             if not in_order:
                 yield from self._judge(item)
+            elif found.is_tombstone:
+                seen.add(item.hash)  # its items are still those of the record before it
             elif item.hash in hashes:
                 seen.add(item.hash)
                 yield from self._time(item, found)
@@ -215,7 +217,9 @@ class IndexCheck:
         if found is None:
             why = f"no record begins at offset {item.physical_offset}"
             yield self._of_item(Kind.INDEX_ITEM, item, why)
-        elif item.hash not in map(index_hash, self._service.keys_of(found)):
+        elif not found.is_tombstone and item.hash not in map(
+            index_hash, self._service.keys_of(found)
+        ):
             yield self._of_item(Kind.INDEX_ITEM, item, "its record has no key of this hash")
 
     def _time(self, item: Item, found: Record) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
-from mqstore.storage.derived.index_file import ITEM, IndexFile, items_start
+from mqstore.storage.index.file import ITEM, IndexFile, items_start
 from mqstore.storage.layout import INDEX_ITEM_SIZE
 
 _BLOCK_ITEMS: Final = 4_096

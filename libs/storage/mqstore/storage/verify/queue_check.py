@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.derived.consume_queue import ConsumeQueue
-from mqstore.storage.derived.consume_queues import ConsumeQueues
-from mqstore.storage.derived.queue_entry import QueueEntry
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import (
     EXT_ADDRESS_MIN,
@@ -20,6 +17,9 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
@@ -255,6 +255,8 @@ class QueueCheck:
         why = _disagreement(found, entry, (queue.topic, queue.queue_id, number))
         if why is not None:
             yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, why)
+        elif found.is_tombstone:
+            return  # its entry is still that of the record before it
         elif entry.is_ext_address:
             yield from self._unit(queue, number, entry, found)
         elif not self._codes_agree(found, entry):

@@ -10,10 +10,11 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.own import manifest, write_pause
+from mqstore.storage.own import clock_steps, manifest, write_pause
 from mqstore.storage.own.fences import Fences
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins
 from mqstore.storage.tables import java_json
@@ -102,9 +103,11 @@ class SmallFilesCheck:
         if self._store.content is not None:
             yield from self._format(self._store.content)
         yield from self._state()
+        yield from self._losses()
         yield from self._manifests()
         yield from self._report()
         yield from self._pins()
+        yield from self._clock()
         yield from self._archive()
         yield from self._write_pause()
         if (damage := Fences(self._files, self._paths).damage) is not None:
@@ -146,6 +149,16 @@ class SmallFilesCheck:
             what = f"it calls {state.flushed_offset} durable; the log ends at {self._store.end}"
             yield self._of(Kind.OURS, self._paths.state, what)
 
+    def _losses(self) -> Iterator[Finding]:
+        look = self._store.loss_check
+        if look is not None and look.loss is not None:
+            by = "a broker has had the store since: " if look.by_broker else ""
+            found = self._of(Kind.DATA_MISSING, self._paths.state, by + look.loss.text)
+            yield replace(found, physical_offset=look.loss.log_end)
+        for each in accepted_loss.past(self._files, self._paths):
+            what = f"accepted at {each.accepted_ms} ms: {each.loss.text}"
+            yield self._of(Kind.LOSS_ACCEPTED, self._paths.losses, what)
+
     def _manifests(self) -> Iterator[Finding]:
         for path in (self._paths.manifest, self._paths.running):
             there = self._files.stat(path) is not None
@@ -177,6 +190,13 @@ class SmallFilesCheck:
         except ValueError:
             what = "cannot be read; the next opening sets it aside, and nothing is pinned"
             yield self._of(Kind.OURS, self._paths.pins, what)
+
+    def _clock(self) -> Iterator[Finding]:
+        try:
+            clock_steps.read(self._files, self._paths.clock)
+        except ValueError:
+            what = "cannot be read; the next opening forgets which steps the clock made"
+            yield self._of(Kind.OURS, self._paths.clock, what)
 
     def _archive(self) -> Iterator[Finding]:
         try:

@@ -15,10 +15,11 @@ from mqstore.storage import opening, sizes
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.derived.delay_levels import DelayLevels
+from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
-from mqstore.storage.own import format_file
+from mqstore.storage.loss_check import LossCheck, check_loss
+from mqstore.storage.own import format_file, log_owner, regular_files, store_lock, store_settings
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile
@@ -49,6 +50,7 @@ class StoreAtRest:
         clean: Manifest | None,
         deleted: DeletedTopics,
         is_live: bool,
+        loss_check: LossCheck | None,
     ) -> None:
         self.view = view
         self.paths = view.paths
@@ -62,6 +64,8 @@ class StoreAtRest:
         self.clean = clean
         self.deleted = deleted
         self.is_live = is_live
+        self.loss_check = loss_check
+        """Whether durable data is missing; None beside a writer, which has looked itself."""
         self.min_offset = recovery.min_offset
         self.end = recovery.max_offset
         """Where the log ends, as far as it is looked at."""
@@ -77,11 +81,13 @@ class StoreAtRest:
     def look(
         cls, root: Path, config: StoreConfig, seams: Seams, base: PrivateBase, progress: Progress
     ) -> StoreAtRest:
-        """Raises DirectoryNotUsable, StoreUnsupported, StoreDamaged, OSError."""
+        """Raises DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged, OSError."""
         files = OverlayFileSystem(base)
         content, paths = _identify(files, root)
         is_live = files.is_locked(paths.lock)
         known = content.sizes if content is not None else None
+        own = store_settings.recorded(files, paths, content)
+        config = store_settings.applied(config, own, paths)
         config = sizes.adopt(files, paths, config, known, keep_index_sizes=False)
         segments = find_segments(files, paths, config.mapped_file_size_commit_log)
         found_format = (
@@ -103,6 +109,8 @@ class StoreAtRest:
         lock = files.stat(paths.lock)
         if content is not None and lock is not None:
             view = _with_block_checksums(view, content, lock.modified_ms)
+        if content is not None and store_lock.has_sign(files, paths):
+            deleted = DeletedTopics.load(files, paths.deleted_topics)
         if (
             content is not None
             and lock is not None
@@ -112,6 +120,12 @@ class StoreAtRest:
             clean = opening.clean_close(view, content)
             if state is not None:
                 view = opening.with_what_is_known(view, content, state, deleted)
+        found_missing = None
+        if not is_live:
+            lock_ms = None if lock is None else lock.modified_ms
+            found_missing = check_loss(files, paths, config, content, state, lock_ms)
+            view = replace(view, loss=found_missing.blocking)
+            clean = clean if found_missing.blocking is None else None
         recovery = (
             clean_plan(view, clean)
             if clean is not None
@@ -127,6 +141,7 @@ class StoreAtRest:
             clean=clean,
             deleted=deleted,
             is_live=is_live,
+            loss_check=found_missing,
         )
 
     def name_of(self, path: Path) -> str:
@@ -178,13 +193,17 @@ class StoreAtRest:
 
 
 def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, StorePaths]:
+    root = files.real_path(root)
     stat = files.stat(root)
     if stat is None or not stat.is_directory:
         raise DirectoryNotUsable(f"{root} is no directory; name a store directory")
     paths = StorePaths(root)
+    regular_files.require(files, paths)
     content = format_file.load(files, paths)
     if content is not None and content.store_path_commit_log is not None:
-        paths = StorePaths(root, Path(content.store_path_commit_log))
+        paths = log_owner.located(files, root, content.store_path_commit_log)
+    regular_files.require(files, paths)
+    log_owner.check(files, paths, content)
     if content is None and not opening.holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
     return content, paths

@@ -27,6 +27,7 @@ import java.nio.file.Path;
  * recode (served only)           a config file's text, read and written by its manager
  * subscribe (served only)        consumerFilter.json after registrations
  * pull (served only)             what groups get of queues, by a broker's filters
+ * properties (served only)       names of settings that RocketMQ takes from its files
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
@@ -146,6 +147,9 @@ public final class Main {
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("asked"), out);
+                break;
+            case "properties":
+                Properties.list(out);
                 break;
             case "bloom":
                 Filters.bloom(command.getAsJsonArray("asked"), out);

@@ -1,0 +1,41 @@
+"""``mqstore store accept-loss``: let a store go on without durable data that is gone; see
+``accept_loss_lines``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mqstore.cli.extras import require
+from mqstore.cli.options import StoreDirectory
+
+
+def accept_loss(
+    directory: StoreDirectory,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is lost and what would be written.")
+    ] = False,
+    confirm: Annotated[
+        str | None,
+        typer.Option(metavar="LOSS", help="The loss to accept, as --dry-run has named it."),
+    ] = None,
+    as_json: Annotated[
+        bool | None,
+        typer.Option("--json/--table", help="Default: text on a terminal, else JSON lines."),
+    ] = None,
+) -> None:
+    """Accept that durable data of a store is gone, so that messages are taken again.
+
+    First put the log's files back if you can: mount its volume, restore a copy. A store-writer that
+    serves the store read-only may go on running; it opens the store within seconds. Exit code 0:
+    accepted, or shown; 2: refused, with why.
+    """
+    require("store")
+    from mqstore.cli import accept_loss_lines  # slow, and not needed for help
+
+    if dry_run == (confirm is not None):
+        raise typer.BadParameter("give either --dry-run or --confirm LOSS")
+    in_lines = not sys.stdout.isatty() if as_json is None else as_json
+    raise typer.Exit(accept_loss_lines.run(directory, confirm, in_lines))

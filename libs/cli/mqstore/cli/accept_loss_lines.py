@@ -1,0 +1,79 @@
+"""Output of ``mqstore store accept-loss``: one ``loss`` line, a ``lost`` line for each queue
+range, a ``mark`` line for each tombstone, and ``planned`` or ``accepted``; or text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
+from mqstore.cli.looking import Line, end_of, print_line, print_refusal
+from mqstore.storage import accept_loss
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.paths import segment_name
+from mqstore.storage.recovery.accepted_loss import AcceptedLoss
+from mqstore.storage.system.threads import production_seams
+
+
+def run(directory: Path, confirmation: str | None, in_lines: bool) -> int:
+    """Show the loss, or accept the one that is confirmed; the exit code."""
+    return end_of(
+        lambda: _run(directory.absolute(), confirmation, in_lines),
+        print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
+        unread=EXIT_FINDINGS,
+    )
+
+
+def _run(root: Path, confirmation: str | None, in_lines: bool) -> int:
+    seams, config = production_seams(), StoreConfig()
+    if confirmation is None:
+        planned = accept_loss.plan(root, config, seams.files, seams.clock)
+    else:
+        planned = accept_loss.accept(root, config, seams.files, seams.clock, confirmation)
+    is_accepted = confirmation is not None
+    if in_lines:
+        for line in _lines(planned, is_accepted):
+            print_line(line)
+    else:
+        for text in _texts(root, planned, is_accepted):
+            print(text)
+    sys.stdout.flush()
+    return EXIT_FINE
+
+
+def _lines(planned: AcceptedLoss, is_accepted: bool) -> Iterator[Line]:
+    loss = planned.loss
+    yield {"t": "loss", **loss.model_dump(by_alias=True, exclude={"queues"})}
+    for lost in loss.queues:
+        place = {"topic": lost.topic, "q": lost.queue_id}
+        yield {"t": "lost", **place, "from": lost.first, "to": lost.end}
+    for mark in planned.marks:
+        place = {"topic": mark.topic, "q": mark.queue_id, "qoff": mark.queue_offset}
+        yield {"t": "mark", **place}
+    end = {"resumeAt": planned.resume_at, "confirm": loss.confirmation}
+    yield {"t": "accepted" if is_accepted else "planned", **end}
+
+
+def _texts(root: Path, planned: AcceptedLoss, is_accepted: bool) -> Iterator[str]:
+    loss = planned.loss
+    yield f"{loss.text}: {loss.messages} messages"
+    for name in loss.segments:
+        yield f"  absent: commitlog/{name}"
+    for lost in loss.queues:
+        offsets = f"queue offsets {lost.first} to {lost.end - 1}"
+        yield f"  lost: {lost.topic} queue {lost.queue_id}, {offsets}"
+    if loss.queue_count > len(loss.queues):
+        yield f"  and {loss.queue_count - len(loss.queues)} more ranges"
+    yield "The next opening for writing"
+    if planned.resume_at is None:
+        yield "  goes on at the log's end; no queue has lost its last message"
+    else:
+        name = segment_name(planned.resume_at)
+        yield f"  goes on in the new segment commitlog/{name}, which begins"
+        yield f"  with {len(planned.marks)} tombstones: each takes the next queue offset of a queue"
+        yield "  that has lost its last message, so that no offset is given out again"
+    if is_accepted:
+        yield "Accepted. A store-writer that serves this store opens it for writing within seconds."
+    else:
+        yield f"Accept with: mqstore store accept-loss {root} --confirm {loss.confirmation}"

@@ -1,0 +1,28 @@
+"""What ``mqstore store adopt`` does, and what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqstore.cli.ending import EXIT_FINE, refuse
+from mqstore.cli.looking import end_of
+from mqstore.storage import adoption
+from mqstore.storage.system.threads import production_seams
+
+
+def run(root: Path, commit_log: Path | None, dry_run: bool) -> int:
+    """Adopt the log, or show what would change; the exit code."""
+    return end_of(lambda: _adopt(root, commit_log, dry_run), refuse, unread=EXIT_FINE)
+
+
+def _adopt(root: Path, commit_log: Path | None, dry_run: bool) -> int:
+    seams = production_seams()
+    log = None if commit_log is None else commit_log.absolute()
+    found = adoption.plan(seams.files, root, log) if dry_run else adoption.adopt(seams, root, log)
+    store = f"store {found.store_id}" if found.store_id else "a new store"
+    if not found.is_needed:
+        print(f"{found.paths.commit_log} is the log of {root} ({store}) already")
+        return EXIT_FINE
+    print(f"{found.paths.commit_log} {'would become' if dry_run else 'is now'} the log of {root}")
+    print(f"  {store}; before: {found.former_root or 'no other root'}")
+    return EXIT_FINE

@@ -1,0 +1,30 @@
+"""Packages that only some commands need: extras of the distribution mqstore-cli."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final, Literal
+
+import typer
+
+from mqstore.cli.ending import EXIT_REFUSED, refuse
+
+PACKAGES: Final = {
+    "store": ("mqstore.storage",),
+    "run": (
+        *("mqstore.storage", "mqstore.service"),
+        *("mqstore.writer", "mqstore.query", "mqstore.coordinator"),
+    ),
+}
+"""What each extra installs; pyproject.toml names the distributions."""
+
+
+def require(extra: Literal["store", "run"]) -> None:
+    """Check that an extra is installed, before a command imports modules that need it.
+
+    Raises typer.Exit with code 2, after one line that names the extra.
+    """
+    for package in PACKAGES[extra]:
+        if importlib.util.find_spec(package) is None:
+            refuse(f"{package} is not installed: pip install 'mqstore-cli[{extra}]'")
+            raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,34 @@
+"""How far a command is, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+PROGRESS_INTERVAL_S: Final = 0.2
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and of how much."""
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """How far the work is, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from rich.console import Console  # slow to import, and mostly not needed
+
+    shown_at = 0.0
+    with Console(stderr=True).status("opening") as status:
+
+        def show(stage: str, done: int, total: int) -> None:
+            nonlocal shown_at
+            if time.monotonic() - shown_at >= PROGRESS_INTERVAL_S:
+                shown_at = time.monotonic()
+                status.update(f"{stage}: {100 * done // max(total, 1)} %")
+
+        yield show

@@ -1,1 +1,0 @@
-"""What dispatch derives from the log: consume queues and the index."""

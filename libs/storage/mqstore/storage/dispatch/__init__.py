@@ -1,0 +1,1 @@
+"""Writes queue entries and index items of each record that the log takes."""

@@ -1,0 +1,1 @@
+"""IndexFile: message keys, how the files are built, published and kept."""

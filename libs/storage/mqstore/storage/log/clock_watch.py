@@ -1,0 +1,146 @@
+"""Notices steps of the wall clock, by comparing it with the monotonic one.
+
+Both are slewed alike, so their difference changes only where the wall clock is set (or where the
+machine was suspended, which is like a clock set forward). A put that finds the wall clock far from
+where it was seen last has it looked at before its message is stamped, so that a step is noted,
+durably, at the very offset where times change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mqstore.storage._kernel import LogEnd
+from mqstore.storage.own.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
+from mqstore.storage.seams import Clock
+
+LOOK_S: Final = 1.0
+"""From one look at the clocks to the next while nothing is put."""
+_TRIES: Final = 10
+_APART_S: Final = 0.05
+"""Looks at two clocks that are further apart say nothing: the process stood still between."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClockWatch:
+    """For one thread at a time: the holder of the put lock."""
+
+    def __init__(self, steps: ClockSteps, clock: Clock, boot_id: str) -> None:
+        self.steps = steps
+        self.seen = 0
+        """Steps noted since the opening, and by it."""
+        self.last: ClockStep | None = None
+        """The last of them."""
+        self.last_seen: float = 0.0
+        """When that was, monotonic."""
+        self.looked_at: float = 0.0
+        """When the clocks were compared last, monotonic."""
+        self.on_step_back: Callable[[int], None] = lambda _: None
+        """Called with the time after the clock was set back, before the next put."""
+        self.kept_from: Callable[[int], int] = lambda minimum: minimum
+        """Below which physical offset steps may be forgotten, for a minimum of the log."""
+        self._clock = clock
+        self._boot_id = boot_id
+        self._base_ms = 0
+        """The wall clock less the monotonic one when a step was noted last, or the machine was met;
+        small steps add up from there."""
+
+    def begin(self, bounds: tuple[int, int], newest_ms: int) -> int:
+        """At an opening: note a step of the clock since the last message was stored.
+
+        ``bounds`` are the log's, ``newest_ms`` is the STORETIMESTAMP of its newest record, 0
+        without one. Returns the time that no later record may go below.
+        """
+        bounds = self.kept_from(bounds[0]), bounds[1]
+        now_ms, base_ms = self._look() or (self._clock.now_ms(), self._base())
+        before = self.steps.base_of(self._boot_id)
+        step_ms = 0 if before is None else base_ms - before
+        is_step = abs(step_ms) > CLOCK_STEP_MS
+        self._base_ms = base_ms if before is None or is_step else before
+        self.steps.change(self._boot_id, self._base_ms, None, bounds=bounds)
+        if is_step:
+            self._note(step_ms, now_ms, newest_ms, bounds, is_measured=True)
+        # A step before this boot, under a broker or an older release: the newest record shows it.
+        at = max(0, bounds[1] - 1)
+        ahead_ms = newest_ms + self.steps.view.shift_ms(at) - now_ms
+        if newest_ms and ahead_ms > CLOCK_STEP_MS:
+            self._note(-ahead_ms, now_ms, newest_ms, bounds, is_measured=False)
+        return newest_ms if newest_ms - now_ms <= CLOCK_STEP_MS else now_ms
+
+    def look(self, end: LogEnd, min_offset: int) -> None:
+        """Note a step, if there was one; later records get timestamps after it."""
+        found = self._look()
+        if found is None:
+            return
+        now_ms, base_ms = found
+        step_ms = base_ms - self._base_ms
+        if abs(step_ms) > CLOCK_STEP_MS:
+            self._base_ms = base_ms
+            newest_ms = end.last_store_timestamp_ms
+            if step_ms < 0:
+                end.last_store_timestamp_ms = min(newest_ms, now_ms)
+            bounds = (self.kept_from(min_offset), end.max_offset)
+            self._note(step_ms, now_ms, newest_ms, bounds, is_measured=True)
+            if step_ms < 0:
+                self.on_step_back(now_ms)
+            step_ms = 0
+        # Small steps add up: the bounds are around what the clock would show without them.
+        expected_ms = now_ms - step_ms
+        end.clock_low_ms = expected_ms - CLOCK_STEP_MS
+        end.clock_high_ms = expected_ms + CLOCK_STEP_MS
+        self.steps.save()
+
+    def _note(
+        self,
+        step_ms: int,
+        now_ms: int,
+        newest_ms: int,
+        bounds: tuple[int, int],
+        *,
+        is_measured: bool,
+    ) -> None:
+        step = ClockStep(
+            offset=bounds[1],
+            step_ms=step_ms,
+            clock_ms=now_ms,
+            newest_ms=newest_ms,
+            is_measured=is_measured,
+        )
+        self.steps.change(self._boot_id, self._base_ms, step, bounds=bounds)
+        self.seen += 1
+        self.last, self.last_seen = step, self._clock.monotonic()
+        _log.error(
+            "the clock was set %s by %.1f s: messages from offset %d on are stamped by it",
+            *("back" if step_ms < 0 else "forward", abs(step_ms) / 1000, step.offset),
+        )
+
+    def _look(self) -> tuple[int, int] | None:
+        """The wall clock, and its difference to the monotonic one, in ms; None where they could not
+        be read together."""
+        for _ in range(_TRIES):
+            before = self._clock.monotonic()
+            now_ms = self._clock.now_ms()
+            if self._clock.monotonic() - before <= _APART_S:
+                self.looked_at = before
+                return now_ms, now_ms - round(before * 1000)
+        return None
+
+    def _base(self) -> int:
+        return self._clock.now_ms() - round(self._clock.monotonic() * 1000)
+
+
+class ClockService:
+    """A ``BackgroundService``: it looks at the clocks while nothing is put."""
+
+    name = "clock"
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        """``look`` takes the put lock."""
+        self._look = look
+
+    def step(self, now: float) -> float:
+        self._look()
+        return now + LOOK_S

@@ -1,0 +1,101 @@
+"""Why the next put would be refused: one value, which the put path itself makes.
+
+Readiness, metrics, events, retention's plan and commands show this value and no guess of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.errors import Lack, SegmentCreationFailed, StorageError, StoreNotWritable
+
+ROOM_REASONS: Final = frozenset({"disk-full", Lack.NO_ROOM.value})
+"""Reasons that more room on the volume would end."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+@dataclass(frozen=True, slots=True)
+class PutRefusal:
+    """Why puts are rejected: a stable ``reason``, a text for operators, and the figures."""
+
+    reason: str
+    """closing, read-only, failed, disk-full, paused, or a ``Lack``."""
+    detail: str
+    figures: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def is_for_room(self) -> bool:
+        return self.reason in ROOM_REASONS
+
+    @classmethod
+    def of(cls, error: Exception) -> PutRefusal:
+        """The refusal for an error that puts raise."""
+        if isinstance(error, SegmentCreationFailed):
+            return cls(error.lack.value, str(error), error.numbers)
+        reason = error.reason if isinstance(error, StoreNotWritable) else "failed"
+        return cls(reason, str(error), getattr(error, "numbers", {}))
+
+
+def file_refused(what: str, error: OSError, needed: int | None = None) -> SegmentCreationFailed:
+    """The refusal of a put whose file the system does not give: the cause, and what to do."""
+    if error.errno in _NO_ROOM:
+        lack, todo = Lack.NO_ROOM, "make room on its volume"
+    elif error.errno in _NO_FILES:
+        lack, todo = Lack.TOO_MANY_FILES, "raise the limit of open files of the process (ulimit -n)"
+    else:
+        lack, todo = Lack.DISK_ERROR, "look at the disk and its mount; it is tried again"
+    numbers = {} if needed is None else {"neededBytes": needed}
+    return SegmentCreationFailed(f"{what} cannot be made ({error}); {todo}", lack, numbers)
+
+
+class Lacking:
+    """The last failure of a put to get a file, until the file exists. Any thread may use it.
+
+    Only values are kept: the traceback of an error would keep maps of deleted segments, and with
+    them the room that the put waits for.
+    """
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        """Called, by any thread, when a put begins to lack something."""
+        self._lock = Lock()
+        self._refusal: PutRefusal | None = None
+        self._retry: Callable[[], bool] = lambda: True
+
+    @property
+    def refusal(self) -> PutRefusal | None:
+        return self._refusal
+
+    def begin(self, error: StorageError, retry: Callable[[], bool]) -> None:
+        """A put was refused for want of a file; ``retry`` says whether that is there by now, after
+        another attempt, and raises SegmentCreationFailed where it is refused again."""
+        if not isinstance(error, SegmentCreationFailed) or error.lack is Lack.TIME:
+            return
+        with self._lock:
+            self._refusal, self._retry = PutRefusal.of(error), retry
+        self.on_change()
+
+    def end(self) -> None:
+        """Forget the failure: a put got its file."""
+        if self._refusal is not None:
+            with self._lock:
+                self._refusal = None
+
+    def retry(self) -> None:
+        """Retry to get the file. May block for a moment."""
+        with self._lock:
+            before, retry = self._refusal, self._retry
+        if before is None:
+            return
+        try:
+            now = None if retry() else before
+        except SegmentCreationFailed as error:
+            now = PutRefusal.of(error)
+        with self._lock:
+            if self._refusal is before:
+                self._refusal = now

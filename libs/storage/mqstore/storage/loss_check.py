@@ -1,0 +1,176 @@
+"""Compares the data that the metadata directory records as durable with the files on disk.
+
+Called before an opening changes anything, by ``verify`` and by ``mqstore store accept-loss``.
+Reads only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.storage import sizes
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.own import manifest, store_lock
+from mqstore.storage.own.deleted_topics import DeletedTopics
+from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.own.state_page import StateSnapshot
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.recovery import accepted_loss
+from mqstore.storage.recovery.loss import Facts, Loss, find_loss
+from mqstore.storage.recovery.view import StoreView, find_segments, read_checkpoint
+from mqstore.storage.seams import FileSystem
+
+_TOLERANCE_MS: Final = 1_000
+"""Between the moments in which a starting broker writes ``lock`` and ``abort``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossCheck:
+    """The result of one look at a store at rest."""
+
+    view: StoreView
+    facts: Facts
+    loss: Loss | None
+    by_broker: bool
+    """Whether a RocketMQ broker opened the store since our last opening: it may have cut the
+    missing data by its own rules."""
+    given_out: int
+    """The greatest physical offset that a message may have got."""
+
+    @property
+    def blocking(self) -> Loss | None:
+        """The loss for which nothing may be written."""
+        return None if self.by_broker else self.loss
+
+
+def check_loss(
+    files: FileSystem,
+    paths: StorePaths,
+    config: StoreConfig,
+    found: FormatFile | None,
+    left: StateSnapshot | None,
+    lock_modified_ms: int | None,
+) -> LossCheck:
+    """``lock_modified_ms``: of ``lock``, before it was taken.
+
+    Raises StoreDamaged, StoreUnsupported, OSError.
+    """
+    if found is None:
+        config = sizes.adopt(files, paths, config, None)
+    else:
+        config = config.model_copy(update=_sizes_of(found))
+    view = StoreView(
+        files=files,
+        paths=paths,
+        config=config,
+        store_format=StoreFormat.V4_9 if found is None else found.rocketmq_format,
+        segments=find_segments(files, paths, config.mapped_file_size_commit_log),
+        abort=files.stat(paths.abort) is not None,
+        checkpoint=read_checkpoint(files, paths.checkpoint),
+    )
+    facts, given_out = _facts(view, found, left)
+    is_broker = found is not None and left_by_broker(files, paths, found, lock_modified_ms)
+    return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out)
+
+
+def left_by_broker(
+    files: FileSystem, paths: StorePaths, found: FormatFile, lock_modified_ms: int | None
+) -> bool:
+    """Whether the directory shows that a real broker has opened it since our last opening.
+
+    A broker writes over the sign in ``lock``. Where there is no sign, as an earlier release opened
+    the store last: it writes ``lock`` after format.json was written, and then ``abort``, which
+    stays until it closes and writes the checkpoint. A copy or a missing file is no such sign.
+    """
+    if store_lock.broker_wrote(files, paths):
+        return True
+    if store_lock.has_sign(files, paths):
+        return False
+    ours = files.stat(paths.format)
+    if lock_modified_ms is None or lock_modified_ms == found.lock_modified_ms or ours is None:
+        return False
+    if lock_modified_ms <= ours.modified_ms:
+        return False
+    traces = [files.stat(path) for path in (paths.abort, paths.checkpoint)]
+    return any(
+        trace is not None and trace.modified_ms >= lock_modified_ms - _TOLERANCE_MS
+        for trace in traces
+    )
+
+
+def is_left_by(left: Manifest, found: FormatFile) -> bool:
+    """Whether the last process that opened the store left it: an older one's may say more than the
+    log held when that process had recovered it."""
+    same = left.store_id == found.store_id and left.epoch == found.epoch
+    return same and left.lock_modified_ms == found.lock_modified_ms
+
+
+def is_still_true(running: Manifest, found: FormatFile) -> bool:
+    """Whether a running manifest holds: the last process left it, or those that opened the store
+    since kept what it says, as openings do that end before they note anything."""
+    if found.running_from is None or found.facts_epoch != found.epoch:
+        return is_left_by(running, found)
+    same = running.store_id == found.store_id and running.lock_modified_ms == found.lock_modified_ms
+    return same and found.running_from <= running.epoch <= found.epoch
+
+
+def known_queues(running: Manifest, deleted: DeletedTopics) -> dict[tuple[str, int], int]:
+    """Next queue offsets by a running manifest, without the queues of topics deleted since."""
+    return {
+        queue: count
+        for queue, count in running.entries.items()
+        if deleted.below(queue[0]) < running.derived_offset
+    }
+
+
+def _sizes_of(found: FormatFile) -> dict[str, int]:
+    return {
+        "mapped_file_size_commit_log": found.sizes.mapped_file_size_commit_log,
+        "mapped_file_size_consume_queue": found.sizes.mapped_file_size_consume_queue,
+    }
+
+
+def _facts(
+    view: StoreView, found: FormatFile | None, left: StateSnapshot | None
+) -> tuple[Facts, int]:
+    """The facts, and the greatest physical offset that a message may have got."""
+    if left is not None and found is not None and left.store_id != found.store_id:
+        left = None
+    clean, running = _manifests(view, found)
+    deleted = DeletedTopics.load(view.files, view.paths.deleted_topics)
+    durable, begin = 0, None
+    if left is not None:
+        durable, begin = left.flushed_offset, left.expired_below
+    accepted = accepted_loss.load(view.files, view.paths)
+    if accepted is not None:  # a power cut may have taken the state page back
+        durable = max(durable, accepted.loss.watermark)
+    if found is None or found.facts_epoch != found.epoch:
+        begin = None  # a release that notes no expiry has had the store
+    elif begin is not None:
+        begin = max(begin, found.log_begin)
+    ends = {} if running is None else known_queues(running, deleted)
+    if running is not None and not view.segments.usable and not view.segments.misfits:
+        durable = max(durable, running.derived_offset)  # no queue has entries before a segment is
+    if clean is not None and clean.log is not None:
+        durable = max(durable, clean.log.max_offset)
+        begin = clean.log.min_offset
+        ends |= clean.entries
+    facts = Facts(durable, begin, () if found is None else found.missing, ends)
+    return facts, durable if left is None else max(durable, left.max_offset)
+
+
+def _manifests(
+    view: StoreView, found: FormatFile | None
+) -> tuple[Manifest | None, Manifest | None]:
+    """The clean-close and the running manifest, where the last opening left them."""
+    if found is None:
+        return None, None
+    paths = view.paths.manifest, view.paths.running
+    clean, running = (manifest.load(view.files, path) for path in paths)
+    return (
+        clean if clean is not None and is_left_by(clean, found) else None,
+        running if running is not None and is_left_by(running, found) else None,
+    )

@@ -1,0 +1,148 @@
+"""Steps of the wall clock while messages were stored (``store/mqstore/clock.json``).
+
+STORETIMESTAMP follows the clock over a step, as in RocketMQ. A step divides the log in two at a
+physical offset: what is below was stored before it. So a time that was taken then can be compared
+with the clock of now, and a search by time knows where times go back. The file is sealed by a
+checksum and also has what the clock was compared with last.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.own import sealed_json
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+CLOCK_STEP_MS: Final = 60_000
+"""Smaller steps of the clock are none: STORETIMESTAMP waits for a clock that was set back by so
+little, which no client has to wait for, and is wrong by no more after one that was set forward. NTP
+makes larger steps only of clocks that were wrong."""
+STEPS_MAX: Final = 1_000
+"""Steps that are kept; of a clock that is set more often the oldest are forgotten."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class ClockStep(_Value):
+    """The clock was set; times are milliseconds since the epoch."""
+
+    offset: Annotated[int, Field(ge=0, description="Messages below were stored before it.")]
+    step_ms: Annotated[int, Field(description="By how much; below 0 it was set back.")]
+    clock_ms: Annotated[int, Field(description="What it showed then.")]
+    newest_ms: Annotated[int, Field(description="The newest STORETIMESTAMP before.")]
+    is_measured: Annotated[
+        bool,
+        Field(description="False: known only from the newest message, after the machine started."),
+    ]
+
+
+class _File(_Value):
+    boot_id: str = ""
+    base_ms: int = 0
+    """The wall clock less the monotonic one, which counts from the machine's start."""
+    steps: tuple[ClockStep, ...] = ()
+
+
+class StepsView:
+    """Some steps, oldest first, and what follows from them. Immutable."""
+
+    def __init__(self, steps: tuple[ClockStep, ...] = ()) -> None:
+        self.steps = steps
+        self._offsets = [step.offset for step in steps]
+        later = accumulate((step.step_ms for step in reversed(steps)), initial=0)
+        self._shifts = list(later)[::-1]
+        self.back_offsets: tuple[int, ...] = tuple(
+            sorted({step.offset for step in steps if step.step_ms < 0})
+        )
+        """Physical offsets at which STORETIMESTAMP may be less than before."""
+
+    def shift_ms(self, offset: int) -> int:
+        """Milliseconds to add to a time read when the record at a physical offset was stored, to
+        compare that time with the present clock."""
+        return self._shifts[bisect_right(self._offsets, offset)] if self.steps else 0
+
+    @property
+    def newest_ms(self) -> int:
+        """The latest STORETIMESTAMP that a record from before any step may have; 0 without one."""
+        return max((step.newest_ms for step in self.steps), default=0)
+
+
+NO_STEPS: Final = StepsView()
+
+
+def read(files: FileSystem, path: Path) -> StepsView:
+    """The steps of a file; none without one. ValueError, OSError."""
+    return StepsView(_read(files, path).steps)
+
+
+class ClockSteps:
+    """The steps of one store. Any thread may look, one at a time may change them."""
+
+    def __init__(self, files: FileSystem, path: Path, *, writable: bool) -> None:
+        """Reads the file; one that cannot be read counts as none. OSError."""
+        self._files = files
+        self._path = path
+        self._writable = writable
+        try:
+            known = _read(files, path)
+        except ValueError as error:
+            _log.error("steps of the clock are forgotten, their file cannot be read: %s", error)
+            known = _File()
+        self._known = known
+        self.view = StepsView(known.steps)
+        self.is_saved = True
+        """Whether the file has what memory has."""
+
+    def base_of(self, boot_id: str) -> int | None:
+        """The wall clock less the monotonic one, as last seen in this start of the machine."""
+        return self._known.base_ms if self._known.boot_id == boot_id else None
+
+    def change(
+        self, boot_id: str, base_ms: int, step: ClockStep | None, *, bounds: tuple[int, int]
+    ) -> None:
+        """Remember what the clock was compared with, and a step.
+
+        ``bounds`` are those of the log: steps below it are forgotten, and one beyond its end is at
+        its end, where the next message comes. Durable at return, or ``is_saved`` is False.
+        """
+        low, end = bounds
+        steps = [
+            each if each.offset <= end else each.model_copy(update={"offset": end})
+            for each in self._known.steps
+            if each.offset > low
+        ]
+        steps += [] if step is None else [step]
+        changed = _File(boot_id=boot_id, base_ms=base_ms, steps=tuple(steps[-STEPS_MAX:]))
+        if changed != self._known:
+            self._known, self.view = changed, StepsView(changed.steps)
+            self.is_saved = False
+            self.save()
+
+    def save(self) -> None:
+        """Write what is not saved; a disk that refuses is tried again by the next call."""
+        if self.is_saved or not self._writable:
+            return
+        content = sealed_json.seal(self._known.model_dump_json(by_alias=True))
+        try:
+            replace_file(self._files, self._path, content)
+            self.is_saved = True
+        except OSError as error:
+            _log.error("steps of the clock are not saved, retried later: %s", error)
+
+
+def _read(files: FileSystem, path: Path) -> _File:
+    if files.stat(path) is None:
+        return _File()
+    return _File.model_validate_json(sealed_json.unseal(files.read(path)))

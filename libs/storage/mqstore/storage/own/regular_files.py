@@ -1,0 +1,45 @@
+"""A store holds regular files and directories only: a link or a pipe of a hostile store is refused
+before anything is opened, locked or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqstore.storage.errors import StoreUnsupported
+from mqstore.storage.layout import SMALL_FILE_MAX
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.file_limits import size_text
+
+
+def require(files: FileSystem, paths: StorePaths) -> None:
+    """Raises StoreUnsupported. The root and storePathCommitLog may be links of the operator's.
+
+    The file system rejects irregular files in deeper directories when they are opened.
+    """
+    directories = (
+        paths.root,
+        paths.ours,
+        paths.config,
+        paths.commit_log,
+        paths.log_identity,
+        paths.consume_queue,
+        paths.consume_queue_ext,
+        paths.index,
+    )
+    for directory in directories:
+        for name in files.irregular(directory):
+            raise StoreUnsupported(
+                f"{directory / name} is a symbolic link, a pipe, a socket or a device, and a store "
+                "has regular files only; put the file itself there (a log on another volume is "
+                "named by storePathCommitLog), or remove it"
+            )
+    for directory in (paths.ours, paths.config):
+        for name in files.list(directory):
+            _require_small(files, directory / name)
+
+
+def _require_small(files: FileSystem, path: Path) -> None:
+    found = files.stat(path)
+    if found is not None and not found.is_directory and found.size > SMALL_FILE_MAX:
+        raise StoreUnsupported(f"{path} {size_text(found.size)}; put the right file there")

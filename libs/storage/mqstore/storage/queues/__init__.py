@@ -1,0 +1,1 @@
+"""ConsumeQueue: the entries of each queue, their files and flush, and units of ConsumeQueueExt."""

@@ -1,0 +1,604 @@
+"""One topic-queue: entry n, of 20 bytes, stands at byte n x 20 of its files, always.
+
+An entry is physical offset 8, size 4, tagsCode 8. A file is made when its first entry comes; what
+precedes that entry in it holds the pre-blank entry (offset 0, size 0x7FFFFFFF, tagsCode 0). Source:
+ConsumeQueue of 4.9.7 and 5.4.0. A hole behind it, left by a record that is in the log no more, is
+filled with the entry before the hole again: a broker then delivers that message once more, where
+any other filling loses messages (docs/rocketmq-observed.md). No entry that names a record repeats
+the one before, so a filler is known by that.
+
+One thread at a time writes (the dispatcher, under its lock); any thread may read entries below
+``max_index``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
+from mqstore.storage.codec.topic_names import raw_name
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
+from mqstore.storage.queues.ext_addresses import first_address, last_address
+from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry
+from mqstore.storage.queues.queue_holes import is_torn, sector_split, without_size
+from mqstore.storage.queues.store_times import LogView, store_time
+from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
+
+if TYPE_CHECKING:
+    from mqstore.storage.codec.ext_unit import ExtUnit
+    from mqstore.storage.mapped.mapped_file import MappedFile
+    from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
+    from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
+
+RESERVE_SIZE: Final = 256 << 10
+"""Bytes of a file that get disk blocks at a time, ahead of what is written."""
+_BLOCK_ENTRIES: Final = 512
+_BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
+_OFFSET_MAX: Final = 2**63 - 1
+GAP_MAX: Final = 1_000
+"""Queue offsets that a record may be ahead of its queue, and be believed, though the log between
+them has no room for so many records. Of an unreadable record (``recovery``) no more is believed."""
+_BASE_OFFSET: Final = attrgetter("base_offset")
+
+
+class Put(Enum):
+    """What became of an entry that was to be put."""
+
+    APPENDED = auto()
+    FILLED = auto()
+    """A hole below ``max_index`` was filled."""
+    PRESENT = auto()
+    """The same entry is there."""
+    DIFFERENT = auto()
+    """Another entry is there and was left as found."""
+    REFUSED = auto()
+    """Negative, below the first file, or further ahead than the log between has room for records:
+    such a queue offset is no truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A stretch of a file."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+class ConsumeQueue:
+    """One topic-queue over its mapped files. See the module for the format and who may write."""
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        files: MappedFileQueue,
+        file_size: int,
+        ext: ConsumeQueueExt | None = None,
+    ) -> None:
+        """``ext``: where units of entries are, or are to go."""
+        self.ext = ext
+        self.extends = False
+        """Whether entries that are written get units."""
+        self.topic = topic
+        self.raw_topic = raw_name(topic)
+        self.queue_id = queue_id
+        self.file_size = file_size
+        self.entries_per_file = file_size // QUEUE_ENTRY_SIZE
+        self.files = files
+        self.window = QueueWindow()
+        self._min_index = 0
+        self._attached: MappedFile | None = None
+        self._publish_lock = Lock()
+        self._changed: set[MappedFile] = set()
+        """Files that were changed below what is flushed."""
+
+    def load(self) -> list[StrayFile]:
+        """Map the files that are there and find the end; what is no file of ours is reported.
+
+        The end is after the last entry that is not all zero, so entries lost in the middle show
+        as holes and are made again by the next ``put`` of them.
+        """
+        strays = self.files.load() + (self.ext.load() if self.ext is not None else [])
+        self._min_index = self.first_index
+        self.window.next_index = self._find_end()
+        self._remove_from(self.max_index)
+        self._detach()
+        return strays
+
+    def refresh(self, *, remap: bool = False) -> None:
+        """For read-only use: notice entries and files that came and went.
+
+        Entries beyond what the writer says is dispatched may be half written.
+        """
+        self.files.refresh(remap=remap)
+        low, reach = max(self.first_index, 0 if remap else self.max_index), 1
+        while self._is_written(low + reach - 1):
+            low, reach = low + reach, reach * 2
+        while reach > 1:
+            reach //= 2
+            if self._is_written(low + reach - 1):
+                low += reach
+        self.window.next_index = low
+
+    @property
+    def first_index(self) -> int:
+        """Where the first file begins; 0 when there is none."""
+        return self.files.min_offset // QUEUE_ENTRY_SIZE
+
+    @property
+    def min_index(self) -> int:
+        """The first entry at or above the log's minimum, as last corrected."""
+        return self._min_index
+
+    @property
+    def max_index(self) -> int:
+        """The entry to be written next."""
+        return self.window.next_index
+
+    def entry(self, index: int) -> QueueEntry | None:
+        """Entry ``index``, or None outside of the files."""
+        return self._read(index) if 0 <= index < self.max_index else None
+
+    def block(self, index: int) -> tuple[memoryview, int] | None:
+        """The whole file that holds entry ``index``, and the position of the entry in it."""
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        return (
+            None if mapped is None else (mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+        )
+
+    def units(self, address: int) -> tuple[memoryview, int] | None:
+        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+        return None if self.ext is None else self.ext.units(address)
+
+    def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
+        out. Reads block by block, for scans."""
+        return entries_in(self.files.files, start, min(stop, self.max_index))
+
+    def last_entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        """All entries with their numbers, the newest first."""
+        for mapped in reversed(self.files.files):
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for index in range(
+                min(self.max_index, first + self.entries_per_file) - 1, first - 1, -1
+            ):
+                entry = self._read(index)
+                if entry is not None:
+                    yield index, entry
+
+    def is_filler(self, index: int) -> bool:
+        """Whether an entry only repeats the one before, as in a hole; no record is its own."""
+        entry, before = self.entry(index), self.entry(index - 1)
+        if entry is None or before is None or entry.is_hole:
+            return False
+        return entry[:2] == before[:2]
+
+    # writing ------------------------------------------------------------------------------
+
+    def put(
+        self,
+        index: int,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        unit: ExtUnit | None = None,
+    ) -> Put:
+        """Write one entry at its place; only holes are ever overwritten, and entries whose unit
+        is not such a ``unit``. OSError: disk full."""
+        entry = QueueEntry(physical_offset, size, tags_code)
+        if index < self.max_index:
+            return self._put_below(index, entry, unit)
+        if not self._may_reach(index, physical_offset):
+            return Put.REFUSED
+        if not self.files.files:
+            self._begin(index)
+        if self.max_index < index:
+            filler = self._filler(self.max_index)
+            while self.max_index < index:
+                self._append(filler)
+        self._append(ENTRY.pack(*self._extended(entry, unit)))
+        self.publish()
+        return Put.APPENDED
+
+    def _extended(self, entry: QueueEntry, unit: ExtUnit | None) -> QueueEntry:
+        """With the address of the unit, which is stored before it."""
+        if unit is None or self.ext is None or not self.extends:
+            return entry
+        if not self.ext.is_begun:
+            self.ext.begin(last_address(self, self.first_index, self.max_index))
+        address = self.ext.put(unit)
+        return entry if address is None else entry._replace(tags_code=address)
+
+    def make_room(self) -> None:
+        """Let the window reach the next entry: more blocks of its file, or the next file."""
+        offset = self.max_index * QUEUE_ENTRY_SIZE
+        self.publish()
+        mapped = self.files.find(offset) or self.files.add(offset - offset % self.file_size)
+        self._attach(mapped, offset - mapped.base_offset)
+
+    def aim(self, index: int) -> None:
+        """Point the window where entry ``index`` stands or will stand, for the kernel's loop."""
+        window = self.window
+        if window.first_index <= index < window.first_index + window.entries:
+            return
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        if mapped is None:  # the next file comes with its first entry
+            return
+        self.publish()
+        end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        self._attach(mapped, min(end, mapped.size))
+
+    def publish(self) -> None:
+        """Tell the files how far the window has written: what a flush is to sync. Any thread."""
+        with self._publish_lock:  # an older end must not come over a newer one
+            attached = self._attached
+            if attached is not None:
+                end = self.max_index * QUEUE_ENTRY_SIZE - attached.base_offset
+                attached.wrote_position = min(end, attached.size)
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync what is written when it is at least so many pages; whether anything was synced.
+
+        Any thread. Raises StoreFailed.
+        """
+        if self.ext is not None:
+            self.ext.flush(least_pages)  # first, as entries name units
+        self.publish()
+        changed, self._changed = self._changed, set()
+        for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
+            mapped.distrust()
+            mapped.flush()
+        return self.files.flush(least_pages) or bool(changed)
+
+    def flush_end(self) -> None:
+        """Have it on disk that nothing follows the last entry, though who dropped what did may
+        not have come to that, or failed at it. Raises StoreFailed, OSError."""
+        self.files.sync_names()
+        if (last := self.files.last) is not None:
+            last.store_rest_again(self.max_index * QUEUE_ENTRY_SIZE - last.base_offset)
+            self._changed.add(last)
+            self.flush()
+
+    # shortening ---------------------------------------------------------------------------
+
+    def correct_min(self, min_physical: int) -> None:
+        """Set ``min_index`` to the first entry at or above the log's minimum, as RocketMQ does.
+
+        Nothing at or above it: ``max_index``. Pre-blank entries count as offset 0.
+        """
+        if min_physical <= 0:
+            self._min_index = self.first_index
+        else:
+            self._min_index = self.find_by_physical(min_physical)
+
+    def delete_before(self, min_physical: int) -> int:
+        """Unlink files whose last entry is below the log's minimum; never the last file."""
+        expired = 0
+        for mapped in self.files.files[:-1]:
+            last = QueueEntry(*ENTRY.unpack_from(mapped.view, mapped.size - QUEUE_ENTRY_SIZE))
+            if last.is_missing or last.physical_offset >= min_physical:
+                break
+            expired += 1
+        if expired:
+            self.files.remove_first(expired)
+        self.correct_min(min_physical)
+        if self.ext is not None:
+            address = first_address(self, self._min_index, self.max_index)
+            expired += 0 if address is None else self.ext.delete_before(address)
+        return expired
+
+    def tail_after(self, physical_offset: int) -> list[FileRange]:
+        """The bytes that ``truncate_after`` would drop, to be saved first."""
+        keep = self._end_below(physical_offset) * QUEUE_ENTRY_SIZE
+        end = self.max_index * QUEUE_ENTRY_SIZE
+        ranges = []
+        for mapped in self.files.files:
+            start = max(keep, mapped.base_offset)
+            stop = min(end, mapped.base_offset + mapped.size)
+            if start < stop:
+                ranges.append(FileRange(mapped.path, start - mapped.base_offset, stop - start))
+        return ranges
+
+    def truncate_after(self, physical_offset: int) -> int:
+        """Drop the trailing entries at or above a physical offset; returns how many.
+
+        Files are unlinked or zeroed from there on, never shortened: readers may map them.
+        """
+        keep = self._end_below(physical_offset)
+        dropped = self.max_index - keep
+        if not dropped:
+            return 0
+        start, end = keep * QUEUE_ENTRY_SIZE, self.max_index * QUEUE_ENTRY_SIZE
+        self._detach()
+        self._remove_from(keep)
+        last = self.files.last
+        if last is not None and start < last.end_offset:
+            position = start - last.base_offset
+            length = min(last.size, end - last.base_offset) - position
+            last.view[position : position + length] = bytes(length)
+            self._changed.add(last)
+        self.window.next_index = keep
+        self._min_index = min(self._min_index, keep)
+        return dropped
+
+    def store_again(self, physical_offset: int) -> None:
+        """Have the next flush write every entry of records at or above an offset, though an
+        earlier process left their pages clean: its sync may have failed. With all entries go all
+        units. OSError: disk full."""
+        if self.ext is not None and physical_offset <= 0:
+            self.ext.store_again()
+        start = self.find_by_physical(physical_offset) * QUEUE_ENTRY_SIZE
+        for mapped in self.files.files:
+            low = max(0, start - mapped.base_offset)
+            high = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+            if low < high:
+                mapped.store_again(low, high - low)
+                self._changed.add(mapped)
+
+    def destroy(self) -> None:
+        """Unlink every file, and make none any more; readers that map one keep it."""
+        self.files.end_ahead()
+        if self.ext is not None:
+            self.ext.destroy()
+        self._detach()
+        self.files.remove_from(0)
+        self.window.next_index = self._min_index = 0
+
+    # searching ----------------------------------------------------------------------------
+
+    def find_by_time(
+        self, timestamp_ms: int, log: LogView, shift_ms: Callable[[int], int] = lambda _: 0
+    ) -> int:
+        """The first entry stored at or after a time; ``max_index`` when there is none.
+
+        Entries without a readable record are passed over. ``shift_ms`` is added to the time of the
+        record at a physical offset; times do not go back then.
+        """
+
+        def reached(entry: QueueEntry) -> bool | None:
+            stored = None if entry.is_hole else store_time(entry.physical_offset, log)
+            if stored is None:
+                return None
+            return stored + shift_ms(entry.physical_offset) >= timestamp_ms
+
+        return self._search(self._min_index, reached)
+
+    def find_by_physical(self, physical_offset: int) -> int:
+        """The first entry at or above a physical offset; ``max_index`` when there is none."""
+        return self._search(
+            self.first_index,
+            lambda entry: None if entry.is_hole else entry.physical_offset >= physical_offset,
+        )
+
+    def max_physical_end(self) -> int:
+        """The end of the record that the last real entry names; 0 when there is none."""
+        real = (entry for _, entry in self.last_entries() if not entry.is_hole)
+        last = next(real, None)
+        return last.physical_offset + last.size if last is not None else 0
+
+    def fill_holes(self) -> int:
+        """Fill what is still missing before ``max_index``, now that the log has nothing for it; how
+        many entries. At one without a size a broker's recovery would end the queue, and from a
+        pre-blank one behind others its pull skips to the next file."""
+        filled = 0
+        for index in sorted({*self._without_size(), *self._torn_fillers()}):
+            filler = self._filler(index)
+            if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
+                self._overwrite(index, entry)
+                filled += 1
+        return filled
+
+    def _without_size(self) -> Iterator[int]:
+        """Entries before ``max_index`` that are missing, in whole or in part, or pre-blank."""
+        for mapped in self.files.files:
+            for number in without_size(bytes(mapped.view[: self._used(mapped)])):
+                yield mapped.base_offset // QUEUE_ENTRY_SIZE + number
+
+    def _torn_fillers(self) -> Iterator[int]:
+        """Entries in two sectors of which one was lost when a filler was stored."""
+        for mapped in self.files.files:
+            first = mapped.base_offset // QUEUE_ENTRY_SIZE
+            for at in split_entries_out_of_order(mapped.view, self._used(mapped), SECTOR_SIZE):
+                index = first + at
+                entry, before = self._read(index), self._last_before(index)
+                if entry is None or before is None:
+                    continue
+                is_other = entry.physical_offset in (0, before.physical_offset)
+                if self._is_torn(index, entry, before) or (is_other and entry[:2] != before[:2]):
+                    yield index
+
+    def _is_torn(self, index: int, found: QueueEntry, due: QueueEntry) -> bool:
+        """Whether of an entry in two sectors only one was written, over nothing or a filler."""
+        blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK, self._filler(index)
+        position = index * QUEUE_ENTRY_SIZE % self.file_size
+        return is_torn(position, ENTRY.pack(*found), ENTRY.pack(*due), blanks)
+
+    def _lost_first_sector(self, index: int, entry: QueueEntry) -> bool:
+        """Whether of an entry in two sectors the offset is lost: it is below the one before."""
+        if not sector_split(index * QUEUE_ENTRY_SIZE % self.file_size):
+            return False
+        before = self._last_before(index)
+        return before is not None and entry.physical_offset < before.physical_offset
+
+    def _last_before(self, index: int) -> QueueEntry | None:
+        """The last entry before another that is no hole."""
+        entries = map(self._read, range(index - 1, self.first_index - 1, -1))
+        return next((entry for entry in entries if entry is not None and not entry.is_hole), None)
+
+    def _used(self, mapped: MappedFile) -> int:
+        """Bytes of a file that entries before ``max_index`` take."""
+        end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        return max(0, min(mapped.size, end))
+
+    def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
+        """Binary search for the first entry with ``reached``; None passes an entry over."""
+        end = high = self.max_index
+        while low < high:
+            middle = (low + high) // 2
+            probe, answer = self._probe(middle, high, reached)
+            if answer is False:
+                low = probe + 1
+            else:
+                high = middle
+        return self._probe(low, end, reached)[0]
+
+    def _probe(
+        self, start: int, stop: int, reached: Callable[[QueueEntry], bool | None]
+    ) -> tuple[int, bool | None]:
+        """The first entry from ``start`` that has an answer, and the answer."""
+        entry = self._read(start) if start < stop else None
+        if entry is not None and (answer := reached(entry)) is not None:
+            return start, answer
+        for index, entry in self.entries(start + 1, stop):
+            answer = reached(entry)
+            if answer is not None:
+                return index, answer
+        return stop, None
+
+    # positions ----------------------------------------------------------------------------
+
+    def _find_end(self) -> int:
+        for mapped in reversed(self.files.files):
+            used = last_nonzero(mapped.view, 0, mapped.next_data, SMALL_CHUNK)
+            if used:
+                return (mapped.base_offset + used - 1) // QUEUE_ENTRY_SIZE + 1
+        return self.first_index
+
+    def _read(self, index: int) -> QueueEntry | None:
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        if mapped is None:
+            return None
+        try:
+            fields = ENTRY.unpack_from(mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
+        except struct.error:  # removed meanwhile
+            return None
+        return QueueEntry(*fields)
+
+    def _remove_from(self, index: int) -> None:
+        """Unlink the files from an entry on, but never the one whose name alone tells that the
+        queue does not begin at 0: its offsets would be given out a second time."""
+        self.files.remove_from(index * QUEUE_ENTRY_SIZE, keep_first=self.first_index > 0)
+
+    def _is_written(self, index: int) -> bool:
+        entry = self._read(index)
+        return entry is not None and not entry.is_missing
+
+    def _end_below(self, physical_offset: int) -> int:
+        """Behind the last entry below an offset that names a record. No filler is ever the last,
+        and no pre-blank entry: behind one a broker gives no entries any more."""
+        end, last = self.first_index, None
+        for index, entry in self.last_entries():
+            if entry.is_hole or entry.physical_offset >= physical_offset:
+                continue
+            if self._lost_first_sector(index, entry):
+                continue
+            # Of those that name one record, all but the first are fillers: zeros may lie between.
+            if last is not None and entry[:2] != last[:2]:
+                break
+            end, last = index + 1, entry
+        return end
+
+    def _begin(self, index: int) -> None:
+        """The first file of an empty queue, pre-blank up to ``index``."""
+        offset = index * QUEUE_ENTRY_SIZE
+        base = offset - offset % self.file_size
+        mapped = self.files.add(base)
+        mapped.ensure_reserved(offset - base)
+        mapped.view[: offset - base] = PRE_BLANK * ((offset - base) // QUEUE_ENTRY_SIZE)
+        mapped.wrote_position = offset - base
+        self.window.next_index = self._min_index = index
+
+    def _may_reach(self, index: int, physical_offset: int) -> bool:
+        """Whether so many records as entries are missing can have stood in the log before it."""
+        if not 0 <= index * QUEUE_ENTRY_SIZE < _OFFSET_MAX - self.file_size:
+            return False
+        missing = index - self.max_index
+        if not self.files.files or missing <= GAP_MAX:
+            return True
+        return missing <= (physical_offset - self.max_physical_end()) // RECORD_FIXED_SIZE
+
+    def _put_below(self, index: int, entry: QueueEntry, unit: ExtUnit | None) -> Put:
+        found = self.entry(index) if index >= 0 else None
+        if found is None:
+            return Put.REFUSED
+        due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry
+        if self._is_torn(index, found, entry) or self._is_torn(index, found, due):
+            self._overwrite(index, self._extended(entry, unit))
+            return Put.FILLED
+        if found[:2] == entry[:2]:
+            if not found.is_ext_address or self._says(found.tags_code, unit):
+                return Put.PRESENT
+            self._overwrite(index, self._extended(entry, unit))
+            return Put.FILLED
+        if not found.is_hole and not self.is_filler(index):
+            return Put.DIFFERENT
+        fillers, entry = self._fillers_after(index), self._extended(entry, unit)
+        for each in range(index, index + 1 + fillers):  # they repeat what is before them now
+            self._overwrite(each, entry)
+        return Put.FILLED
+
+    def _says(self, address: int, unit: ExtUnit | None) -> bool:
+        """Whether what stands at an address is true of a unit's message."""
+        return unit is None or (self.ext is not None and self.ext.says(address, unit))
+
+    def _fillers_after(self, index: int) -> int:
+        count = 0
+        while self.is_filler(index + 1 + count):
+            count += 1
+        return count
+
+    def _overwrite(self, index: int, entry: QueueEntry) -> None:
+        mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
+        assert mapped is not None
+        position = index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        mapped.ensure_reserved(position + QUEUE_ENTRY_SIZE)
+        ENTRY.pack_into(mapped.view, position, *entry)
+        self._changed.add(mapped)
+
+    def _filler(self, index: int) -> bytes:
+        """What stands for the missing entry ``index``."""
+        before = self.entry(index - 1)
+        return PRE_BLANK if before is None or before.is_missing else ENTRY.pack(*before)
+
+    def _append(self, packed: bytes) -> None:
+        window = self.window
+        if not window.first_index <= self.max_index < window.first_index + window.entries:
+            self.make_room()
+        mapped = self._attached
+        assert mapped is not None
+        position = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
+        mapped.view[position : position + QUEUE_ENTRY_SIZE] = packed
+        window.next_index += 1
+
+    def _attach(self, mapped: MappedFile, position: int) -> None:
+        reach = min(mapped.size, position + RESERVE_SIZE)
+        mapped.ensure_reserved(reach)
+        self._attached = mapped
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        self.window.attach(mapped.view, first, reach // QUEUE_ENTRY_SIZE)
+
+    def _detach(self) -> None:
+        self._attached = None
+        self.window.attach(None, 0, 0)
+
+
+def entries_in(
+    files: Sequence[MappedFile], start: int, stop: int
+) -> Iterator[tuple[int, QueueEntry]]:
+    """The entries of those numbers as they stand in the files, also such as were never written."""
+    for mapped in files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)
+        for index in range(max(start, first), end, _BLOCK_ENTRIES):
+            at = (index - first) * QUEUE_ENTRY_SIZE
+            block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
+            for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
+                yield number, tuple.__new__(QueueEntry, fields)

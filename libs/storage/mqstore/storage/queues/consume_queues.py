@@ -1,0 +1,323 @@
+"""Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
+
+One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up,
+and make files ahead of their queue's entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.codec.topic_names import is_safe_path
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
+from mqstore.storage.seams import Seams
+
+_QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_QUEUE_ID_MAX: Final = 2**31 - 1
+EXT_FILE_SIZE: Final = 48 << 20
+"""RocketMQ's mappedFileSizeConsumeQueueExt."""
+_QUEUE_ID_OF: Final = attrgetter("queue_id")
+
+
+def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
+    """The kernel's key of a queue: topic bytes and the queue id in 4 bytes, big-endian."""
+    return raw_topic + (queue_id & 0xFFFFFFFF).to_bytes(4)
+
+
+def split_key(key: bytes) -> tuple[str, int]:
+    """Topic and queue id of a kernel key."""
+    return decode_utf8(key[:-4]), int.from_bytes(key[-4:], signed=True)
+
+
+class ConsumeQueues:
+    """The table of queues, and the kernel's windows over them."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        file_size: int,
+        seams: Seams,
+        *,
+        ext_file_size: int = EXT_FILE_SIZE,
+        writable: bool = True,
+    ) -> None:
+        """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes."""
+        self.file_size = file_size
+        self.windows: dict[bytes, QueueWindow] = {}
+        """By ``queue_key``: what ``dispatch_run`` writes through. Queues whose entries get units,
+        or whose units are yet to be looked at, have none here."""
+        self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
+        """The same by topic and queue id."""
+        self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._ahead: dict[tuple[str, int], ConsumeQueue] = {}
+        """Queues whose first file may be there, and no entry yet."""
+        self._ahead_lock = Lock()
+        self._makes_ahead = True
+        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self._by_key: dict[bytes, ConsumeQueue] = {}
+        self._paths = paths
+        self._seams = seams
+        self._writable = writable
+        self._ext_file_size = ext_file_size
+        self._with_units = set(seams.files.list(paths.consume_queue_ext))
+        self._is_extended: Callable[[str], bool] = lambda topic: False
+        self._recovering = True
+
+    def load(self) -> list[StrayFile]:
+        """Load every queue on disk; returns what lies in the tree and belongs to none."""
+        strays: list[StrayFile] = []
+        for topic, queue_id in self._scan(strays):
+            queue = self._make(topic, queue_id)
+            strays += queue.load()
+            self._register(queue)
+        return strays
+
+    def refresh(self, *, remap: bool = False) -> None:
+        """For read-only use: notice queues, files and entries that came and went."""
+        on_disk = set(self._scan([]))
+        for gone in self._table.keys() - on_disk:
+            lost = self._forget(gone)
+            if lost is not None:
+                lost.files.close()
+        for place in on_disk:
+            queue = self._table.get(place)
+            if queue is None:
+                queue = self._make(*place)
+                queue.load()
+                self._register(queue)
+            else:
+                queue.refresh(remap=remap)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._table.get((topic, queue_id))
+
+    known = get
+    """Every queue is (``queue_pulls.Queues``)."""
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, made when new (its first file comes with its first entry).
+
+        None when the name may not become a path.
+        """
+        place = topic, queue_id
+        queue = self._table.get(place)
+        if queue is None and _may_be(topic, queue_id):
+            with self._ahead_lock:
+                queue = self._ahead.pop(place, None) or self._make(topic, queue_id)
+                self._register(queue)
+        return queue
+
+    def get_or_prepare(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """As ``get_or_create``, for files to be made ahead: a new queue is none before its first
+        entry comes, and none any more after ``end_ahead``. Any thread."""
+        place = topic, queue_id
+        with self._ahead_lock:
+            queue = self._table.get(place) or self._ahead.get(place)
+            if queue is None and self._makes_ahead and _may_be(topic, queue_id):
+                queue = self._ahead[place] = self._make(topic, queue_id)
+            return queue
+
+    def end_ahead(self) -> None:
+        """Remove files that were made ahead and not used, and make no more. OSError."""
+        with self._ahead_lock:
+            self._makes_ahead = False
+        for queue in self.all():
+            queue.files.end_ahead()
+        self._drop_ahead(lambda _: True)
+
+    def _drop_ahead(self, is_meant: Callable[[str], bool]) -> None:
+        with self._ahead_lock:
+            dropped = [
+                self._ahead.pop(place) for place in sorted(self._ahead) if is_meant(place[0])
+            ]
+        for queue in dropped:
+            queue.destroy()
+            self._remove_empty(queue.files.directory)
+
+    def all(self) -> list[ConsumeQueue]:
+        """All queues as of now, in topic and queue id order."""
+        return [queue for _, queue in sorted(self._table.items())]
+
+    def topics(self) -> list[str]:
+        """Names of topics that have a queue, sorted."""
+        return sorted(self._by_topic)
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of one topic, by queue id."""
+        return sorted(self._by_topic.get(topic, {}).values(), key=_QUEUE_ID_OF)
+
+    def publish(self, keys: set[bytes]) -> None:
+        """Tell the files of these queues how far their windows were written."""
+        for key in keys:
+            self._by_key[key].publish()
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync all queues; whether anything was synced. Any thread. Raises StoreFailed."""
+        flushed = [queue.flush(least_pages) for queue in list(self._table.values())]
+        return any(flushed)
+
+    def delete_before(self, min_physical: int) -> int:
+        """Unlink the files below the log's minimum and correct minima; how many files went."""
+        return sum(queue.delete_before(min_physical) for queue in self.all())
+
+    def correct_min(self, min_physical: int) -> None:
+        for queue in self.all():
+            queue.correct_min(min_physical)
+
+    def max_physical_end(self) -> int:
+        """The end of the last record that any queue knows; 0 when there is none."""
+        return max((queue.max_physical_end() for queue in self.all()), default=0)
+
+    def next_physical(self, after: int) -> int | None:
+        """The least physical offset above ``after`` that a queue entry names."""
+        offsets = []
+        for queue in self.all():
+            entry = queue.entry(queue.find_by_physical(after + 1))
+            if entry is not None and not entry.is_hole:
+                offsets.append(entry.physical_offset)
+        return min(offsets, default=None)
+
+    def destroy_topic(self, topic: str) -> None:
+        """``destroy`` all queues of a topic."""
+        self._drop_ahead(lambda each: each == topic)
+        for queue in self.of_topic(topic):
+            self.destroy(topic, queue.queue_id)
+
+    def destroy(self, topic: str, queue_id: int) -> None:
+        """Unlink a queue's files and its directories as far as they are then empty."""
+        queue = self._forget((topic, queue_id))
+        if queue is None:
+            return
+        queue.destroy()
+        if queue.ext is not None:
+            self._remove_empty(queue.ext.files.directory)
+        self._remove_empty(queue.files.directory)
+
+    def _remove_empty(self, directory: Path) -> None:
+        for each in (directory, directory.parent):
+            if self._seams.files.stat(each) and not self._seams.files.list(each):
+                self._seams.files.remove_directory(each)
+                self._seams.files.sync_directory(each.parent)
+
+    def extend(self, is_extended: Callable[[str], bool]) -> None:
+        """Entries that are written from now on get units where that says so of their topic."""
+        self._is_extended = is_extended
+        for queue in self._table.values():
+            self._route(queue)
+
+    def recovered(self) -> None:
+        """What was found in the files is looked at: the kernel may write where no unit is due."""
+        self._recovering = False
+        self.extend(self._is_extended)
+
+    def route(self, topic: str) -> None:
+        """Ask again whether entries of a topic get units."""
+        for queue in self.of_topic(topic):
+            self._route(queue)
+
+    def close(self) -> None:
+        """Unmap everything; flush before."""
+        for queue in self._table.values():
+            queue.window.attach(None, 0, 0)
+            queue.files.close()
+            if queue.ext is not None:
+                queue.ext.files.close()
+
+    def _scan(self, strays: list[StrayFile]) -> list[tuple[str, int]]:
+        found = []
+        for directory in self._directories(self._paths.consume_queue, strays):
+            for queue_directory in self._directories(directory, strays):
+                name = queue_directory.name
+                if _QUEUE_ID.fullmatch(name) and int(name) <= _QUEUE_ID_MAX:
+                    found.append((directory.name, int(name)))
+                else:
+                    strays.append(StrayFile(queue_directory, 0, StrayReason.NAME, None))
+        return found
+
+    def _directories(self, parent: Path, strays: list[StrayFile]) -> list[Path]:
+        found = []
+        for name in self._seams.files.list(parent):
+            path = parent / name
+            stat = self._seams.files.stat(path)
+            if stat is not None and stat.is_directory:
+                found.append(path)
+            elif stat is not None:
+                strays.append(StrayFile(path, stat.size, StrayReason.NAME, None))
+        return found
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        files = MappedFileQueue(
+            self._paths.consume_queue / topic / str(queue_id),
+            self.file_size,
+            self._seams,
+            staging=self._paths.queue_staging,
+            writable=self._writable,
+            reserve=False,
+        )
+        ext = None
+        if topic in self._with_units:
+            directory = self._paths.consume_queue_ext / topic / str(queue_id)
+            ext = self._make_ext(directory) if self._seams.files.stat(directory) else None
+        return ConsumeQueue(topic, queue_id, files, self.file_size, ext)
+
+    def _make_ext(self, directory: Path) -> ConsumeQueueExt:
+        files = MappedFileQueue(
+            directory,
+            self._ext_file_size,
+            self._seams,
+            staging=self._paths.queue_staging,
+            writable=self._writable,
+            reserve=False,
+        )
+        return ConsumeQueueExt(files)
+
+    def _register(self, queue: ConsumeQueue) -> None:
+        place = queue.topic, queue.queue_id
+        self._table[place] = queue
+        self._by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue
+        self._by_key[_key_of(queue)] = queue
+        self._route(queue)
+
+    def _route(self, queue: ConsumeQueue) -> None:
+        """A queue without units is written by the kernel, through its window."""
+        queue.extends = self._is_extended(queue.topic)
+        place, key = (queue.topic, queue.queue_id), _key_of(queue)
+        if queue.extends and queue.ext is None:
+            topic, queue_id = place
+            self._with_units.add(topic)
+            queue.ext = self._make_ext(self._paths.consume_queue_ext / topic / str(queue_id))
+        if queue.extends or (self._recovering and queue.ext is not None):
+            self.windows.pop(key, None)
+            self.windows_by_place.pop(place, None)
+        else:
+            self.windows[key] = self.windows_by_place[place] = queue.window
+
+    def _forget(self, place: tuple[str, int]) -> ConsumeQueue | None:
+        queue = self._table.pop(place, None)
+        if queue is not None:
+            of_topic = self._by_topic[queue.topic]
+            del of_topic[queue.queue_id]
+            if not of_topic:
+                del self._by_topic[queue.topic]
+            del self._by_key[_key_of(queue)]
+            self.windows.pop(_key_of(queue), None)
+            self.windows_by_place.pop(place, None)
+        return queue
+
+
+def _may_be(topic: str, queue_id: int) -> bool:
+    return is_safe_path(topic) and 0 <= queue_id <= _QUEUE_ID_MAX
+
+
+def _key_of(queue: ConsumeQueue) -> bytes:
+    return queue_key(queue.raw_topic, queue.queue_id)

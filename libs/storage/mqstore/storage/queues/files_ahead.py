@@ -1,0 +1,107 @@
+"""Queue files that puts are about to begin, made before anything is put.
+
+Called from ``message_store`` where puts do not wait: making a file syncs directories, and whoever
+serves many clients in one thread leaves that to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.codec.record import Message
+from mqstore.storage.errors import FilePending, SegmentCreationFailed
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, QUEUED_TYPES, TRANSACTION_MASK
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.multi_dispatch import Queue
+from mqstore.storage.log.put_refusal import file_refused
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+
+
+class FilesAhead:
+    """Any thread. Files of units (ConsumeQueueExt) come with their entries."""
+
+    def __init__(self, queues: ConsumeQueues, log: CommitLog) -> None:
+        """While ``log`` refuses puts, nothing is required."""
+        self._queues = queues
+        self._offsets = log.offsets
+        self._further = log.multi_dispatch
+        self._end = log.end
+        self._lacking = log.lacking
+
+    def require_all(self, messages: Sequence[Message]) -> None:
+        """``require`` for messages of any queues, and for the further ones that they name. Raises
+        MessageInvalid and LmqQueuesExceeded as their put would."""
+        counts: dict[Queue, int] = {}
+        for each in messages:
+            for place in self._places(each):
+                counts[place] = counts.get(place, 0) + 1
+        self._require(counts)
+
+    def require(self, topic: str, queue_id: int, count: int) -> None:
+        """Raises FilePending where the next messages of a queue begin a file that is not there."""
+        self._require({(topic, queue_id): count})
+
+    def _places(self, message: Message) -> set[Queue]:
+        if message.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
+            return set()
+        own = message.topic, message.queue_id
+        if not self._further.applies_to(message):
+            return {own}
+        return {own, *self._further.queues(message)}
+
+    def _require(self, counts: Mapping[Queue, int]) -> None:
+        due = [
+            (files, base) for place in counts for files, base in self._due(*place, counts[place])
+        ]
+        if due:
+            files, base = due[0]
+            raise FilePending(files.path_of(base), partial(self._make, due))
+
+    def _make(self, due: Sequence[tuple[MappedFileQueue, int]]) -> None:
+        try:
+            _make(due)
+        except SegmentCreationFailed as error:
+            self._lacking.begin(error, partial(_is_made, due))
+            raise
+
+    def _due(self, topic: str, queue_id: int, count: int) -> Iterator[tuple[MappedFileQueue, int]]:
+        first = self._offsets.next(topic, queue_id)
+        window = self._queues.windows_by_place.get((topic, queue_id))
+        if self._end.refused or (window is not None and _reaches(window, first, first + count)):
+            return
+        queue = self._queues.get_or_prepare(topic, queue_id)
+        if queue is not None:
+            for base in _due(queue.files, first, count):
+                yield queue.files, base
+
+
+def _reaches(window: QueueWindow, first: int, end: int) -> bool:
+    return window.first_index <= first and end <= window.first_index + window.entries
+
+
+def _due(files: MappedFileQueue, first: int, count: int) -> list[int]:
+    """Where files begin that ``count`` entries from ``first`` on need and that are not there.
+
+    None for a queue that begins within a file: what precedes that entry comes with the file.
+    """
+    start, end = first * QUEUE_ENTRY_SIZE, (first + count) * QUEUE_ENTRY_SIZE
+    before = start % files.file_size
+    if before and not files.files:
+        return []
+    return [base for base in range(start - before, end, files.file_size) if not files.has(base)]
+
+
+def _make(due: Sequence[tuple[MappedFileQueue, int]]) -> None:
+    for files, base in due:
+        try:
+            files.make_ahead(base)
+        except OSError as error:
+            raise file_refused(str(files.path_of(base)), error, files.file_size) from error
+
+
+def _is_made(due: Sequence[tuple[MappedFileQueue, int]]) -> bool:
+    _make(due)
+    return True

@@ -1,0 +1,86 @@
+"""Brings queues and index to disk behind the dispatcher, and moves the checkpoint after them.
+
+Every flushIntervalConsumeQueue queues with enough waiting pages are synced, every
+flushConsumeQueueThoroughInterval all of them; then logicsMsgTimestamp moves. Source:
+FlushConsumeQueueService of 4.9.7 and 5.4.0.
+
+While the index is behind the queues it moves no further than the index's own time: a broker that
+opens the store after a halt dispatches again from there, and only so makes the rest of the index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.index.service import IndexService
+from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.tables.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from mqstore.storage.dispatch.dispatcher import Dispatcher
+
+
+class QueueFlushService:
+    """A ``BackgroundService``. StoreFailed ends it, as any failed sync ends the store."""
+
+    name = "flush-queues"
+
+    def __init__(
+        self,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        config: StoreConfig,
+    ) -> None:
+        self.durable_position = 0
+        """Physical offset below which all queue entries are on disk."""
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._reached_ms = checkpoint.logics_ms
+        """Store time up to which queue entries are on disk."""
+        self._interval_s = config.flush_interval_consume_queue / 1000
+        self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
+        self._least_pages = config.flush_consume_queue_least_pages
+        self._thorough_due = -math.inf
+        self._lock = Lock()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No queue is being synced meanwhile."""
+        with self._lock:
+            yield
+
+    def step(self, now: float) -> float:
+        """Flush what is due. Raises StoreFailed, OSError."""
+        if now >= self._thorough_due:
+            self._thorough_due = now + self._thorough_s
+            self.flush_all()
+        else:
+            with self._lock:
+                self._queues.flush(self._least_pages)
+                self._flush_index()
+        return now + self._interval_s
+
+    def flush_all(self, *, closing: bool = False) -> None:
+        """Sync every queue and, when ``closing``, the current index file; move the checkpoint."""
+        with self._lock:
+            position = self._dispatcher.position
+            reached_ms = self._dispatcher.last_store_timestamp_ms or self._reached_ms
+            self._queues.flush()
+            self._flush_index(everything=closing)
+            self.durable_position, self._reached_ms = position, reached_ms
+            held_ms = self._checkpoint.index_ms if self._dispatcher.index_behind else reached_ms
+            self._checkpoint.logics_ms = min(reached_ms, held_ms)
+            self._checkpoint.flush()
+
+    def _flush_index(self, *, everything: bool = False) -> None:
+        if self._index is not None:
+            self._index.flush(everything=everything)

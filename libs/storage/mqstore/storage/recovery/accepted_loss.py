@@ -1,0 +1,264 @@
+"""Continues a store after an operator has accepted a loss of durable data.
+
+``plan_acceptance`` decides, ``begin_segments`` acts. The log goes on in a new segment above every
+offset that was given out, so that no message id names another message. The missing segments stay
+absent and the queue entries of their records stay as found: a broker skips such entries. A queue
+that has lost its last message gets one tombstone in the new segment, at its next queue offset: so
+the log itself says which offsets were given out, and a broker's dispatch starts behind the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage._kernel import is_zero
+from mqstore.storage.codec.record import encode_into
+from mqstore.storage.codec.topic_names import is_safe_path
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
+from mqstore.storage.own import sealed_json
+from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.recovery.loss import Facts, Loss, queue_losses
+from mqstore.storage.recovery.report import PlaceTombstone
+from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose, version_of
+from mqstore.storage.recovery.view import Segments, StoreView
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import remove_file, replace_file
+
+MAGIC: Final = "mqstore-accepted-loss"
+_NOTHING: Final = memoryview(b"")
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class QueueMark(_Value):
+    """A queue's next queue offset, which a tombstone takes."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+class AcceptedLoss(_Value):
+    """An accepted loss, and what the next opening writes because of it."""
+
+    magic: Literal["mqstore-accepted-loss"] = MAGIC
+    store_id: str
+    accepted_ms: int
+    loss: Loss
+    resume_at: int | None
+    """Physical offset of the segment in which the log goes on; None: it goes on where it ends."""
+    marks: tuple[QueueMark, ...]
+
+    def covers(self, loss: Loss) -> bool:
+        """Whether no more is missing than was accepted."""
+        known = [*((each.start, each.stop) for each in self.loss.missing)]
+        if self.resume_at is not None and self.loss.log_end < self.loss.watermark:
+            known.append((self.loss.log_end, self.resume_at))
+        return all(
+            any(start <= each.start and each.stop <= stop for start, stop in known)
+            for each in loss.missing
+        )
+
+
+class _Losses(_Value):
+    losses: tuple[AcceptedLoss, ...] = ()
+
+
+def plan_acceptance(
+    view: StoreView, facts: Facts, loss: Loss, *, store_id: str, given_out: int, now_ms: int
+) -> AcceptedLoss:
+    """``given_out``: the greatest physical offset that any message got."""
+    marks = _marks(view, facts, loss)
+    is_tail = loss.log_end < loss.watermark
+    resume_at = None
+    if marks or (is_tail and not view.segments.usable):
+        size = view.config.mapped_file_size_commit_log
+        resume_at = -(-max(loss.watermark, given_out, _log_end(view)) // size) * size
+    return AcceptedLoss(
+        store_id=store_id,
+        accepted_ms=now_ms,
+        loss=loss,
+        resume_at=resume_at,
+        marks=tuple(marks),
+    )
+
+
+def _marks(view: StoreView, facts: Facts, loss: Loss) -> list[QueueMark]:
+    """Marks for the queues whose end is lost, or for any one queue where only the log's end is."""
+    marks = [
+        QueueMark(topic=lost.topic, queue_id=lost.queue_id, queue_offset=lost.end)
+        for lost in queue_losses(view, facts, loss.missing)
+        if lost.is_open and is_safe_path(lost.topic)
+    ]
+    if marks or loss.log_end >= loss.watermark:
+        return marks
+    for topic, queue_id in sorted(view.queue_names()):
+        queue = view.queue(topic, queue_id)
+        end = queue.end
+        queue.close()
+        if is_safe_path(topic):
+            return [QueueMark(topic=topic, queue_id=queue_id, queue_offset=end)]
+    return []
+
+
+def _log_end(view: StoreView) -> int:
+    """Behind the last segment that holds anything."""
+    for segment in reversed(view.segments.usable):
+        if _is_begun(view.files, segment.path):
+            return segment.end
+    return 0
+
+
+def begin_segments(
+    files: FileSystem,
+    paths: StorePaths,
+    config: StoreConfig,
+    store_format: StoreFormat,
+    accepted: AcceptedLoss,
+) -> None:
+    """Make the new segments with their tombstones, durable at return; the last one first, so that
+    a crash leaves what the next opening goes on with. OSError."""
+    if accepted.resume_at is None:
+        return
+    for directory in (paths.commit_log, paths.staging):
+        files.make_directories(directory)
+    size = config.mapped_file_size_commit_log
+    for base, marks in reversed(list(_packed(accepted, size))):
+        path = paths.commit_log / segment_name(base)
+        if not _is_begun(files, path):
+            staged = paths.staging / f"after-loss-{path.name}"
+            _write_staged(files, staged, base, marks, size, store_format, accepted.accepted_ms)
+            files.rename(staged, path)
+            files.sync_directory(path.parent)
+
+
+def last_before(files: FileSystem, segments: Segments, accepted: AcceptedLoss) -> int:
+    """The segment behind which the log is lost, from which it is read again; where nothing is left
+    before the new one, that."""
+    bases = [each.base for each in segments.usable if _is_begun(files, each.path)]
+    before = [base for base in bases if accepted.resume_at is None or base < accepted.resume_at]
+    return before[-1] if before else min(bases, default=0)
+
+
+def is_begun(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> bool:
+    """Whether an opening has made the new segment already."""
+    at = accepted.resume_at
+    return at is not None and _is_begun(files, paths.commit_log / segment_name(at))
+
+
+def _is_begun(files: FileSystem, path: Path) -> bool:
+    """Whether a segment is there and holds a record or a blank one."""
+    stat = files.stat(path)
+    if stat is None or not stat.size:
+        return False
+    mapped = files.map(path, writable=False)
+    try:
+        return not is_zero(mapped.view[:BLANK_RECORD_SIZE])
+    finally:
+        mapped.unmap()
+
+
+def _packed(accepted: AcceptedLoss, size: int) -> Iterator[tuple[int, list[QueueMark]]]:
+    """Each new segment's offset and its marks, in the order of the log."""
+    assert accepted.resume_at is not None
+    base, left, marks = accepted.resume_at, size, list[QueueMark]()
+    for mark in accepted.marks:
+        needs = closing_tombstone_size(mark.topic)
+        if needs + BLANK_RECORD_SIZE > left:
+            yield base, marks
+            base, left, marks = base + size, size, []
+        marks.append(mark)
+        left -= needs
+    yield base, marks
+
+
+def _write_staged(
+    files: FileSystem,
+    staged: Path,
+    base: int,
+    marks: Sequence[QueueMark],
+    size: int,
+    store_format: StoreFormat,
+    now_ms: int,
+) -> None:
+    if files.stat(staged) is not None:
+        files.unlink(staged)
+    files.create(staged, size)
+    mapped, position = files.map(staged, writable=True), 0
+    try:
+        for mark in marks:
+            length = closing_tombstone_size(mark.topic)
+            encode_into(
+                mapped.view,
+                position,
+                compose(_tombstone(mark, base + position, length, now_ms), _NOTHING, store_format),
+                version=version_of(mark.topic),
+                queue_offset=mark.queue_offset,
+                physical_offset=base + position,
+                store_timestamp_ms=now_ms,
+            )
+            position += length
+        mapped.sync()
+    finally:
+        mapped.unmap()
+
+
+def _tombstone(mark: QueueMark, offset: int, length: int, now_ms: int) -> PlaceTombstone:
+    return PlaceTombstone(
+        offset=offset,
+        length=length,
+        defect="messages before it are lost, and their loss was accepted",
+        topic=mark.topic,
+        queue_id=mark.queue_id,
+        queue_offset=mark.queue_offset,
+        store_timestamp_ms=now_ms,
+    )
+
+
+# the files
+
+
+def load(files: FileSystem, paths: StorePaths) -> AcceptedLoss | None:
+    """The loss that waits for the next opening; None without one, or where it cannot be read."""
+    if files.stat(paths.accepted_loss) is None:
+        return None
+    try:
+        content = sealed_json.unseal(files.read(paths.accepted_loss))
+        return AcceptedLoss.model_validate_json(content)
+    except ValueError:
+        return None
+
+
+def save(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None:
+    """Durable at return. OSError."""
+    text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
+    replace_file(files, paths.accepted_loss, sealed_json.seal(text))
+
+
+def past(files: FileSystem, paths: StorePaths) -> tuple[AcceptedLoss, ...]:
+    """Every loss that was accepted and is recovered from, the oldest first."""
+    if files.stat(paths.losses) is None:
+        return ()
+    try:
+        content = sealed_json.unseal(files.read(paths.losses))
+        return _Losses.model_validate_json(content).losses
+    except ValueError:
+        return ()
+
+
+def finish(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None:
+    """Record an acceptance that the log has been recovered from. OSError."""
+    known = past(files, paths)
+    if accepted not in known:
+        known = (*known, accepted)
+    text = _Losses(losses=known).model_dump_json(by_alias=True, indent=2) + "\n"
+    replace_file(files, paths.losses, sealed_json.seal(text))
+    remove_file(files, paths.accepted_loss)

@@ -1,0 +1,80 @@
+"""The blocks of one segment that are not as their checksums say.
+
+Called from ``log_scan``. Compared when first needed: most scans end before they need any.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqstore.storage._kernel import Defect, check_record
+from mqstore.storage.layout import BLOCK_SIZE
+from mqstore.storage.own.block_files import BlockFiles, damage_in
+from mqstore.storage.own.changed_word import WORD_SIZE, ChangedWord, changed_word, mended
+from mqstore.storage.recovery.view import Segment
+from mqstore.storage.scrub.finding import BLANK, explain
+
+_REACH: Final = 8 << 20
+"""Bytes of the longest record that is tried with its changed words put back."""
+
+
+class ChangedBlocks:
+    """Used while ``view``, the whole segment, is mapped."""
+
+    def __init__(self, blocks: BlockFiles | None, segment: Segment | None, view: memoryview):
+        self._view = view
+        self._base = 0 if segment is None else segment.base
+        self._entries = None
+        if blocks is not None and segment is not None:
+            self._entries = blocks.entries(segment.base)
+        self._words: list[ChangedWord] | None = None
+
+    def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Between which positions each block is not as covered, for the blocks that hold positions
+        from ``start`` to before ``end``."""
+        if self._entries is None:
+            return []
+        return list(damage_in(self._view, self._entries, self._base, start, end))
+
+    def words_of(self, view: memoryview, position: int) -> tuple[list[ChangedWord], int]:
+        """The changed words with which, put back, a whole record stands at ``position`` of
+        ``view``, and its size; none and 0 where there is no such record."""
+        words = [word for word in self._all_words() if word.position + WORD_SIZE > position]
+        if not words or words[0].position >= position + _REACH:
+            return [], 0
+        stop = min(len(view), position + _REACH)
+        copy = memoryview(mended(view, position, stop, words))
+        defect, size = check_record(copy, 0, len(copy), self._base + position, True)
+        if defect == Defect.BLANK and size != len(view) - position:
+            return [], 0
+        if defect not in (Defect.NONE, Defect.BLANK) or words[0].position >= position + size:
+            return [], 0
+        return [word for word in words if word.position < position + size], size
+
+    def holder(self, position: int, end: int) -> tuple[ChangedWord, int] | None:
+        """The changed word at a position, and the physical offset of the whole record that holds
+        it with its former bits; ``end`` is where the used bytes end.
+
+        None where more than a word has changed, or no record is whole with it. In a segment's
+        unused rest it is its own place.
+        """
+        assert self._entries is not None
+        number = position // BLOCK_SIZE
+        word = changed_word(self._view, self._entries, self._base, number)
+        if word is None:
+            return None
+        found = explain(self._view, end, self._entries, self._base, number, 0)
+        if found.record_offset is not None:
+            return word, found.record_offset
+        is_unused = found.field == BLANK and not any(word.content)
+        return (word, self._base + word.position) if is_unused else None
+
+    def _all_words(self) -> list[ChangedWord]:
+        if self._words is None:
+            found = [
+                changed_word(self._view, self._entries, self._base, low // BLOCK_SIZE)
+                for low, _ in self.ranges(0, len(self._view))
+                if self._entries is not None
+            ]
+            self._words = [word for word in found if word is not None]
+        return self._words

@@ -1,0 +1,315 @@
+"""Durable data that the store's directory lacks: ``find_loss`` compares what the store's own files
+say was on disk with the segments that are there. Reads only.
+
+What counts as said: the durable watermark of the state page, the clean-close manifest, and the
+ranges that format.json records. Bytes above the watermark are not judged: a power cut may take
+them. ``accepted_loss`` acts on what is found, once an operator has accepted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage._kernel import Defect, check_record, check_run, find_record, is_zero
+from mqstore.storage.layout import BLANK_RECORD_SIZE, RECORD_FIXED_SIZE
+from mqstore.storage.own.format_file import ByteRange
+from mqstore.storage.recovery.view import QueueFiles, Segment, Segments, StoreView
+
+LISTED_MAX: Final = 1_000
+"""Queue ranges and segment names listed one by one; beyond it they are only counted."""
+SHOWN_MAX: Final = 3
+"""Queue ranges and segment names in the one-line reason."""
+_RECORD_END: Final = 8
+"""Every record has a byte that is not zero among its last ones: its topic, or its properties."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class LostEntries(_Value):
+    """Queue offsets from ``first`` to before ``end`` whose messages are missing."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+
+
+class Loss(_Value):
+    """Durable data that is missing."""
+
+    watermark: int
+    """Everything below this physical offset was on disk."""
+    log_end: int
+    """Where the log ends that is there, as far as it lies below the watermark."""
+    missing_bytes: int
+    missing: tuple[ByteRange, ...]
+    segments: tuple[str, ...]
+    """Names of segments that are absent, the first ``LISTED_MAX``."""
+    segment_count: int
+    queues: tuple[LostEntries, ...]
+    """The first ``LISTED_MAX`` ranges."""
+    queue_count: int
+    messages: int
+    """Queue offsets in all ranges."""
+
+    @property
+    def confirmation(self) -> str:
+        """The text by which an operator accepts exactly this loss."""
+        return f"{self.log_end}-{self.watermark}-{self.missing_bytes}"
+
+    @property
+    def text(self) -> str:
+        """One line: both offsets, the segments and the queue ranges."""
+        if self.log_end < self.watermark:
+            where = f"the log ends at offset {self.log_end}, below its durable watermark"
+        else:
+            where = "segments are missing below the durable watermark"
+        segments = _shown(self.segments, self.segment_count)
+        queues = _shown([_text_of(each) for each in self.queues], self.queue_count)
+        return (
+            f"{where} {self.watermark}: {self.missing_bytes} durable bytes are missing"
+            + (f" (segments {segments})" if segments else "")
+            + (f", with them {queues}" if queues else "")
+        )
+
+
+def _shown(names: Sequence[str], count: int) -> str:
+    more = f" and {count - SHOWN_MAX} more" if count > SHOWN_MAX else ""
+    return ", ".join(names[:SHOWN_MAX]) + more
+
+
+def _text_of(lost: LostEntries) -> str:
+    return f"{lost.topic} queue {lost.queue_id} offsets {lost.first} to {lost.end - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The durable data by the metadata of the last writer. Physical offsets, in bytes."""
+
+    durable_end: int = 0
+    """Everything from ``begin`` to before it; 0 where nothing says so."""
+    begin: int | None = None
+    """Where the log began, as far as retention had come; None where nothing says so."""
+    known_missing: tuple[ByteRange, ...] = ()
+    """Ranges that no writer of ours ever had, or whose loss was accepted."""
+    queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Next queue offsets, as noted last."""
+
+
+class QueueLoss(NamedTuple):
+    """The missing entries of one queue."""
+
+    topic: str
+    queue_id: int
+    ranges: tuple[tuple[int, int], ...]
+    end: int
+    """The next queue offset that was not given out."""
+    is_open: bool
+    """Whether no record that is left has the queue's last offset: the log by itself would give
+    offsets out again."""
+
+
+def find_loss(view: StoreView, facts: Facts) -> Loss | None:
+    """None where everything durable is there."""
+    missing, log_end = _missing_bytes(view, facts)
+    if not missing:
+        return None
+    size = view.config.mapped_file_size_commit_log
+    present = {segment.base for segment in _present(view.segments)}
+    names = [name for lost in missing for name in _absent(lost, size, present)]
+    found = [
+        LostEntries(topic=queue.topic, queue_id=queue.queue_id, first=first, end=end)
+        for queue in queue_losses(view, facts, missing)
+        for first, end in queue.ranges
+    ]
+    return Loss(
+        watermark=facts.durable_end,
+        log_end=log_end,
+        missing_bytes=sum(lost.stop - lost.start for lost in missing),
+        missing=tuple(missing),
+        segments=tuple(names[:LISTED_MAX]),
+        segment_count=len(names),
+        queues=tuple(found[:LISTED_MAX]),
+        queue_count=len(found),
+        messages=sum(each.end - each.first for each in found),
+    )
+
+
+def missing_ranges(segments: Segments, size: int, begin: int) -> list[ByteRange]:
+    """Ranges from ``begin`` on for which no segment is there though a later one is."""
+    found = []
+    for segment in _present(segments):
+        if segment.base > begin:
+            found.append(ByteRange(start=begin, stop=segment.base))
+        begin = max(begin, segment.base + size)
+    return found
+
+
+def queue_losses(
+    view: StoreView, facts: Facts, missing: Sequence[ByteRange]
+) -> Iterator[QueueLoss]:
+    """Every queue that names missing records, or whose entries are missing too."""
+    for topic, queue_id in sorted({*view.queue_names(), *facts.queue_ends}):
+        queue = view.queue(topic, queue_id)
+        try:
+            found = _queue_loss(view, queue, missing, facts.queue_ends.get((topic, queue_id), 0))
+        finally:
+            queue.close()
+        ranges, end, is_open = found
+        if ranges:
+            yield QueueLoss(topic, queue_id, tuple(ranges), end, is_open)
+
+
+def _queue_loss(
+    view: StoreView, queue: QueueFiles, missing: Sequence[ByteRange], noted_end: int
+) -> tuple[list[tuple[int, int]], int, bool]:
+    end = queue.end
+    ranges = [found for lost in missing if (found := queue.span(lost.start, lost.stop)) is not None]
+    last = queue.last_named
+    bases = (segment.base for segment in _present(view.segments))
+    begin = min([*bases, *(lost.start for lost in missing)])
+    is_open = last is not None and last.offset >= begin and not _is_there(view, last.offset)
+    if is_open and last is not None:  # with it go those that were not durable yet
+        ranges.append((ranges[-1][1] if ranges else last.number, end))
+    if noted_end > end:  # its entries are gone as well
+        ranges.append((end, noted_end))
+        end, is_open = noted_end, True
+    return _joined(ranges), end, is_open
+
+
+def _is_there(view: StoreView, offset: int) -> bool:
+    """Whether any bytes of a record stand at a physical offset."""
+    for segment in view.segments.usable:
+        if segment.base <= offset < segment.end:
+            with view.mapped(segment) as data:
+                position = offset - segment.base
+                return any(data[position : position + RECORD_FIXED_SIZE])
+    return False
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, end in ranges:
+        if joined and joined[-1][1] >= first:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((first, end))
+    return joined
+
+
+def _present(segments: Segments) -> list[Segment]:
+    """All segments, also those of a wrong length: these are reported as such."""
+    return sorted([*segments.usable, *segments.misfits], key=lambda each: each.base)
+
+
+def _absent(lost: ByteRange, size: int, present: set[int]) -> Iterator[str]:
+    for base in range(lost.start - lost.start % size, lost.stop, size):
+        if base not in present:
+            yield f"{base:020d}"
+
+
+def _missing_bytes(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]:
+    """The missing ranges below the watermark, and the end of the present log."""
+    size, end = view.config.mapped_file_size_commit_log, facts.durable_end
+    present = _present(view.segments)
+    begin = facts.begin
+    if begin is None:
+        begin = present[0].base if present else 0
+    found = missing_ranges(view.segments, size, begin)
+    log_end = min(begin, end)
+    for segment in reversed([each for each in present if each.base < end]):
+        log_end = _reached(view, segment, min(end, segment.base + size))
+        if log_end > segment.base:  # else nothing of it is there
+            break
+    if log_end < end:
+        found = [lost for lost in found if lost.start < log_end]
+        found.append(ByteRange(start=log_end, stop=end))
+    found += _cut_off(view.segments.misfits, size)
+    found = [each for lost in found for each in _without(lost, facts.known_missing)]
+    # Above the watermark only a file that something durable follows can be missed.
+    return [lost for lost in found if lost.start < end], log_end
+
+
+def _cut_off(misfits: Sequence[Segment], size: int) -> Iterator[ByteRange]:
+    """The missing ends of short segments inside the log, for example of an unfinished copy."""
+    for segment in misfits:
+        if segment.length < size:
+            yield ByteRange(start=segment.end, stop=segment.base + size)
+
+
+def _without(lost: ByteRange, known: Sequence[ByteRange]) -> Iterator[ByteRange]:
+    start = lost.start
+    for each in sorted(known, key=lambda one: one.start):
+        if each.stop <= start or each.start >= lost.stop:
+            continue
+        if each.start > start:
+            yield ByteRange(start=start, stop=each.start)
+        start = max(start, each.stop)
+    if start < lost.stop:
+        yield ByteRange(start=start, stop=lost.stop)
+
+
+def _holding(present: Sequence[Segment], end: int) -> Segment | None:
+    """The segment of the byte before an offset."""
+    return next((each for each in present if each.base < end <= each.end), None)
+
+
+def _reached(view: StoreView, segment: Segment, end: int) -> int:
+    """``end`` where the segment's records reach it, else where they end.
+
+    Damage in between does not count as missing: bytes are there up to ``end``.
+    """
+    with view.mapped(segment) as data:
+        position = min(end - segment.base, len(data))
+        if position == len(data) < end - segment.base or not _ends_at(data, position, segment.base):
+            reached = _walk(data, position, segment.base)
+            if reached < position and _is_cut_off(data, reached, position):
+                return segment.base + reached
+        return end if position == end - segment.base else segment.base + position
+
+
+def _ends_at(data: memoryview, position: int, base: int) -> bool:
+    """Whether a record surely ends at a position inside a segment."""
+    if position == len(data) or not any(data[max(0, position - _RECORD_END) : position]):
+        return False
+    if is_zero(data[position : position + RECORD_FIXED_SIZE]):
+        return True
+    defect, _ = check_record(data, position, len(data), base + position, False)
+    return defect in (Defect.NONE, Defect.BLANK)
+
+
+def _walk(data: memoryview, stop: int, base: int) -> int:
+    """Where whole records lead to from the segment's begin, at most ``stop``; damage between them
+    is passed over, and a blank record leads to the segment's end."""
+    position = reached = 0
+    while position >= 0:
+        defect, position, _, _ = check_run(
+            data, position, stop, base, verify_body=False, max_records=stop
+        )
+        reached = position
+        if position >= stop:
+            return stop
+        if defect != Defect.BLANK and len(data) - position >= BLANK_RECORD_SIZE:
+            defect, _ = check_record(data, position, len(data), base + position, False)
+        if defect == Defect.BLANK:
+            return stop
+        if defect == Defect.NONE:  # a record goes on behind ``stop``: this is another log
+            return position
+        position = find_record(data, position + 1, stop, base, False)
+    return reached
+
+
+def _is_cut_off(data: memoryview, reached: int, stop: int) -> bool:
+    """Whether the bytes behind the last whole record are no damaged record that ends at ``stop``:
+    zeros come before ``stop``, or a record that ends behind it."""
+    if not any(data[max(reached, stop - _RECORD_END) : stop]):
+        return True
+    defect, size = check_record(data, reached, len(data), -1, False)
+    return defect == Defect.NONE and reached + size > stop

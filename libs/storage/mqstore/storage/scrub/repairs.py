@@ -1,0 +1,135 @@
+"""Repairs damage below the durable watermark in an open store, before the store is handed on.
+
+A broker that opens the store after us cuts its log at the first record that it cannot read. A plan
+is made of the segments that are named, or of the whole log; the damaged bytes go to quarantine;
+then the log is changed under a new epoch and synced. A crash at any point leaves the damage, or the
+repair, or bytes that the next plan finds damaged.
+
+Called from ``service``, which repairs by itself with ``damageRepair=automatic``, and by commands.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from threading import Lock
+from typing import Final
+
+from mqstore.storage.errors import RepairRefused, StoreFailed
+from mqstore.storage.log.block_cover import BlockCover
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.opening import Opened
+from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.own.state_page import StatePage
+from mqstore.storage.recovery import Applier
+from mqstore.storage.recovery.repair_plan import plan_repairs
+from mqstore.storage.recovery.report import RepairPlan, RepairReport, RestoreBytes
+from mqstore.storage.recovery.view import Segment, Segments
+from mqstore.storage.seams import Seams
+
+AUTOMATIC_BYTES_MAX: Final = 16 << 20
+"""Bytes of tombstones that one automatic repair may place. More is not rot but a lost disk area:
+an operator decides whether a copy of the store has the bytes."""
+
+log = logging.getLogger(__name__)
+
+
+class LogRepairs:
+    """Repairs the log of one open store. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        log_files: MappedFileQueue,
+        seams: Seams,
+        quarantine: Quarantine,
+        cover: BlockCover | None,
+        *,
+        durable: bool,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Without ``cover`` the store may only be read."""
+        self._opened = opened
+        self._log = log_files
+        self._files = seams.files
+        self._state: StatePage = opened.state
+        self._cover = cover
+        self._on_failure = on_failure
+        self._running = Lock()
+        self._applier = Applier(
+            seams.files,
+            opened.paths,
+            opened.config,
+            opened.format.rocketmq_format,
+            quarantine,
+            opened.blocks,
+            opened.state.changing,
+            durable=durable,
+        )
+
+    def plan(
+        self,
+        bases: Collection[int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RepairPlan:
+        """Plan a repair of the segments with these first offsets, or of all; reads them.
+
+        ``progress`` gets (bytes done, of total)."""
+        opened, end = self._opened, self._state.flushed_offset
+        found = [
+            Segment(file.path, file.base_offset, file.size)
+            for file in self._log.files
+            if file.base_offset < end and not file.is_removed
+            if bases is None or file.base_offset in bases
+        ]
+        segments = Segments(tuple(found), (), ())
+        view = replace(opened.view, segments=segments, blocks=opened.blocks)
+        return plan_repairs(view, end, progress)
+
+    def run(
+        self,
+        bases: Collection[int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        bytes_max: int | None = None,
+    ) -> RepairReport:
+        """Repair what ``plan`` names; all of it is on the disk at return.
+
+        Nothing is done where the tombstones would take more than ``bytes_max`` bytes. Raises
+        RepairRefused where the damaged bytes cannot be kept (nothing was changed), StoreFailed
+        where the log cannot be changed.
+        """
+        with self._running:
+            try:
+                plan = self.plan(bases, progress)
+            except FileNotFoundError as error:
+                raise RepairRefused(f"a segment went while it was read: {error}") from error
+            is_too_much = bytes_max is not None and plan.tombstone_bytes > bytes_max
+            if not plan.actions or is_too_much or self._cover is None:
+                return RepairReport(plan=plan, done=False)
+            return self._apply(plan, self._cover)
+
+    def _apply(self, plan: RepairPlan, cover: BlockCover) -> RepairReport:
+        # The checksum of a restored word is already right.
+        ranges = [
+            (each.offset, each.offset + each.length)
+            for each in plan.actions
+            if not isinstance(each, RestoreBytes)
+        ]
+        with cover.repairing(ranges):
+            try:
+                kept = self._applier.prepare_repairs(plan.actions)
+            except OSError as error:
+                raise RepairRefused(
+                    f"the damaged bytes cannot be kept in quarantine ({error}); make room, or "
+                    "repair the disk, then repair again: nothing was changed"
+                ) from error
+            try:
+                self._applier.apply_repairs(plan.actions)
+            except OSError as error:
+                failure = StoreFailed(f"a repair of the log failed: {error}")
+                self._on_failure(failure)
+                raise failure from error
+        log.warning("repaired the log: %s", plan.model_dump_json(by_alias=True))
+        return RepairReport(plan=plan, done=True, quarantined=tuple(kept))

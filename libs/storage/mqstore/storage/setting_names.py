@@ -1,0 +1,126 @@
+"""The names of all settings and ``MQSTORE_…`` variables of the project.
+
+A name that no program knows is refused by each of them: a misspelt setting would have no effect.
+Names of other programs are accepted, as one environment may serve all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from pydantic import AliasChoices
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.config import StoreConfig
+
+ENV_PREFIX: Final = "MQSTORE_"
+_NAMES_OF_SERVICES: Final = """
+access_log advertise_url broker_cluster_name broker_name callback_ca callback_hosts
+callback_http callback_ports callback_timeout_s config_file coordinator_port
+filter_support_retry host lead_patience_s leader_lock lease_name lease_namespace listen_fd
+log_format log_level max_answer_bytes max_batch_count max_client_share max_connections
+max_header_size max_inflate_ratio max_inflated_size max_open_polls max_pending_bytes
+max_pending_queries max_request_size max_requests metrics_lags_max metrics_topics_max parent_pid
+query_port query_threads query_url receive_timeout_s retention segment_transfer_rate
+send_timeout_s shard shard_stateful_set shard_timeout_s shards_file shutdown_timeout_s store
+store_format store_host store_id store_path_commit_log store_path_root_dir store_umask
+termination_message_path tls_cert tls_client_ca tls_key token_admin token_consume token_produce
+token_system tokens_dir transaction_check_interval transaction_check_max transaction_time_out
+upstream_ca writer_port writer_url
+"""
+OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
+"""Settings of the services, as environment and file name them; a test compares them with
+``mqstore.service.settings``, which the engine and the jobs may not import."""
+OF_COMMANDS: Final = frozenset({"token", "token_file", "ca"})
+"""Variables that ``mqstore`` commands and jobs take in place of an option."""
+_OF_TESTS: Final = re.compile(r"REQUIRE_REFEREE|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+")
+_SERVICE_LINKS: Final = {
+    re.compile(r"(\w+_)?SERVICE_HOST"): re.compile(r"[0-9a-fA-F.:]+"),
+    re.compile(r"(\w+_)?SERVICE_PORT(_\w+)?"): re.compile(r"\d+"),
+    re.compile(r"(\w+_)?PORT(_\d+_(TCP|UDP|SCTP))?"): re.compile(r"(tcp|udp|sctp)://\S+"),
+    re.compile(r"(\w+_)?PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)"): re.compile(r"[\w.:]+"),
+}
+"""Names and values of what Kubernetes injects for a Service called mqstore or mqstore-…"""
+
+
+def fold(name: str) -> str:
+    """The form in which names are compared: no case, no underscores."""
+    return name.replace("_", "").lower()
+
+
+def _of_store() -> Iterator[str]:
+    for name, field in StoreConfig.model_fields.items():
+        yield name
+        alias = field.validation_alias
+        if isinstance(alias, AliasChoices):
+            yield from (choice for choice in alias.choices if isinstance(choice, str))
+
+
+OF_STORE: Final = frozenset(_of_store())
+"""Settings of the store, with RocketMQ's older spellings."""
+_SETTINGS: Final = {fold(name): name for name in OF_SERVICES | OF_STORE}
+_VARIABLES: Final = _SETTINGS | {fold(name): name for name in OF_COMMANDS}
+
+
+def is_setting(name: str) -> bool:
+    """Whether mqstore has a setting of this name, in any spelling."""
+    return fold(name) in _SETTINGS
+
+
+def is_service_link(name: str, value: str) -> bool:
+    """Whether a variable (without its prefix) is one that Kubernetes injects for a Service."""
+    return any(
+        pattern.fullmatch(name.upper()) and values.fullmatch(value)
+        for pattern, values in _SERVICE_LINKS.items()
+    )
+
+
+def given_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name, without the prefix, and value of each variable that is meant for a program of ours."""
+    for variable, value in environment.items():
+        name = variable[len(ENV_PREFIX) :]
+        if variable.upper().startswith(ENV_PREFIX) and not is_service_link(name, value):
+            yield name, value
+
+
+def unknown_variables(environment: Mapping[str, str]) -> str | None:
+    """Why the environment is refused: the variables that no program of ours knows, each with the
+    nearest name; None where all are known."""
+    unknown = [
+        _describe(f"{ENV_PREFIX}{name}", _nearest_variable(name))
+        for name, _ in given_variables(environment)
+        if fold(name) not in _VARIABLES and not _OF_TESTS.fullmatch(name.upper())
+    ]
+    if not unknown:
+        return None
+    return f"unknown variable {', '.join(sorted(unknown))}: correct or unset it"
+
+
+def unknown_settings(names: Iterable[str], others: Iterable[str] = ()) -> str | None:
+    """Why a settings file is refused: names in it that are no setting and not among ``others``."""
+    known = {fold(name): to_camel(name) for name in (*_SETTINGS.values(), *others)}
+    unknown = [
+        _describe(repr(name), _nearest(name, known)) for name in names if fold(name) not in known
+    ]
+    return f"unknown setting {', '.join(unknown)}" if unknown else None
+
+
+def _describe(name: str, nearest: str | None) -> str:
+    return name if nearest is None else f"{name} (did you mean {nearest}?)"
+
+
+def _nearest_variable(name: str) -> str | None:
+    found = _nearest(name, _VARIABLES)
+    return None if found is None else ENV_PREFIX + _in_capitals(found)
+
+
+def _nearest(name: str, known: Mapping[str, str]) -> str | None:
+    found = difflib.get_close_matches(fold(name), known, 1, cutoff=0.7)
+    return known[found[0]] if found else None
+
+
+def _in_capitals(name: str) -> str:
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).upper()

@@ -1,0 +1,55 @@
+"""The store-writer of this store, on the same machine: where it is, and how it is requested."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from mqstore.service.forwarded import FORWARDED
+from mqstore.service.settings import Settings
+from mqstore.service.upstream import UpstreamTls
+from mqstore.storage.own import writer_note
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+
+TIMEOUT_S: Final = 2.0
+"""For the whole reply of store-writer, which is on the same machine."""
+
+
+class LocalWriter:
+    """Used on the event loop only."""
+
+    def __init__(self, settings: Settings, root: Path, files: FileSystem) -> None:
+        """Raises Refused for certificates that cannot be used."""
+        self._paths = StorePaths(root)
+        self._files = files
+        self._tls = UpstreamTls.of(settings)
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], json: Any = None
+    ) -> httpx.Response | None:
+        """Its reply, whatever the status; None where no store-writer of this store replies in
+        time."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                note = await asyncio.to_thread(writer_note.load, self._files, self._paths)
+                if note is None:
+                    return None
+                sent = {**headers, FORWARDED: "query"}
+                return await self._http.request(method, note.url + path, headers=sent, json=json)
+        except (OSError, httpx.HTTPError, httpx.InvalidURL):  # TimeoutError is an OSError
+            return None
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._http.aclose()
+
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        verify = True if self._tls is None else self._tls.context
+        return httpx.AsyncClient(verify=verify, timeout=TIMEOUT_S, trust_env=False)

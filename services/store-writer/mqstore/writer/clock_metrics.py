@@ -1,0 +1,28 @@
+"""Metrics of the wall clock's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from mqstore.storage.message_store import MessageStore
+
+SHOWN_S: Final = 3_600
+"""How long the size of a step is shown: an alert can be built on it, also of one at an opening."""
+
+
+def of_clock(store: MessageStore, now: float) -> Iterable[Metric]:
+    """``now`` is the monotonic time, in seconds."""
+    watch = store.clock
+    is_recent = watch.last is not None and now - watch.last_seen < SHOWN_S
+    size_ms = watch.last.step_ms if is_recent and watch.last is not None else 0
+    yield CounterMetricFamily(
+        "mqstore_clock_steps", "Steps of the wall clock of more than a minute", value=watch.seen
+    )
+    yield GaugeMetricFamily(
+        "mqstore_clock_step_seconds",
+        "By how much the clock was set at its last step within the last hour, below 0 back; else 0",
+        value=size_ms / 1000,
+    )

@@ -1,0 +1,53 @@
+"""store-writer's routes of the quarantine: what it holds, and the removal of an entry."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import Path as PathParameter
+
+from mqstore.service import problems
+from mqstore.service.app import Api
+from mqstore.service.problems import responses
+from mqstore.writer import control, examples
+from mqstore.writer.control import answers
+from mqstore.writer.models import QuarantineList
+from mqstore.writer.service import WriterService
+
+EntryName = Annotated[
+    str,
+    PathParameter(
+        max_length=255,
+        description="`name` of an entry.",
+        openapi_examples={"an entry": {"value": examples.QUARANTINE["entries"][0]["name"]}},
+    ),
+]
+_PATH: Final = "/v1/store/quarantine"
+
+
+class QuarantineRoutes:
+    """Bytes that recoveries and repairs cut or replaced lie in `mqstore/quarantine/`."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+
+    def add(self, api: Api) -> None:
+        """Put the routes into store-writer's interface."""
+        add = partial(control.add, api, tag="store")
+        what = "Bytes that recoveries and repairs set aside"
+        add("GET", _PATH, self.quarantine, what, HTTPStatus.OK, answers(examples.QUARANTINE))
+        gone = responses(problems.QUARANTINE_ENTRY_UNKNOWN)
+        what = "Remove an entry of the quarantine"
+        add("DELETE", _PATH + "/{name}", self.remove_quarantined, what, HTTPStatus.NO_CONTENT, gone)
+
+    async def quarantine(self) -> QuarantineList:
+        """Entries of index files are removed by themselves once the index is complete."""
+        found = await asyncio.to_thread(self._service.store.quarantine.entries)
+        return QuarantineList(bytes=sum(entry.length for entry in found), entries=found)
+
+    async def remove_quarantined(self, name: EntryName) -> None:
+        """Its bytes are gone for good: copy them first where they may be needed."""
+        await asyncio.to_thread(self._service.store.quarantine.remove, name)

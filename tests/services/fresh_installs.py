@@ -1,0 +1,61 @@
+"""Distributions installed from their wheels into virtual environments of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+_PIP: Final = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+_ENVIRONMENT: Final = {
+    name: value for name, value in os.environ.items() if not name.startswith(("MQSTORE_", "PYTHON"))
+}
+
+
+def build_wheel(folder: str, target: Path) -> Path:
+    """The wheel of one folder of the repository, built in ``target`` from a copy of the folder."""
+    source = target / "source" / folder
+    built = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "_kernel.c")
+    shutil.copytree(ROOT / folder, source, ignore=built)
+    wheels = target / "wheels" / folder
+    _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(source))
+    (wheel,) = wheels.iterdir()
+    return wheel
+
+
+class Installation:
+    """A virtual environment that holds the given wheels and what they depend on."""
+
+    def __init__(self, folder: Path, *wheels: Path) -> None:
+        venv.create(folder, with_pip=False)
+        self._folder = folder
+        python = str(folder / "bin" / "python")
+        constraints = str(ROOT / "requirements" / "constraints.txt")
+        words = ["install", "--quiet", "--constraint", constraints, *map(str, wheels)]
+        _pip("--python", python, *words)
+
+    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """The output and exit code of a program of the environment."""
+        command = [str(self._folder / "bin" / program), *words]
+        return subprocess.run(
+            command,
+            env=_ENVIRONMENT,
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def distributions(self) -> set[str]:
+        """The names of what is installed, in lower case."""
+        code = "import importlib.metadata as m; print(*(d.name for d in m.distributions()))"
+        return set(self.run("python", "-c", code).stdout.lower().replace("_", "-").split())
+
+
+def _pip(*words: str) -> None:
+    subprocess.run([*_PIP, *words], env=_ENVIRONMENT, check=True)

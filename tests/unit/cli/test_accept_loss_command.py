@@ -1,0 +1,71 @@
+"""``mqstore store accept-loss``: its lines, text and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mqstore.cli.main import app
+from mqstore.storage.errors import DataMissing
+from tests.unit.storage.stores import open_store, put_some
+
+COUNT = 900
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Without its last segment."""
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        put_some(store, COUNT)
+    lost = [each for each in sorted((path / "commitlog").iterdir()) if any(each.read_bytes()[:8])]
+    lost[-1].unlink()
+    return path
+
+
+def run(root: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["store", "accept-loss", str(root), *options])
+
+
+def lines_of(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_dry_run_names_what_is_lost_and_accepts_nothing(root: Path) -> None:
+    result = run(root, "--dry-run")
+    assert result.exit_code == 0
+    lines = lines_of(result)
+    assert [line["t"] for line in lines] == ["loss", *["lost"] * 3, *["mark"] * 3, "planned"]
+    assert {line["to"] for line in lines if line["t"] == "lost"} == {COUNT // 3}
+    assert {line["qoff"] for line in lines if line["t"] == "mark"} == {COUNT // 3}
+    assert lines[-1]["resumeAt"] >= lines[0]["watermark"]
+    with pytest.raises(DataMissing):
+        open_store(root)
+
+
+def test_text_says_the_same_and_how_to_accept(root: Path) -> None:
+    planned = lines_of(run(root, "--dry-run"))[-1]
+    text = run(root, "--dry-run", "--table").stdout
+    assert "below its durable watermark" in text
+    assert f"queue offsets {lines_of(run(root, '--dry-run'))[1]['from']} to" in text
+    assert text.endswith(f"--confirm {planned['confirm']}\n")
+
+
+def test_the_confirmed_loss_is_accepted_and_no_other(root: Path) -> None:
+    planned = lines_of(run(root, "--dry-run"))[-1]
+    refused = run(root, "--confirm", "0-1-1")
+    assert refused.exit_code == 2
+    assert planned["confirm"] in lines_of(refused)[0]["why"]
+    assert run(root, "--confirm", planned["confirm"]).exit_code == 0
+    with open_store(root) as store:
+        assert store.read_only_reason is None
+    assert run(root, "--dry-run").exit_code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run", "--confirm", "0-1-1"]])
+def test_either_a_dry_run_or_a_confirmation_is_needed(root: Path, options: list[str]) -> None:
+    assert run(root, *options).exit_code == 2
