@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 import threading
@@ -16,8 +17,10 @@ from mqstore.storage.index import service as index_service
 from mqstore.storage.index.file import IndexFile
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.threads import production_seams
+from tests.simulation import SimulatedMachine
 from tests.unit.storage.small_store import BORN_MS, V4, V5, SmallLog, SmallStore, small_config
 
 ROLLBACK = 0xC
@@ -380,3 +383,21 @@ def test_files_that_are_added_while_others_go_are_not_lost(tmp_path: Path) -> No
     names = [file.path.name for file in store.index.files]
     assert len(names) > 2
     assert names == sorted(path.name for path in store.paths.index.iterdir())
+
+
+def test_a_file_that_could_be_neither_made_nor_removed_is_gone_before_the_next_is_made() -> None:
+    machine = SimulatedMachine(1)
+    paths = StorePaths(Path("/store"))
+    for directory in (paths.index, paths.queue_staging):
+        machine.disk.make_directories(directory)
+    index = IndexService(paths, small_config(), V4, machine.seams)
+    for operation in ("sync_directory", "unlink"):
+        machine.disk.fail_next(operation, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        index.ensure_file()
+    assert len(machine.disk.list(paths.index)) == 1
+    machine.disk.clock.step(-1_000)
+
+    made = index.ensure_file()
+
+    assert machine.disk.list(paths.index) == [made.path.name]

@@ -117,6 +117,8 @@ class IndexService:
         self._writable = writable
         self._on_change = on_change
         self._last_name = ""
+        self._unmade: Path | None = None
+        """A file that could not be made, and may still be there under its name."""
         self._journal: Journal | None = None
         self._full: list[IndexFile] = []
         """Full files that are not synced yet."""
@@ -481,14 +483,19 @@ class IndexService:
         for directory in (self._paths.index, self._paths.queue_staging):
             if self._seams.files.stat(directory) is None:
                 self._seams.files.make_directories(directory)
+        path = self._paths.index / name
+        if self._unmade is not None and self._seams.files.stat(self._unmade) is not None:
+            self._seams.files.unlink(self._unmade)
+        self._unmade = path
         mapped = MappedFile.create(
             self._seams.files,
-            self._paths.index / name,
+            path,
             file_size(self.slots, self.index_num),
             staged=self._paths.queue_staging / f"index-{name}",
             # Slots are written all over; items one after another, reserved as they come.
             reserve=items_start(self.slots),
         )
+        self._unmade = None
         self._last_name = name
         return IndexFile(mapped, self.slots, self.index_num)
 
