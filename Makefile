@@ -28,7 +28,7 @@ PREVIOUS ?= $(shell git describe --tags --abbrev=0 2>/dev/null || \
 	git log --diff-filter=A --format=%h -- charts/mqstore/Chart.yaml 2>/dev/null | tail -1)
 VERSION := $(shell sed -n 's/^version: //p' charts/mqstore/Chart.yaml)
 
-PACKAGES := libs/storage libs/service libs/client libs/cli services/store-writer services/query \
+PACKAGES := libs/wire libs/storage libs/service libs/client libs/cli services/store-writer services/query \
 	services/transaction-coordinator
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt

@@ -15,6 +15,7 @@ COPY requirements requirements
 COPY docker/third_party.py docker/
 COPY libs/storage/pyproject.toml libs/storage/
 COPY libs/service/pyproject.toml libs/service/
+COPY libs/wire/pyproject.toml libs/wire/
 COPY libs/client/pyproject.toml libs/client/
 COPY libs/cli/pyproject.toml libs/cli/
 COPY services/store-writer/pyproject.toml services/store-writer/

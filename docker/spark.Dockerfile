@@ -12,6 +12,7 @@ WORKDIR /src
 COPY requirements requirements
 COPY docker/third_party.py docker/
 COPY libs/storage/pyproject.toml libs/storage/
+COPY libs/wire/pyproject.toml libs/wire/
 COPY libs/client/pyproject.toml libs/client/
 COPY spark-jobs/pyproject.toml spark-jobs/
 RUN python3 docker/third_party.py libs/*/pyproject.toml spark-jobs/pyproject.toml +spark >third-party.txt \
@@ -22,9 +23,10 @@ RUN python3 docker/third_party.py libs/*/pyproject.toml spark-jobs/pyproject.tom
 ARG PACKAGES=
 RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
 COPY libs/storage libs/storage
+COPY libs/wire libs/wire
 COPY libs/client libs/client
 COPY spark-jobs spark-jobs
-RUN mkdir /wheels && for package in libs/storage libs/client spark-jobs; do \
+RUN mkdir /wheels && for package in libs/storage libs/wire libs/client spark-jobs; do \
         /opt/tools/bin/pip wheel -q --no-deps --no-build-isolation -w /wheels "./$package" || exit 1; done \
     && pip install -q --no-deps /wheels/*.whl \
     && pip check \

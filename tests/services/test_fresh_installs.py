@@ -23,7 +23,8 @@ SERVER_PACKAGES: Final = {
 
 
 def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "venv", build_wheel("libs/client", tmp_path))
+    wheels = [build_wheel(folder, tmp_path) for folder in ("libs/wire", "libs/client")]
+    installation = Installation(tmp_path / "venv", *wheels)
 
     installed = installation.distributions()
     assert installed >= {"mqstore-client", "httpx", "pydantic"}
@@ -36,7 +37,7 @@ def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -
 
 
 def test_the_command_installs_alone_and_names_the_extras_that_it_lacks(tmp_path: Path) -> None:
-    wheels = [build_wheel(folder, tmp_path) for folder in ("libs/client", "libs/cli")]
+    wheels = [build_wheel(folder, tmp_path) for folder in ("libs/wire", "libs/client", "libs/cli")]
     installation = Installation(tmp_path / "venv", *wheels)
     assert installation.distributions() & SERVER_PACKAGES == set()
 
@@ -57,7 +58,7 @@ def test_the_command_installs_alone_and_names_the_extras_that_it_lacks(tmp_path:
 
 
 def test_the_tools_of_a_store_need_the_engine_alone(tmp_path: Path) -> None:
-    folders = ("libs/client", "libs/cli", "libs/storage")
+    folders = ("libs/wire", "libs/client", "libs/cli", "libs/storage")
     wheels = [build_wheel(folder, tmp_path) for folder in folders]
     installation = Installation(tmp_path / "venv", *wheels)
     assert installation.distributions() & SERVER_PACKAGES == {"mqstore-storage"}

@@ -13,12 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mqstore.client import Client, GroupLag, NewMessage, ProblemError
-from mqstore.query import group_examples as examples
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from mqstore.wire.examples import lags as examples
 from tests.services.service_processes import Process, Run, query, writer
 from tests.services.shard_processes import cluster
 from tests.unit.storage.stores import message, open_store

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage
-from mqstore.query import trace_examples as examples
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
+from mqstore.wire.examples import traces as examples
 from tests.services.service_processes import Process, Run, query
 from tests.unit.storage.stores import open_store
 

@@ -25,7 +25,7 @@ from mqstore.cli.kube.main import app, own_first
 from mqstore.cli.kube.release import Release, Shard
 from mqstore.cli.kube.scale import scaled
 from mqstore.cli.kube.status import Lag
-from mqstore.client import TopicLag
+from mqstore.client import TopicSum
 
 OWN = (("-n", "store"), ("--context=there",))
 COMMAND = ["logs", "0", "--tail", "5"]
@@ -107,8 +107,8 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         quantity(text)
 
 
-def topic_lag(messages: int, oldest_ms: int | None) -> TopicLag:
-    return TopicLag(topic="t", lag=messages, expired=0, lag_ms=oldest_ms)
+def topic_lag(messages: int, oldest_ms: int | None) -> TopicSum:
+    return TopicSum(topic="t", lag=messages, expired=0, lag_ms=oldest_ms)
 
 
 def test_a_lag_over_shards_is_their_sum_and_the_oldest() -> None:

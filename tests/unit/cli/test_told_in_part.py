@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 from mqstore.cli import trace
 from mqstore.cli.main import app
 from mqstore.client import Client, GroupLag, GroupLags, Traces
-from mqstore.query import group_examples, trace_examples
+from mqstore.wire.examples.lags import LAG, LAGS
+from mqstore.wire.examples.traces import TRACES
 
 SHARDS = {"asked": [0, 1], "missing": [1], "why": {"1": "no answer within 3 s"}}
 
@@ -23,8 +24,8 @@ def run(monkeypatch: pytest.MonkeyPatch, method: str, answer: BaseModel, *comman
 
 
 def lags(**more: Any) -> tuple[GroupLags, GroupLag]:
-    whole = {**group_examples.LAGS, "shard": None, "next": None, **more}
-    one = {**group_examples.LAG, "shard": None, **more}
+    whole = {**LAGS, "shard": None, "next": None, **more}
+    one = {**LAG, "shard": None, **more}
     return GroupLags.model_validate(whole), GroupLag.model_validate(one)
 
 
@@ -56,7 +57,7 @@ def test_a_queue_is_shown_with_its_shard(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_more_messages_with_a_key_than_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "PAGES_MAX", 2)
     for cursor, code in ((None, 0), ("there is more", 1)):
-        page = Traces.model_validate({**trace_examples.TRACES, "next": cursor})
+        page = Traces.model_validate({**TRACES, "next": cursor})
         told = run(monkeypatch, "traces", page, "message", "trace", "k", "--topic", "orders")
         assert told.exit_code == code
         assert ("there are more than these 1 messages" in told.stderr) == bool(cursor)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mqstore.query import merging, shard_cursor
 from mqstore.query.merging import Paging
 from mqstore.query.shard_cursor import Part
-from mqstore.query.trace_examples import TRACE, TRACES
 from mqstore.service import shards
 from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import Spread
 from mqstore.storage.errors import CursorError
+from mqstore.wire.examples.traces import TRACE, TRACES
 
 QUERY = "of these"
 SIZE = 100
@@ -180,7 +180,7 @@ def test_nothing_at_all_is_what_the_shards_refuse() -> None:
         merging.queues(spread)
     assert refused.value.kind is MESSAGE_UNKNOWN
     assert refused.value.extra["complete"] is False
-    assert refused.value.extra["shards"].missing == [1]
+    assert refused.value.extra["shards"].missing == (1,)
 
 
 @pytest.mark.parametrize("complete", [True, False])

@@ -13,20 +13,13 @@ from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unrea
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.group_models import (
     Group,
-    GroupLag,
-    GroupLags,
     GroupOffset,
     GroupOffsets,
     Groups,
-    MessageCopy,
-    MessageTrace,
     OffsetChange,
     OffsetsReset,
     Subscription,
     Subscriptions,
-    TopicLag,
-    Trace,
-    Traces,
 )
 from mqstore.client.models import (
     DelayLevel,
@@ -34,31 +27,19 @@ from mqstore.client.models import (
     Download,
     Flushed,
     Health,
-    LogFile,
-    LogFiles,
-    Message,
-    MessageDetail,
-    Messages,
     NewMessage,
     Pin,
     Pins,
     Placed,
     Produced,
-    Pull,
-    Queue,
-    QueueOffset,
-    Queues,
     Recovery,
     Retention,
     Segment,
     Segments,
-    ShardEntry,
-    Shards,
     Store,
     Topic,
     TopicDeletion,
     Topics,
-    Unreadable,
     Writes,
 )
 from mqstore.client.rebuild_calls import part_frames
@@ -79,6 +60,12 @@ from mqstore.client.transaction_models import (
     Transaction,
     Transactions,
 )
+from mqstore.wire.lags import GroupLag, GroupLags, TopicLag, TopicSum
+from mqstore.wire.messages import Message, MessageDetail, Messages, Unreadable
+from mqstore.wire.queues import Pull, Queue, QueueOffset, Queues
+from mqstore.wire.segments import LogFile, LogFiles
+from mqstore.wire.shards import ShardEntry, Shards
+from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
 
 __all__ = [
     "COORDINATOR_URL",
@@ -144,6 +131,7 @@ __all__ = [
     "TopicDeletion",
     "TopicEvent",
     "TopicLag",
+    "TopicSum",
     "Topics",
     "Trace",
     "Traces",

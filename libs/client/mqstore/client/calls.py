@@ -17,15 +17,11 @@ from pydantic import BaseModel
 from mqstore.client.again import REPEAT
 from mqstore.client.group_models import (
     Group,
-    GroupLag,
-    GroupLags,
     GroupOffsets,
     Groups,
-    MessageTrace,
     OffsetsReset,
     Subscription,
     Subscriptions,
-    Traces,
 )
 from mqstore.client.models import (
     Appended,
@@ -38,17 +34,11 @@ from mqstore.client.models import (
     Flushed,
     Health,
     Hidden,
-    LogFiles,
-    MessageDetail,
-    Messages,
     NewMessage,
     Nothing,
     Pin,
     Pins,
     Produced,
-    Pull,
-    QueueOffset,
-    Queues,
     Recovery,
     RepairReport,
     Retention,
@@ -61,6 +51,11 @@ from mqstore.client.models import (
     TransactionKinds,
     Writes,
 )
+from mqstore.wire.lags import GroupLag, GroupLags
+from mqstore.wire.messages import MessageDetail, Messages
+from mqstore.wire.queues import Pull, QueueOffset, Queues
+from mqstore.wire.segments import LogFiles
+from mqstore.wire.traces import MessageTrace, Traces
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

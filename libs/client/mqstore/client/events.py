@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from mqstore.client.again import may_pass, pause_s
 from mqstore.client.calls import Target, given
 from mqstore.client.errors import ClientError, EventUnknown, Unreachable
-from mqstore.client.models import Message, Unreadable
+from mqstore.wire.messages import Message, Unreadable
 
 Event = TypeVar("Event")
 

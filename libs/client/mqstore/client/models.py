@@ -9,6 +9,8 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from mqstore.wire.shards import ShardEntry, Shards
+
 Durability = Literal["sync", "async"]
 Hidden = Literal["delayed", "half"]
 """Messages that stand elsewhere until they are delivered or decided."""
@@ -95,166 +97,6 @@ class Fence(Model):
     epoch: int
 
 
-class Message(Model):
-    """A message as stored."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    size: int
-    offset_msg_id: str
-    uniq_key: str | None
-    tags: str | None
-    keys: tuple[str, ...]
-    properties: dict[str, str]
-    flag: int
-    sys_flag: int
-    sys_flag_names: tuple[str, ...]
-    born_timestamp: int
-    born_host: str
-    store_timestamp: int
-    store_host: str
-    reconsume_times: int
-    prepared_transaction_offset: int
-    shard: int
-    body_size: int
-    """Bytes as stored."""
-    body: str | None = None
-    body_base64: str | None = None
-    compression: str | None = None
-    """ZLIB, LZ4 or ZSTD: how its producer compressed the body."""
-    inflated_size: int | None = None
-    """Given: the body is shown inflated, as was asked for."""
-    body_problem: str | None = None
-    """Why it is shown as stored all the same."""
-    checked_by: str | None = None
-    """``record``: its block has changed on the disk, and only the record's own checks vouch for its
-    body, topic, tags and place in its queue; nothing vouches for the rest. Else None."""
-
-    @property
-    def body_bytes(self) -> bytes:
-        """The body; as stored unless it was asked for inflated."""
-        if self.body_base64 is not None:
-            return base64.b64decode(self.body_base64)
-        return (self.body or "").encode()
-
-
-class Unit(Model):
-    """What a queue entry leaves to its ConsumeQueueExt unit; ``bitmap`` is hexadecimal."""
-
-    tags_code: int
-    store_timestamp: int
-    bitmap: str
-
-
-class QueueEntry(Model):
-    """What stands in a message's own place in its queue; ``names_it``: this very message."""
-
-    physical_offset: int
-    size: int
-    tags_code: int
-    names_it: bool
-    unit: Unit | None
-    """What ``tags_code`` is the address of, where it is one."""
-
-
-class Checksum(Model):
-    """The result of the checks of a message's bytes: verified, partly-verified, not-covered or
-    damaged."""
-
-    body_crc: int
-    blocks: str
-    covered_bytes: int
-
-
-class MessageDetail(Message):
-    """A message with all that is known of it."""
-
-    segment: str
-    segment_position: int
-    queue_entry: QueueEntry | None
-    checksum: Checksum
-
-
-class Unreadable(Model):
-    """A message that is there, and is damaged."""
-
-    physical_offset: int
-    type: str
-    detail: str
-    queue_offset: int | None = None
-    shard: int | None = None
-    """Where several were asked."""
-
-
-class Pull(Model):
-    """Messages of one queue, ascending; go on at ``next``."""
-
-    messages: tuple[Message, ...]
-    unreadable: tuple[Unreadable, ...]
-    next: int
-    min_offset: int
-    max_offset: int
-    status: str
-    shard: int
-
-
-class Shards(Model):
-    """Who was asked, who did not answer, and why (by number, as text)."""
-
-    asked: tuple[int, ...]
-    missing: tuple[int, ...]
-    why: dict[str, str]
-
-
-class Scanned(Model):
-    """Of several shards each one's bounds are in ``by_shard``."""
-
-    from_ms: int = Field(alias="from")
-    to_ms: int = Field(alias="to")
-    candidates: int
-    min_offset: int | None
-    max_offset: int | None
-    by_shard: dict[str, Scanned] | None = None
-
-
-class Messages(Model):
-    """Messages under a key or of a time range; ``next`` is the cursor to go on with."""
-
-    messages: tuple[Message, ...]
-    unreadable: tuple[Unreadable, ...]
-    next: str | None
-    complete: bool
-    scanned: Scanned
-    shards: Shards | None = None
-
-
-class Queue(Model):
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    shard: int
-
-
-class Queues(Model):
-    topic: str
-    queues: tuple[Queue, ...]
-    shards: Shards | None = None
-
-
-class QueueOffset(Model):
-    """The first queue offset stored at or after ``timestamp``; ``max_offset`` without one."""
-
-    topic: str
-    queue_id: int
-    timestamp: int
-    offset: int
-    min_offset: int
-    max_offset: int
-    shard: int
-
-
 class Topic(Model):
     topic: str
     queues: int
@@ -280,15 +122,6 @@ class TopicDeletion(Model):
 
 class Topics(Model):
     topics: tuple[Topic, ...]
-
-
-class ShardEntry(Model):
-    """One shard, and where its services are."""
-
-    shard: int
-    store_host: str
-    writer_url: str
-    query_url: str
 
 
 class Store(Model):
@@ -501,23 +334,6 @@ class Download(BaseModel):
     """Bytes of the whole that ``content`` is a part of."""
     tag: str | None = None
     """ETag: parts with the same one fit together."""
-
-
-class LogFile(Model):
-    """A file of the commit log, as far as it is on disk."""
-
-    name: str
-    offset: int
-    size: int
-    full: bool
-
-
-class LogFiles(Model):
-    """The commit log's files, oldest first; within one ``epoch`` no byte of them changes."""
-
-    epoch: int
-    shard: int
-    segments: tuple[LogFile, ...]
 
 
 class Health(BaseModel):

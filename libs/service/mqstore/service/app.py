@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,6 +12,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
@@ -105,7 +107,7 @@ class Api:
         self._check_change: Callable[[], None] = lambda: None
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
-        self._structs: list[type[msgspec.Struct]] = []
+        self._models: list[type[msgspec.Struct] | type[BaseModel]] = []
         self._add_error_handlers()
         self._add_operations()
         self.app.openapi = self._openapi  # type: ignore[method-assign]  # FastAPI's documented way
@@ -117,9 +119,9 @@ class Api:
     def add_hot(self, route: HotRoute) -> None:
         self._hot.append(route)
 
-    def add_schemas(self, *structs: type[msgspec.Struct]) -> None:
-        """Put msgspec structs among the OpenAPI schemas, under their own names."""
-        self._structs.extend(structs)
+    def add_schemas(self, *models: type[msgspec.Struct] | type[BaseModel]) -> None:
+        """Put what hot routes read and answer among the OpenAPI schemas."""
+        self._models.extend(models)
 
     def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
         """Before each request that may change something, other than those of hot routes, call
@@ -249,13 +251,13 @@ class Api:
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
         schemas["Problem"] = problems.schema()
-        _, structs = msgspec.json.schema_components(self._structs, ref_template=_SCHEMA_REF)
-        schemas.update(structs)
+        schemas.update(_schemas(self._models))
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         for route in self._hot:
             document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
         _drop_validation_errors(document)
+        _put_under_titles(document)
         for method, operation in _operations(document):
             if method.upper() not in LOOKING:
                 problems.add_responses(operation["responses"], *self._change_kinds)
@@ -343,6 +345,40 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
     """Method and operation object of everything in an OpenAPI document."""
     for operations in document["paths"].values():
         yield from operations.items()
+
+
+def _schemas(models: Iterable[type[msgspec.Struct] | type[BaseModel]]) -> dict[str, Any]:
+    structs = [each for each in models if issubclass(each, msgspec.Struct)]
+    others = [each for each in models if issubclass(each, BaseModel)]
+    _, of_structs = msgspec.json.schema_components(structs, ref_template=_SCHEMA_REF)
+    _, of_models = models_json_schema(
+        [(each, "serialization") for each in others], ref_template=_MODEL_REF
+    )
+    found: dict[str, Any] = of_structs | of_models.get("$defs", {})
+    return found
+
+
+def _put_under_titles(document: dict[str, Any]) -> None:
+    """A schema stands under its title, which may differ from the name of its model."""
+    schemas = document["components"]["schemas"]
+    titles = {name: each.get("title", name) for name, each in schemas.items()}
+    references = {
+        _SCHEMA_REF.format(name=name): _SCHEMA_REF.format(name=title)
+        for name, title in titles.items()
+    }
+    document["components"]["schemas"] = {titles[name]: each for name, each in schemas.items()}
+
+    def rename(value: Any) -> None:
+        if isinstance(value, dict):
+            if value.get("$ref") in references:
+                value["$ref"] = references[value["$ref"]]
+            for each in value.values():
+                rename(each)
+        elif isinstance(value, list):
+            for each in value:
+                rename(each)
+
+    rename(document)
 
 
 def _drop_validation_errors(document: dict[str, Any]) -> None:

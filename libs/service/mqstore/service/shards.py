@@ -12,12 +12,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import httpx
 import msgspec
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -30,8 +29,10 @@ from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.reply import Reply
 from mqstore.service.settings import Settings
+from mqstore.service.structs import struct_of
 from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.errors import StorageError
+from mqstore.wire import shards as wire
 
 ASKED_MAX: Final = 1_024
 """Requests to other shards at one time."""
@@ -48,12 +49,7 @@ Changed = Callable[[int], Mapping[str, Any]]
 """By shard, parameters that it is asked with instead of the client's; None: without."""
 
 
-class ShardsView(msgspec.Struct, rename="camel", gc=False):
-    """Who was asked, and who did not answer."""
-
-    asked: list[int]
-    missing: Annotated[list[int], Meta(description="What is on these is not in the answer.")]
-    why: Annotated[dict[str, str], Meta(description="By number, of those that are missing.")]
+_ShardsView: Final = struct_of(wire.Shards)
 
 
 @dataclass(slots=True)
@@ -73,10 +69,10 @@ class Spread:
             each.extra.get("complete", True) for each in self.refusals.values()
         )
 
-    def view(self) -> ShardsView:
+    def view(self) -> wire.Shards:
         asked = sorted({*self.answers, *self.refusals, *self.missing})
         why = {str(number): self.missing[number] for number in sorted(self.missing)}
-        return ShardsView(asked, sorted(self.missing), why)
+        return _ShardsView(asked=tuple(asked), missing=tuple(sorted(self.missing)), why=why)
 
     def require_answers(self) -> None:
         """Raises Problem where no shard has what was asked for, or none answers."""

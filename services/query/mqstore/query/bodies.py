@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
-from mqstore.query.models import MessageView
+from mqstore.query import replies
 from mqstore.service.settings import Settings
 from mqstore.storage.codec.compression import compression_of, inflate
 from mqstore.storage.codec.record import Record
@@ -66,10 +65,9 @@ class BodyForm:
     def inflates(self) -> bool:
         return self.inflate is not None
 
-    def show(self, found: Record, view: MessageView) -> None:
+    def show(self, found: Record, view: replies.Message) -> None:
         """Put a record's body into its view."""
         body = found.body
-        view.body_size = len(body)
         if found.sys_flag & SysFlag.COMPRESSED:
             body = self._label(found, view)
         if self.shape is BodyShape.NONE:
@@ -81,10 +79,10 @@ class BodyForm:
             body = body[: self.max_bytes]
         self._show(body, view)
 
-    def _label(self, found: Record, view: MessageView) -> bytes:
+    def _label(self, found: Record, view: replies.Message) -> bytes:
         """Say how a body is compressed; the body, inflated where that was asked for."""
         try:
-            view.compression = compression_of(found.sys_flag) or UNSET
+            view.compression = compression_of(found.sys_flag)
             if self.inflate is not None:
                 body = self.inflate.inflate(found)
                 view.inflated_size = len(body)
@@ -93,7 +91,7 @@ class BodyForm:
             view.body_problem = str(error)
         return found.body
 
-    def _show_json(self, body: bytes, view: MessageView) -> bool:
+    def _show_json(self, body: bytes, view: replies.Message) -> bool:
         if self.max_bytes is not None and len(body) > self.max_bytes:
             view.body_problem = "it is longer than bodyMax, so it is not shown as JSON"
             return False
@@ -108,7 +106,7 @@ class BodyForm:
         view.body_json = msgspec.Raw(body)
         return True
 
-    def _show(self, body: bytes, view: MessageView) -> None:
+    def _show(self, body: bytes, view: replies.Message) -> None:
         if self.shape is BodyShape.BASE64:
             view.body_base64 = base64.b64encode(body).decode()
             return

@@ -14,7 +14,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from mqstore.query import examples, store_cursor, views
+from mqstore.query import store_cursor, views
 from mqstore.query.bodies import BodyForm
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import INT64_MAX, BodyAsked, body_asked
@@ -30,6 +30,7 @@ from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer
 from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.topic_scan import TopicQuery
+from mqstore.wire.examples import lookups as examples
 
 BATCH: Final = 100
 """Messages looked at in one go."""

@@ -14,18 +14,8 @@ import msgspec
 from fastapi import Path as PathParameter
 from fastapi import Query, Request, Response
 
-from mqstore.query import group_examples as examples
-from mqstore.query import merging
+from mqstore.query import merging, replies
 from mqstore.query.committed import ByQueue
-from mqstore.query.group_models import (
-    GroupLagsView,
-    GroupLagView,
-    GroupSumView,
-    OffsetsSourceView,
-    QueueLagView,
-    TopicLagView,
-    TopicQueuesLagView,
-)
 from mqstore.query.routes import COUNT_MAX, Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
@@ -36,6 +26,7 @@ from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.group_lag import GroupLag, QueueLag, TopicLag
 from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
 from mqstore.storage.tables.followed import Followed
+from mqstore.wire.examples import lags as examples
 
 GROUPS_DEFAULT: Final = 100
 
@@ -110,11 +101,11 @@ class GroupRoutes:
             found, last = lags.page(groups, limit=limit, after=after)
             now_ms = service.now_ms()
             return msgspec.json.encode(
-                GroupLagsView(
-                    [_sum_view(each, now_ms) for each in found],
-                    None if last is None else key_cursor.encode_name(last, asked),
-                    source_view(service, offsets, is_current=committed is not None),
-                    self._shard,
+                replies.GroupLags(
+                    groups=tuple([_sum_view(each, now_ms) for each in found]),
+                    next=None if last is None else key_cursor.encode_name(last, asked),
+                    offsets=source_view(service, offsets, is_current=committed is not None),
+                    shard=self._shard,
                 )
             )
 
@@ -153,13 +144,13 @@ class GroupRoutes:
             found = service.group_lags(table).group(group, selected)
             now_ms = service.now_ms()
             return msgspec.json.encode(
-                GroupLagView(
-                    found.group,
-                    found.lag,
-                    found.dead_letters,
-                    [_topic_view(each, self._shard, now_ms) for each in found.topics],
-                    source_view(service, offsets, is_current=committed is not None),
-                    self._shard,
+                replies.GroupLag(
+                    group=found.group,
+                    lag=found.lag,
+                    dead_letters=found.dead_letters,
+                    topics=tuple([_topic_view(each, self._shard, now_ms) for each in found.topics]),
+                    offsets=source_view(service, offsets, is_current=committed is not None),
+                    shard=self._shard,
                 )
             )
 
@@ -172,43 +163,54 @@ class GroupRoutes:
 
 def source_view(
     service: QueryService, offsets: Followed[ConsumerOffsets], *, is_current: bool = False
-) -> OffsetsSourceView:
+) -> replies.OffsetsSource:
     """Where these offsets come from, and how old they are; ``is_current``: from store-writer."""
     if is_current:
-        return OffsetsSourceView("writer", None, 0, service.writer.look().value)
+        return replies.OffsetsSource(
+            source="writer", saved_at=None, age_ms=0, writer=service.writer.look().value
+        )
     source, saved = offsets.table.source, offsets.saved_at_ms
-    return OffsetsSourceView(
-        "none" if source is Source.NEW else source.value,
-        saved,
-        None if saved is None else max(0, service.now_ms() - saved),
-        service.writer.look().value,
+    return replies.OffsetsSource(
+        source="none" if source is Source.NEW else source.value,
+        saved_at=saved,
+        age_ms=None if saved is None else max(0, service.now_ms() - saved),
+        writer=service.writer.look().value,
     )
 
 
-def _sum_view(found: GroupLag, now_ms: int) -> GroupSumView:
+def _sum_view(found: GroupLag, now_ms: int) -> replies.GroupSum:
     topics = [
-        TopicLagView(each.topic, each.lag, each.expired, each.age_ms(now_ms))
+        replies.TopicSum(
+            topic=each.topic, lag=each.lag, expired=each.expired, lag_ms=each.age_ms(now_ms)
+        )
         for each in found.topics
     ]
-    return GroupSumView(found.group, found.lag, found.dead_letters, topics)
+    return replies.GroupSum(
+        group=found.group, lag=found.lag, dead_letters=found.dead_letters, topics=tuple(topics)
+    )
 
 
-def _topic_view(found: TopicLag, shard: int, now_ms: int) -> TopicQueuesLagView:
-    queues = [_queue_view(each, shard, now_ms) for each in found.queues]
-    return TopicQueuesLagView(found.topic, found.lag, found.expired, found.age_ms(now_ms), queues)
+def _topic_view(found: TopicLag, shard: int, now_ms: int) -> replies.TopicLag:
+    return replies.TopicLag(
+        topic=found.topic,
+        lag=found.lag,
+        expired=found.expired,
+        lag_ms=found.age_ms(now_ms),
+        queues=tuple([_queue_view(each, shard, now_ms) for each in found.queues]),
+    )
 
 
-def _queue_view(found: QueueLag, shard: int, now_ms: int) -> QueueLagView:
+def _queue_view(found: QueueLag, shard: int, now_ms: int) -> replies.QueueLag:
     stand = found.stand
-    return QueueLagView(
-        stand.queue_id,
-        shard,
-        stand.committed,
-        stand.min_offset,
-        stand.max_offset,
-        stand.lag,
-        found.expired,
-        found.age_ms(now_ms),
-        found.next_ms,
-        found.consumed_ms,
+    return replies.QueueLag(
+        queue_id=stand.queue_id,
+        shard=shard,
+        committed=stand.committed,
+        min_offset=stand.min_offset,
+        max_offset=stand.max_offset,
+        lag=stand.lag,
+        expired=found.expired,
+        lag_ms=found.age_ms(now_ms),
+        next_store_timestamp=found.next_ms,
+        last_store_timestamp=found.consumed_ms,
     )

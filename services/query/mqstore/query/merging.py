@@ -14,23 +14,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mqstore.query.group_models import (
-    GroupLagsView,
-    GroupLagView,
-    GroupSumView,
-    OffsetsSourceView,
-    TopicLagView,
-    TopicQueuesLagView,
-)
-from mqstore.query.models import (
-    Milliseconds,
-    QueuesView,
-    ScannedView,
-    UnreadableView,
-)
+from mqstore.query import replies
 from mqstore.query.shard_cursor import BEGIN, Part, Parts
-from mqstore.query.trace_models import MessageTraceView, TracesView, TraceView
-from mqstore.service.shards import ShardsView, Spread
+from mqstore.service.shards import Spread
 
 _T = TypeVar("_T")
 
@@ -40,17 +26,17 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
 
     physical_offset: int
     size: int
-    store_timestamp: Milliseconds
+    store_timestamp: int
 
 
 class _Page(msgspec.Struct, gc=False):
     """One shard's MessagesView."""
 
     messages: list[msgspec.Raw]
-    unreadable: list[UnreadableView]
+    unreadable: list[replies.Unreadable]
     next: str | None
     complete: bool
-    scanned: ScannedView
+    scanned: replies.Scanned
 
 
 class _OnePage(_Page, gc=False):
@@ -63,7 +49,7 @@ class _OnePage(_Page, gc=False):
 class _Merged(_Page, gc=False):
     """A MessagesView over several."""
 
-    shards: ShardsView
+    shards: replies.Shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +99,7 @@ class _Taking:
         following = last if paging.newest_first else last + 1
         return Part(paging.cursor_at(following, self.page.store_id))
 
-    def unreadable(self, paging: Paging) -> Iterable[UnreadableView]:
+    def unreadable(self, paging: Paging) -> Iterable[replies.Unreadable]:
         """Those that will not be met again."""
         if self.is_used_up:
             return self.page.unreadable
@@ -176,19 +162,19 @@ def _in_order(pages: list[_Taking], paging: Paging) -> Iterable[msgspec.Raw]:
             heapq.heappush(queue, (*place(each), each))
 
 
-def _scanned(paging: Paging, found: Mapping[int, ScannedView]) -> ScannedView:
-    return ScannedView(
-        paging.from_ms,
-        paging.to_ms,
-        sum(each.candidates for each in found.values()),
-        None,
-        None,
-        {str(shard): each for shard, each in found.items()},
+def _scanned(paging: Paging, found: Mapping[int, replies.Scanned]) -> replies.Scanned:
+    return replies.Scanned(
+        from_ms=paging.from_ms,
+        to_ms=paging.to_ms,
+        candidates=sum(each.candidates for each in found.values()),
+        min_offset=None,
+        max_offset=None,
+        by_shard={str(shard): each for shard, each in found.items()},
     )
 
 
 def newest(spread: Spread) -> int:
-    """The shard whose message, as MessageDetailView, is the newest."""
+    """The shard whose message, as MessageDetail, is the newest."""
     heads = _decoded(spread, _head)
     return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
 
@@ -197,43 +183,44 @@ def newest(spread: Spread) -> int:
 
 
 def queues(spread: Spread) -> bytes:
-    found = _views(spread, QueuesView)
+    found = _views(spread, replies.Queues)
     listed = [queue for each in found for queue in each.queues]
     listed.sort(key=lambda queue: (queue.shard, queue.queue_id))
-    return msgspec.json.encode(QueuesView(found[0].topic, listed, spread.view()))
+    told = replies.Queues(topic=found[0].topic, queues=tuple(listed), shards=spread.view())
+    return msgspec.json.encode(told)
 
 
 def lag(spread: Spread) -> bytes:
     """One group's: sums, and every queue with its shard."""
-    found = _views(spread, GroupLagView)
-    by_topic: dict[str, list[TopicQueuesLagView]] = defaultdict(list)
+    found = _views(spread, replies.GroupLag)
+    by_topic: dict[str, list[replies.TopicLag]] = defaultdict(list)
     for each in found:
         for topic in each.topics:
             by_topic[topic.topic].append(topic)
     topics = [
-        TopicQueuesLagView(
-            *_topic_sums(name, same),
-            [queue for each in same for queue in each.queues],
+        replies.TopicLag(
+            **_topic_sums(name, same),
+            queues=tuple([queue for each in same for queue in each.queues]),
         )
         for name, same in sorted(by_topic.items())
     ]
     return msgspec.json.encode(
-        GroupLagView(
-            found[0].group,
-            sum(each.lag for each in found),
-            sum(each.dead_letters for each in found),
-            topics,
-            _oldest(each.offsets for each in found),
-            None,
-            spread.view(),
+        replies.GroupLag(
+            group=found[0].group,
+            lag=sum(each.lag for each in found),
+            dead_letters=sum(each.dead_letters for each in found),
+            topics=tuple(topics),
+            offsets=_oldest(each.offsets for each in found),
+            shard=None,
+            shards=spread.view(),
         )
     )
 
 
 def lags(spread: Spread, limit: int, cursor_of: Callable[[str], str]) -> bytes:
     """All groups by name, up to the last name that every shard has answered for."""
-    found = _views(spread, GroupLagsView)
-    by_name: dict[str, list[GroupSumView]] = defaultdict(list)
+    found = _views(spread, replies.GroupLags)
+    by_name: dict[str, list[replies.GroupSum]] = defaultdict(list)
     for each in found:
         for group in each.groups:
             by_name[group.group].append(group)
@@ -242,39 +229,50 @@ def lags(spread: Spread, limit: int, cursor_of: Callable[[str], str]) -> bytes:
     goes_on = bool(reached) or len(names) > limit
     names = names[:limit]
     return msgspec.json.encode(
-        GroupLagsView(
-            [_group_sum(name, by_name[name]) for name in names],
-            cursor_of(names[-1]) if goes_on and names else None,
-            _oldest(each.offsets for each in found),
-            None,
-            spread.view(),
+        replies.GroupLags(
+            groups=tuple([_group_sum(name, by_name[name]) for name in names]),
+            next=cursor_of(names[-1]) if goes_on and names else None,
+            offsets=_oldest(each.offsets for each in found),
+            shard=None,
+            shards=spread.view(),
         )
     )
 
 
-def _group_sum(name: str, same: list[GroupSumView]) -> GroupSumView:
-    by_topic: dict[str, list[TopicLagView]] = defaultdict(list)
+def _group_sum(name: str, same: list[replies.GroupSum]) -> replies.GroupSum:
+    by_topic: dict[str, list[replies.TopicSum]] = defaultdict(list)
     for each in same:
         for topic in each.topics:
             by_topic[topic.topic].append(topic)
-    topics = [TopicLagView(*_topic_sums(topic, found)) for topic, found in sorted(by_topic.items())]
-    lag_, dead_letters = sum(each.lag for each in same), sum(each.dead_letters for each in same)
-    return GroupSumView(name, lag_, dead_letters, topics)
+    topics = [
+        replies.TopicSum(**_topic_sums(topic, found)) for topic, found in sorted(by_topic.items())
+    ]
+    return replies.GroupSum(
+        group=name,
+        lag=sum(each.lag for each in same),
+        dead_letters=sum(each.dead_letters for each in same),
+        topics=tuple(topics),
+    )
 
 
 def _topic_sums(
-    topic: str, same: list[TopicLagView] | list[TopicQueuesLagView]
-) -> tuple[str, int, int, int | None]:
-    """Name, messages, expired ones, and the age of the oldest: None where a shard cannot tell."""
+    topic: str, same: list[replies.TopicSum] | list[replies.TopicLag]
+) -> dict[str, Any]:
+    """The fields of a TopicSum. The age of the oldest message is None where a shard cannot tell."""
     ages = [each.lag_ms for each in same]
     known = [age for age in ages if age is not None]
     age = max(known) if len(known) == len(ages) else None
-    return topic, sum(each.lag for each in same), sum(each.expired for each in same), age
+    return {
+        "topic": topic,
+        "lag": sum(each.lag for each in same),
+        "expired": sum(each.expired for each in same),
+        "lag_ms": age,
+    }
 
 
-def _oldest(sources: Iterable[OffsetsSourceView]) -> OffsetsSourceView:
+def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
     """What is known the longest ago; a writer that is not alive before one that is."""
-    nothing = OffsetsSourceView("none", None, None, "down")
+    nothing = replies.OffsetsSource(source="none", saved_at=None, age_ms=None, writer="down")
     return max(
         sources, key=lambda each: (each.writer != "alive", each.age_ms or 0), default=nothing
     )
@@ -283,17 +281,22 @@ def _oldest(sources: Iterable[OffsetsSourceView]) -> OffsetsSourceView:
 # traces -------------------------------------------------------------------------------------
 
 
-def trace(spread: Spread) -> MessageTraceView:
+def trace(spread: Spread) -> replies.MessageTrace:
     """One message's: the copies on all shards."""
-    found = _views(spread, MessageTraceView)
+    found = _views(spread, replies.MessageTrace)
     told = _joined([each.trace for each in found], whole=spread.is_whole)
-    return MessageTraceView(told, _oldest(each.offsets for each in found), None, spread.view())
+    return replies.MessageTrace(
+        trace=told,
+        offsets=_oldest(each.offsets for each in found),
+        shard=None,
+        shards=spread.view(),
+    )
 
 
 def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
     """A page of each shard together: a message's copies are one trace, the newest first."""
-    found = _decoded(spread, msgspec.json.Decoder(TracesView).decode, begun)
-    by_key: dict[Any, list[TraceView]] = defaultdict(list)
+    found = _decoded(spread, msgspec.json.Decoder(replies.Traces).decode, begun)
+    by_key: dict[Any, list[replies.Trace]] = defaultdict(list)
     for each in found.values():
         for one in each.traces:
             by_key[one.uniq_key or one.copies[0].offset_msg_id].append(one)
@@ -302,29 +305,29 @@ def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> b
     parts = _parts(spread, begun, {shard: _part(each) for shard, each in found.items()})
     goes_on = _goes_on(spread, parts)
     return msgspec.json.encode(
-        TracesView(
-            told,
-            cursor_of(parts) if goes_on else None,
-            not goes_on and _is_whole(spread, parts),
-            _oldest(each.offsets for each in found.values()),
-            None,
-            spread.view(),
+        replies.Traces(
+            traces=tuple(told),
+            next=cursor_of(parts) if goes_on else None,
+            complete=not goes_on and _is_whole(spread, parts),
+            offsets=_oldest(each.offsets for each in found.values()),
+            shard=None,
+            shards=spread.view(),
         )
     )
 
 
-def _part(page: TracesView) -> Part:
+def _part(page: replies.Traces) -> Part:
     if page.next is None:
         return Part(is_over=True, complete=page.complete)
     return Part(page.next)
 
 
-def _joined(same: list[TraceView], *, whole: bool) -> TraceView:
+def _joined(same: list[replies.Trace], *, whole: bool) -> replies.Trace:
     first = same[0]
     copies = [copy for each in same for copy in each.copies]
     copies.sort(key=lambda copy: (copy.store_timestamp, copy.shard, copy.physical_offset))
-    first.copies = copies
-    first.unreadable = [found for each in same for found in each.unreadable]
+    first.copies = tuple(copies)
+    first.unreadable = tuple([found for each in same for found in each.unreadable])
     first.complete = whole and all(each.complete for each in same)
     return first
 

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
-from mqstore.query import examples, merging, shard_cursor, store_cursor, views
+from mqstore.query import merging, shard_cursor, store_cursor, views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.merging import Paging
 from mqstore.query.routes import (
@@ -37,6 +37,7 @@ from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.hidden_messages import Hidden, by_key, query_text, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.topic_scan import TopicQuery
+from mqstore.wire.examples import lookups as examples
 
 Order = Literal["newest", "oldest"]
 

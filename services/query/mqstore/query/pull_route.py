@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.query import examples, views
+from mqstore.query import views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.routes import BODY_MAX, COUNT_MAX, INT64_MAX, QUEUE_ID_MAX
@@ -36,6 +36,7 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter
+from mqstore.wire.examples import lookups as examples
 
 COUNT_DEFAULT: Final = 32
 LOOP_BYTES_MAX: Final = 256 << 10

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import examples, merging, models, views
+from mqstore.query import merging, replies, views
 from mqstore.query.routes import (
     INT64_MAX,
     QueueId,
@@ -17,6 +17,7 @@ from mqstore.query.routes import (
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
+from mqstore.wire.examples import lookups as examples
 
 
 class QueueRoutes:
@@ -59,7 +60,7 @@ class QueueRoutes:
 
         def look() -> bytes:
             found = [views.queue(each, self._shard) for each in service.queues(topic)]
-            return msgspec.json.encode(models.QueuesView(topic, found))
+            return msgspec.json.encode(replies.Queues(topic=topic, queues=tuple(found)))
 
         if service.shards.spreads(request.scope):
             async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
@@ -91,14 +92,14 @@ class QueueRoutes:
             if bounds.max_offset > bounds.min_offset:
                 offset = service.lookups.offset_by_time(topic, queue, timestamp)
             return msgspec.json.encode(
-                models.OffsetView(
-                    topic,
-                    queue,
-                    timestamp,
-                    offset,
-                    bounds.min_offset,
-                    bounds.max_offset,
-                    self._shard,
+                replies.QueueOffset(
+                    topic=topic,
+                    queue_id=queue,
+                    timestamp=timestamp,
+                    offset=offset,
+                    min_offset=bounds.min_offset,
+                    max_offset=bounds.max_offset,
+                    shard=self._shard,
                 )
             )
 

@@ -13,8 +13,7 @@ from fastapi import Header, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
-from mqstore.query import examples
-from mqstore.query.models import SegmentsView, SegmentView
+from mqstore.query import replies
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
@@ -25,6 +24,7 @@ from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage._kernel import crc32c
 from mqstore.storage.lookup.segment_bytes import SegmentPart
+from mqstore.wire.examples import lookups as examples
 
 RANGE_MAX: Final = 16 << 20
 """Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""
@@ -95,11 +95,15 @@ class SegmentRoutes:
         def look() -> bytes:
             reader = service.reader
             found = [
-                SegmentView(each.name, each.offset, each.size, each.is_full)
+                replies.LogFile(
+                    name=each.name, offset=each.offset, size=each.size, full=each.is_full
+                )
                 for each in reader.segments.all()
             ]
             epoch, shard = reader.state.epoch, service.settings.shard
-            return msgspec.json.encode(SegmentsView(epoch, shard, found))
+            return msgspec.json.encode(
+                replies.LogFiles(epoch=epoch, shard=shard, segments=tuple(found))
+            )
 
         return json_answer(await service.run(look))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from fastapi import Response
 
-from mqstore.query import examples
-from mqstore.query.models import ShardView, StoreView
+from mqstore.query import replies
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
+from mqstore.wire.examples import lookups as examples
 
 
 class StoreRoute:
@@ -34,20 +34,20 @@ class StoreRoute:
         reader = self._service.reader
         state = reader.snapshot()
         return msgspec.json.encode(
-            StoreView(
-                self._service.writer.look().value,
-                state.health.name.lower().replace("_", "-"),
-                state.store_id,
-                self._service.settings.shard,
-                state.epoch,
-                state.min_offset,
-                state.max_offset,
-                state.flushed_offset,
-                state.dispatched_offset,
-                state.index_complete,
-                [
-                    ShardView(each.shard, each.store_host, each.writer_url, each.query_url)
+            replies.StoreState(
+                writer=self._service.writer.look().value,
+                health=state.health.name.lower().replace("_", "-"),
+                store_id=state.store_id,
+                shard=self._service.settings.shard,
+                epoch=state.epoch,
+                min_offset=state.min_offset,
+                max_offset=state.max_offset,
+                flushed_offset=state.flushed_offset,
+                dispatched_offset=state.dispatched_offset,
+                index_complete=state.index_complete,
+                shards=tuple(
+                    replies.ShardEntry(**each.model_dump())
                     for each in self._service.shards.members.entries.values()
-                ],
+                ),
             )
         )

@@ -11,25 +11,18 @@ from urllib.parse import quote, urlencode
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import group_routes, merging, shard_cursor, store_cursor, views
-from mqstore.query import trace_examples as examples
+from mqstore.query import group_routes, merging, replies, shard_cursor, store_cursor, views
 from mqstore.query.message_routes import RECORD_PROBLEMS, MessageId, UniqueKeyTopic
 from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
-from mqstore.query.trace_models import (
-    CopyView,
-    GroupStandView,
-    MessageTraceView,
-    TracesView,
-    TraceView,
-)
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.forwarded import Relayed
 from mqstore.service.shards import Own, Spread
 from mqstore.storage.codec.message_id import decode as message_id_of
-from mqstore.storage.lookup.message_trace import Copy, MessageTraces, Trace
+from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
+from mqstore.wire.examples import traces as examples
 
 TRACES_MAX: Final = 64
 TRACES_DEFAULT: Final = 16
@@ -116,7 +109,9 @@ class TraceRoutes:
         trace = find(service.traces(offsets.table))
         source = group_routes.source_view(service, offsets)
         return msgspec.json.encode(
-            MessageTraceView(_trace_view(trace, self._shard), source, self._shard)
+            replies.MessageTrace(
+                trace=_trace_view(trace, self._shard), offsets=source, shard=self._shard
+            )
         )
 
     async def traces(
@@ -151,12 +146,12 @@ class TraceRoutes:
             begun = None if cursor is None else store_cursor.unmark(cursor, store_id)
             page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=begun)
             return msgspec.json.encode(
-                TracesView(
-                    [_trace_view(each, self._shard) for each in page.traces],
-                    None if page.cursor is None else store_cursor.mark(page.cursor, store_id),
-                    page.complete,
-                    group_routes.source_view(service, offsets),
-                    self._shard,
+                replies.Traces(
+                    traces=tuple([_trace_view(each, self._shard) for each in page.traces]),
+                    next=None if page.cursor is None else store_cursor.mark(page.cursor, store_id),
+                    complete=page.complete,
+                    offsets=group_routes.source_view(service, offsets),
+                    shard=self._shard,
                 )
             )
 
@@ -176,43 +171,49 @@ class TraceRoutes:
             return json_answer(await service.run_in_turn(merge))
 
 
-def _trace_view(found: Trace, shard: int) -> TraceView:
+def _trace_view(found: Trace, shard: int) -> replies.Trace:
     shown = views.header(found.copies[0].record)
-    return TraceView(
-        found.topic,
-        found.uniq_key,
-        shown.keys,
-        shown.tags,
-        shown.born_timestamp,
-        views.host_text(found.copies[0].record.born_host),
-        [_copy_view(each, shard) for each in found.copies],
-        [views.unreadable(each) for each in found.unreadable],
-        found.complete,
+    return replies.Trace(
+        topic=found.topic,
+        uniq_key=found.uniq_key,
+        keys=shown.keys,
+        tags=shown.tags,
+        born_timestamp=shown.born_timestamp,
+        born_host=views.host_text(found.copies[0].record.born_host),
+        copies=tuple([_copy_view(each, shard) for each in found.copies]),
+        unreadable=tuple([views.unreadable(each) for each in found.unreadable]),
+        complete=found.complete,
     )
 
 
-def _copy_view(copy: Copy, shard: int) -> CopyView:
+def _copy_view(copy: Copy, shard: int) -> replies.MessageCopy:
     record, place = copy.record, copy.place
     entry = None if place is None else views.queue_entry(record, place.entry, place.unit)
-    return CopyView(
-        copy.kind.value,
-        copy.state.value,
-        copy.why,
-        copy.group,
-        copy.due_ms,
-        record.topic,
-        shard,
-        record.queue_id,
-        record.queue_offset,
-        record.physical_offset,
-        record.size,
-        record.offset_message_id,
-        copy.origin_message_id,
-        record.store_timestamp_ms,
-        views.host_text(record.store_host),
-        record.reconsume_times,
-        None if place is None else segment_name(place.segment),
-        entry is not None and entry.names_it,
-        [GroupStandView(each.group, each.committed, each.has_passed) for each in copy.stands],
-        views.checked_by(record),
+    return replies.MessageCopy(
+        kind=copy.kind.value,
+        state=copy.state.value,
+        why=copy.why,
+        group=copy.group,
+        due_at=copy.due_ms,
+        topic=record.topic,
+        shard=shard,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        physical_offset=record.physical_offset,
+        size=record.size,
+        offset_msg_id=record.offset_message_id,
+        origin_message_id=copy.origin_message_id,
+        store_timestamp=record.store_timestamp_ms,
+        store_host=views.host_text(record.store_host),
+        reconsume_times=record.reconsume_times,
+        segment=None if place is None else segment_name(place.segment),
+        in_queue=entry is not None and entry.names_it,
+        groups=tuple([_stand_view(each) for each in copy.stands]),
+        checked_by=views.checked_by(record),
+    )
+
+
+def _stand_view(stand: GroupStand) -> replies.GroupStand:
+    return replies.GroupStand(
+        group=stand.group, committed=stand.committed, consumed=stand.has_passed
     )

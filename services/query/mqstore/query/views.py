@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from msgspec import UNSET, UnsetType
-
-from mqstore.query import store_cursor
+from mqstore.query import replies, store_cursor
 from mqstore.query.bodies import BodyForm
-from mqstore.query.models import (
-    ChecksumView,
-    HeaderView,
-    MessageDetailView,
-    MessagesView,
-    MessageView,
-    PullView,
-    QueueEntryView,
-    QueueView,
-    ScannedView,
-    UnitView,
-    UnreadableView,
-)
 from mqstore.service import problems
 from mqstore.service.problems import Problem
 from mqstore.storage.codec.ext_unit import ExtUnit
@@ -55,39 +40,41 @@ _COMPRESSION_NAMES: Final = {
 }
 
 
-def message(record: Record, shard: int, form: BodyForm) -> MessageView:
+def message(record: Record, shard: int, form: BodyForm) -> replies.Message:
     """A record as the interface shows it."""
-    view = MessageView(**_fields(record, shard))
+    view = replies.Message(**_fields(record, shard))
     form.show(record, view)
     return view
 
 
 def message_detail(
     record: Record, shard: int, form: BodyForm, place: RecordPlace
-) -> MessageDetailView:
+) -> replies.MessageDetail:
     """A record with all that is known of it."""
-    view = MessageDetailView(
+    view = replies.MessageDetail(
         **_fields(record, shard),
         segment=segment_name(place.segment),
         segment_position=place.position,
         queue_entry=queue_entry(record, place.entry, place.unit),
-        checksum=ChecksumView(record.body_crc, place.cover.value, place.covered),
+        checksum=replies.Checksum(
+            body_crc=record.body_crc, blocks=place.cover.value, covered_bytes=place.covered
+        ),
     )
     form.show(record, view)
     return view
 
 
-def header(record: Record) -> HeaderView:
-    return HeaderView(
-        record.topic,
-        record.queue_id,
-        record.queue_offset,
-        record.size,
-        record.store_timestamp_ms,
-        record.born_timestamp_ms,
-        record.uniq_key,
-        _keys(record),
-        record.tags,
+def header(record: Record) -> replies.DamagedHeader:
+    return replies.DamagedHeader(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        size=record.size,
+        store_timestamp=record.store_timestamp_ms,
+        born_timestamp=record.born_timestamp_ms,
+        uniq_key=record.uniq_key,
+        keys=_keys(record),
+        tags=record.tags,
     )
 
 
@@ -113,74 +100,95 @@ def _fields(record: Record, shard: int) -> dict[str, Any]:
         "reconsume_times": record.reconsume_times,
         "prepared_transaction_offset": record.prepared_transaction_offset,
         "shard": shard,
+        "body_size": len(record.body),
         "checked_by": checked_by(record),
     }
 
 
-def checked_by(record: Record) -> Literal["record"] | UnsetType:
-    return "record" if record.is_self_checked else UNSET
+def checked_by(record: Record) -> Literal["record"] | None:
+    return "record" if record.is_self_checked else None
 
 
-def _keys(record: Record) -> list[str]:
-    return [key for key in (record.keys or "").split(KEY_SEPARATOR) if key]
+def _keys(record: Record) -> tuple[str, ...]:
+    return tuple([key for key in (record.keys or "").split(KEY_SEPARATOR) if key])
 
 
-def queue_entry(record: Record, entry: Entry | None, unit: ExtUnit | None) -> QueueEntryView | None:
+def queue_entry(
+    record: Record, entry: Entry | None, unit: ExtUnit | None
+) -> replies.QueueEntry | None:
     """What stands in a record's place in its queue."""
     if entry is None:
         return None
     names_it = (entry.physical_offset, entry.size) == (record.physical_offset, record.size)
-    shown = unit and UnitView(unit.tags_code, unit.store_timestamp_ms, unit.bitmap.hex())
-    return QueueEntryView(entry.physical_offset, entry.size, entry.tags_code, names_it, shown)
-
-
-def pull(found: Pull, shard: int, form: BodyForm) -> PullView:
-    return PullView(
-        [message(each, shard, form) for each in found.records],
-        [unreadable(each) for each in found.unreadable],
-        found.next_offset,
-        found.min_offset,
-        found.max_offset,
-        found.status.value,
-        shard,
+    shown = unit and replies.Unit(
+        tags_code=unit.tags_code,
+        store_timestamp=unit.store_timestamp_ms,
+        bitmap=unit.bitmap.hex(),
+    )
+    return replies.QueueEntry(
+        physical_offset=entry.physical_offset,
+        size=entry.size,
+        tags_code=entry.tags_code,
+        names_it=names_it,
+        unit=shown,
     )
 
 
-def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> MessagesView:
+def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
+    return replies.Pull(
+        messages=tuple([message(each, shard, form) for each in found.records]),
+        unreadable=tuple([unreadable(each) for each in found.unreadable]),
+        next=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        status=found.status.value,
+        shard=shard,
+    )
+
+
+def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> replies.Messages:
     scanned, cursor = found.scanned, found.cursor
-    return MessagesView(
-        [message(each, shard, form) for each in found.records],
-        [unreadable(each) for each in found.unreadable],
-        None if cursor is None else store_cursor.mark(cursor, store_id),
-        found.complete,
-        ScannedView(
-            scanned.from_ms,
-            scanned.to_ms,
-            scanned.candidates,
-            scanned.min_offset,
-            scanned.max_offset,
+    return replies.Messages(
+        messages=tuple([message(each, shard, form) for each in found.records]),
+        unreadable=tuple([unreadable(each) for each in found.unreadable]),
+        next=None if cursor is None else store_cursor.mark(cursor, store_id),
+        complete=found.complete,
+        scanned=replies.Scanned(
+            from_ms=scanned.from_ms,
+            to_ms=scanned.to_ms,
+            candidates=scanned.candidates,
+            min_offset=scanned.min_offset,
+            max_offset=scanned.max_offset,
         ),
-        store_id,
+        store_id=store_id,
     )
 
 
-def queue(found: QueueRange, shard: int) -> QueueView:
-    return QueueView(found.queue_id, found.min_offset, found.max_offset, shard)
+def queue(found: QueueRange, shard: int) -> replies.Queue:
+    return replies.Queue(
+        queue_id=found.queue_id,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        shard=shard,
+    )
 
 
-def unreadable(found: Unreadable) -> UnreadableView:
+def unreadable(found: Unreadable) -> replies.Unreadable:
     problem = problems.from_storage(found.error) or Problem(problems.INTERNAL, str(found.error))
-    return UnreadableView(
-        found.physical_offset, problem.kind.urn, problem.detail, found.queue_offset
+    return replies.Unreadable(
+        physical_offset=found.physical_offset,
+        type=problem.kind.urn,
+        detail=problem.detail,
+        queue_offset=found.queue_offset,
     )
 
 
-def flag_names(sys_flag: int) -> list[str]:
+def flag_names(sys_flag: int) -> tuple[str, ...]:
     """The bits of a SYSFLAG by name, the transaction type as one."""
     names = [name for bit, name in _FLAG_NAMES.items() if sys_flag & bit and name]
     transaction = _TRANSACTION_NAMES.get(sys_flag & TRANSACTION_MASK)
     compression = _COMPRESSION_NAMES.get(sys_flag & SysFlag.COMPRESSION_TYPE_MASK.value)
-    return names + [name for name in (transaction, compression) if name]
+    return (*names, *(name for name in (transaction, compression) if name))
 
 
 def host_text(host: Host) -> str:

@@ -15,7 +15,7 @@ from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
 from mqstore.cli.kube.commands import ended, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.client import Client, ClientError, TopicLag, Writes
+from mqstore.client import Client, ClientError, TopicSum, Writes
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class ShardStatus:
     disk_used_percent: int | None = None
     writes: str | None = None
     why: str | None = None
-    lags: list[tuple[str, TopicLag]] = field(default_factory=list)
+    lags: list[tuple[str, TopicSum]] = field(default_factory=list)
 
     @property
     def is_well(self) -> bool:
@@ -51,7 +51,7 @@ class Lag:
     messages: int = 0
     oldest_ms: int | None = 0
 
-    def add(self, more: TopicLag) -> None:
+    def add(self, more: TopicSum) -> None:
         self.messages += more.lag
         if more.lag:
             known = self.oldest_ms is not None and more.lag_ms is not None
@@ -110,7 +110,7 @@ def _writes(writes: Writes) -> str:
     return "off: other shards do not know of this one yet" if writes.taken is False else "on"
 
 
-def _lags(client: Client) -> Iterator[tuple[str, TopicLag]]:
+def _lags(client: Client) -> Iterator[tuple[str, TopicSum]]:
     cursor: str | None = None
     while True:
         page = client.lags(cursor=cursor)
@@ -121,7 +121,7 @@ def _lags(client: Client) -> Iterator[tuple[str, TopicLag]]:
 
 
 def _summed(rows: list[ShardStatus]) -> list[Lag]:
-    found: defaultdict[tuple[str, str], list[TopicLag]] = defaultdict(list)
+    found: defaultdict[tuple[str, str], list[TopicSum]] = defaultdict(list)
     for row in rows:
         for group, topic in row.lags:
             found[group, topic.topic].append(topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mqstore.query.group_examples import OFFSETS
+from mqstore.wire.examples.lags import OFFSETS
 
 _COPY: Final[dict[str, Any]] = {
     "kind": "message",

@@ -1,0 +1,106 @@
+"""msgspec structs of hot routes, derived from the models of the contract (``mqstore.wire``).
+
+A struct has the fields, the aliases and the constraints of its model; rules between fields stay
+with the model. tests/unit/service/test_structs.py holds that both read the same documents alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from inspect import getmembers, isclass
+from types import ModuleType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
+
+import annotated_types
+import msgspec
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_CONSTRAINTS: Final = {
+    annotated_types.Ge: "ge",
+    annotated_types.Le: "le",
+    annotated_types.Gt: "gt",
+    annotated_types.Lt: "lt",
+    annotated_types.MinLen: "min_length",
+    annotated_types.MaxLen: "max_length",
+}
+"""msgspec's names; each class has one attribute, of the same name."""
+
+
+def structs_of(*modules: ModuleType) -> dict[str, type[msgspec.Struct]]:
+    """A struct of each model that the modules define, by the model's name."""
+    return {
+        name: _struct_of(each)
+        for module in modules
+        for name, each in getmembers(module, isclass)
+        if issubclass(each, BaseModel) and each.__module__ == module.__name__
+    }
+
+
+def struct_of(model: type[Model]) -> type[Model]:
+    """The model as a struct, whose fields are given by keyword. Its type is that of the model, by
+    which the type checker knows the fields; it has none of a model's methods.
+
+    A field of a reply has a default only where it is left out; services name all others.
+    """
+    return cast(type[Model], _struct_of(model))
+
+
+@cache
+def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
+    is_request = model.model_config.get("extra") == "forbid"
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name, field in model.model_fields.items():
+        if field.is_required() or not (is_request or field.exclude_if is not None):
+            fields.append((name, Any))
+        elif field.default_factory is not None:
+            made = msgspec.field(default_factory=field.default_factory)  # type: ignore[arg-type]
+            fields.append((name, Any, made))
+        else:
+            fields.append((name, Any, field.default))
+    struct = msgspec.defstruct(
+        model.__name__,
+        fields,
+        module=model.__module__,
+        kw_only=True,
+        rename={name: each.alias for name, each in model.model_fields.items() if each.alias},
+        omit_defaults=not is_request,
+        forbid_unknown_fields=is_request,
+        gc=False,
+    )
+    for name, field in model.model_fields.items():  # here the model may refer to itself
+        found = Any if field.annotation is None else _converted(field.annotation, {model: struct})
+        struct.__annotations__[name] = _constrained(found, field.metadata)
+    return struct
+
+
+def _converted(annotation: Any, known: dict[type[BaseModel], type[msgspec.Struct]]) -> Any:
+    """A type with structs in the place of models."""
+    if isclass(annotation) and issubclass(annotation, BaseModel):
+        return known.get(annotation) or _struct_of(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _constrained(_converted(arguments[0], known), arguments[1:])
+    if origin in (Union, UnionType):
+        return Union[tuple(_converted(each, known) for each in arguments)]  # noqa: UP007
+    if origin in (list, dict, tuple):
+        return origin[tuple(_converted(each, known) for each in arguments)]
+    return annotation
+
+
+def _constrained(annotation: Any, metadata: Iterable[Any]) -> Any:
+    constraints = dict(_constraints(metadata))
+    return Annotated[annotation, msgspec.Meta(**constraints)] if constraints else annotation
+
+
+def _constraints(metadata: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for each in metadata:
+        if isinstance(each, FieldInfo):
+            yield from _constraints(each.metadata)
+        elif (name := _CONSTRAINTS.get(type(each))) is not None:
+            yield name, getattr(each, name)
+        elif (pattern := getattr(each, "pattern", None)) is not None:
+            yield "pattern", pattern

@@ -1,0 +1,76 @@
+"""What the models of the contract have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+UINT32_MAX: Final = 2**32 - 1
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+Milliseconds = Annotated[int, Field(description="Milliseconds since the epoch.")]
+NewerInteger = Annotated[int | None, WithJsonSchema({"type": "integer"})]
+"""A field that every service of this release sends; None in a reply of an earlier release."""
+NewerFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
+
+
+class Reply(BaseModel):
+    """Base of replies. Unknown fields are ignored: a later release may have more of them."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """A default is what the client assumes of an earlier release: services send every field but
+        those that are ``left_out``."""
+        found = handler(core_schema)
+        schema = handler.resolve_ref_schema(found)
+        properties = schema.get("properties", {})
+        required = []
+        for name, each in cls.model_fields.items():
+            alias = each.alias or name
+            if alias not in properties:
+                continue
+            for unused in ("default", "title"):
+                properties[alias].pop(unused, None)
+            if each.exclude_if is None:
+                required.append(alias)
+            else:
+                properties[alias] = _without_null(properties[alias])
+        if required:
+            schema["required"] = required
+        return found
+
+
+class Request(BaseModel):
+    """Base of requests. Unknown fields are refused: a misspelt one would have no effect."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+def left_out(description: str | None = None, default: object = None) -> Any:
+    """A field of a reply that is left out where it has its default."""
+    return Field(
+        default=default, exclude_if=lambda value: value == default, description=description
+    )
+
+
+def _without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+    choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(choices) != 1:
+        return schema
+    found: JsonSchemaValue = choices[0] | {
+        name: value for name, value in schema.items() if name != "anyOf"
+    }
+    return found

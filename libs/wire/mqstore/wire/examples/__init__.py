@@ -1,0 +1,1 @@
+"""Examples of requests and replies, for the API pages; tests send them."""

@@ -1,0 +1,117 @@
+"""How far consumer groups are behind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mqstore.wire.base import Milliseconds, NewerInteger, Reply
+from mqstore.wire.shards import OfShards
+
+Lag = Annotated[int, Field(description="Messages that are still to be consumed.")]
+Expired = Annotated[
+    int,
+    Field(
+        description="Messages that expired before the group came to them: RocketMQ's diff counts "
+        "them too."
+    ),
+]
+Age = Annotated[
+    int | None,
+    Field(
+        description="How long the oldest message that is to be consumed has been stored: 0 without "
+        "any, null when it cannot be read."
+    ),
+]
+OneShard = Annotated[int | None, Field(description="null: it is over all of `shards`.")]
+DeadLetters = Annotated[int, Field(description="Messages in %DLQ%GROUP.")]
+
+
+class OffsetsSource(Reply, title="OffsetsSourceView"):
+    """What groups' offsets were taken from."""
+
+    source: Annotated[
+        str,
+        Field(
+            description="writer: store-writer's memory; file: consumerOffset.json; "
+            "backup: its .bak, as it cannot be read itself; none: there is neither."
+        ),
+    ]
+    saved_at: Annotated[
+        Milliseconds | None,
+        Field(
+            description="When the file was last written. A writer that is alive writes what was "
+            "committed within flushConsumerOffsetInterval."
+        ),
+    ]
+    age_ms: int | None
+    writer: Annotated[
+        str,
+        Field(description="alive, recovering or down: then commits since savedAt may be lost."),
+    ]
+
+
+class QueueLag(Reply, title="QueueLagView"):
+    """Where a group stands in one queue."""
+
+    queue_id: int
+    shard: NewerInteger = None
+    committed: Annotated[
+        int | None, Field(description="The next message to consume; null: never committed.")
+    ]
+    min_offset: int
+    max_offset: int
+    lag: Lag
+    expired: Expired
+    lag_ms: Age
+    next_store_timestamp: Annotated[
+        Milliseconds | None, Field(description="Of the next message to consume.")
+    ]
+    last_store_timestamp: Annotated[
+        Milliseconds | None, Field(description="Of the last message that was consumed.")
+    ]
+
+
+class TopicSum(Reply, title="TopicLagView"):
+    """Where a group stands in one topic, over its queues."""
+
+    topic: str
+    lag: Lag
+    expired: Expired
+    lag_ms: Age
+
+
+class TopicLag(TopicSum, title="TopicQueuesLagView"):
+    """Where a group stands in one topic, by queue."""
+
+    queues: tuple[QueueLag, ...]
+
+
+class GroupSum(Reply, title="GroupSumView"):
+    """One group, over its topics."""
+
+    group: str
+    lag: Lag
+    dead_letters: DeadLetters
+    topics: tuple[TopicSum, ...]
+
+
+class GroupLags(OfShards, title="GroupLagsView"):
+    """Groups by name."""
+
+    groups: tuple[GroupSum, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")]
+    offsets: OffsetsSource
+    shard: OneShard
+
+
+class GroupLag(OfShards, title="GroupLagView"):
+    """One group, by topic and queue."""
+
+    group: str
+    lag: Lag
+    dead_letters: DeadLetters
+    topics: tuple[TopicLag, ...]
+    offsets: OffsetsSource
+    shard: OneShard

@@ -1,0 +1,156 @@
+"""Messages as stored, alone and by key or time."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mqstore.wire.base import Milliseconds, Reply, left_out
+from mqstore.wire.shards import OfShards
+
+CHECKED_BY = (
+    "Given where the disk changed a block of 64 KiB around the message: only the record's own"
+    " checks vouch for it. Its body, topic, tags and place in its queue are as they were written;"
+    " nothing proves its other properties, timestamps, hosts and flag."
+)
+
+
+class Message(Reply, title="MessageView"):
+    """One message as stored."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: Annotated[int, Field(description="Bytes of its record.")]
+    offset_msg_id: str
+    uniq_key: str | None
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: Annotated[
+        dict[str, str], Field(description="All of them, RocketMQ's own names included.")
+    ]
+    flag: int
+    sys_flag: int
+    sys_flag_names: tuple[str, ...]
+    born_timestamp: Milliseconds
+    born_host: Annotated[str, Field(description="address:port")]
+    store_timestamp: Milliseconds
+    store_host: Annotated[str, Field(description="address:port")]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    shard: int
+    body_size: Annotated[int, Field(description="Bytes of the body as stored.")]
+    body: str | None = left_out("The body, when it is valid UTF-8 (else bodyBase64).")
+    body_base64: str | None = left_out("The body; compressed where `compression` says so.")
+    body_json: Any = left_out("The body itself, asked for by `body=json`.")
+    body_truncated: bool | None = left_out("True: only the first bodyMax bytes are shown.")
+    compression: str | None = left_out("How the producer compressed the body: ZLIB, LZ4 or ZSTD.")
+    inflated_size: int | None = left_out("Bytes of the inflated body, which is then what is shown.")
+    body_problem: str | None = left_out(
+        "Why the body is not shown as it was asked for, but as it is stored."
+    )
+    checked_by: Literal["record"] | None = left_out(CHECKED_BY)
+
+    @property
+    def body_bytes(self) -> bytes:
+        """The body; as stored unless it was asked for inflated."""
+        if self.body_base64 is not None:
+            return base64.b64decode(self.body_base64)
+        return (self.body or "").encode()
+
+
+class Unit(Reply, title="UnitView"):
+    """What a queue entry leaves to its ConsumeQueueExt unit."""
+
+    tags_code: int
+    store_timestamp: int
+    bitmap: Annotated[str, Field(description="Which subscriptions want the message; hexadecimal.")]
+
+
+class QueueEntry(Reply, title="QueueEntryView"):
+    """What stands in a message's own place in its queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    names_it: Annotated[bool, Field(description="Whether that is this very record.")]
+    unit: Annotated[
+        Unit | None,
+        Field(description="What `tagsCode` is the address of, where it is one and that is there."),
+    ]
+
+
+class Checksum(Reply, title="ChecksumView"):
+    """What vouches for a record's bytes."""
+
+    body_crc: Annotated[int, Field(description="BODYCRC as stored; it fits the body.")]
+    blocks: Annotated[
+        str,
+        Field(
+            description="verified: all of it is as it was synced, by checksums of the log's blocks;"
+            " partly-verified; not-covered: not synced yet, or no checksums; damaged: a block of it"
+            " has changed, and only the record's own checks vouch for it (`checkedBy`)."
+        ),
+    ]
+    covered_bytes: int
+
+
+class MessageDetail(Message, title="MessageDetailView"):
+    """One message with all that is known of it."""
+
+    segment: Annotated[str, Field(description="The commit log's file that holds it.")]
+    segment_position: int
+    queue_entry: QueueEntry | None
+    checksum: Checksum
+
+
+class DamagedHeader(Reply, title="HeaderView"):
+    """What a damaged record says of itself; any of it may be wrong."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+    store_timestamp: int
+    born_timestamp: int
+    uniq_key: str | None
+    keys: tuple[str, ...]
+    tags: str | None
+
+
+class Unreadable(Reply, title="UnreadableView"):
+    """A message that is there, and is damaged."""
+
+    physical_offset: int
+    type: str
+    detail: str
+    queue_offset: int | None = left_out()
+    shard: int | None = left_out("Where several were asked.")
+
+
+class Scanned(Reply, title="ScannedView"):
+    """What a query looked at; over several shards their own bounds are in `byShard` alone."""
+
+    from_ms: Annotated[Milliseconds, Field(alias="from")]
+    to_ms: Annotated[Milliseconds, Field(alias="to")]
+    candidates: Annotated[int, Field(description="Index or queue entries whose records were read.")]
+    min_offset: int | None
+    max_offset: Annotated[int | None, Field(description="Everything below was looked for.")]
+    by_shard: dict[str, Scanned] | None = left_out()
+
+
+class Messages(OfShards, title="MessagesView"):
+    """Messages under a key or of a time range."""
+
+    messages: tuple[Message, ...]
+    unreadable: tuple[Unreadable, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")]
+    complete: Annotated[
+        bool,
+        Field(description="No message is missing: no cursor, and the whole range was scanned."),
+    ]
+    scanned: Scanned
+    store_id: str | None = left_out("The store that answered; absent where several shards did.")

@@ -1,0 +1,102 @@
+"""One message's way through the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mqstore.wire.base import Milliseconds, NewerInteger, Reply, left_out
+from mqstore.wire.lags import OffsetsSource, OneShard
+from mqstore.wire.messages import CHECKED_BY, Unreadable
+from mqstore.wire.shards import OfShards
+
+
+class GroupStand(Reply, title="GroupStandView"):
+    """Whether a group is past a copy."""
+
+    group: str
+    committed: Annotated[
+        int | None, Field(description="Its offset in the copy's queue; null without one.")
+    ]
+    consumed: Annotated[
+        bool,
+        Field(
+            description="The committed offset is past it: the group is done with it, or has sent "
+            "it back, which its own copies in %RETRY%GROUP show."
+        ),
+    ]
+
+
+class MessageCopy(Reply, title="CopyView"):
+    """One record of the message."""
+
+    kind: Annotated[
+        str,
+        Field(
+            description="message: in its own topic; delayed; half; set-aside: a half that was "
+            "checked too often; retry, dead-letter: sent back by `group`."
+        ),
+    ]
+    state: Annotated[
+        str,
+        Field(
+            description="stored; of delayed ones waiting, delivered; of halves pending, committed, "
+            "rolled-back, set-aside, renewed (a later copy counts)."
+        ),
+    ]
+    why: Annotated[str, Field(description="What the state was derived from.")]
+    group: Annotated[str | None, Field(description="The consumer group that sent it back.")]
+    due_at: Annotated[Milliseconds | None, Field(description="Of a delayed one.")]
+    topic: str
+    shard: NewerInteger = None
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    offset_msg_id: str
+    origin_message_id: Annotated[
+        str | None, Field(description="Of one that was sent back: the copy that a group got first.")
+    ] = None
+    store_timestamp: Milliseconds
+    store_host: str
+    reconsume_times: int
+    segment: Annotated[str | None, Field(description="The log's file; null: expired just now.")]
+    in_queue: Annotated[bool, Field(description="Its queue names this very record.")]
+    groups: Annotated[
+        tuple[GroupStand, ...],
+        Field(description="Groups that have an offset in the copy's topic."),
+    ]
+    checked_by: Literal["record"] | None = left_out(CHECKED_BY)
+
+
+class Trace(Reply, title="TraceView"):
+    """All copies of one message that are in the log, oldest first."""
+
+    topic: str
+    uniq_key: str | None
+    keys: tuple[str, ...]
+    tags: str | None
+    born_timestamp: Milliseconds
+    born_host: str
+    copies: tuple[MessageCopy, ...]
+    unreadable: tuple[Unreadable, ...]
+    complete: Annotated[bool, Field(description="No copy that is in the log is missing.")]
+
+
+class MessageTrace(OfShards, title="MessageTraceView"):
+    """One message's way, and where groups' offsets come from."""
+
+    trace: Trace
+    offsets: OffsetsSource
+    shard: OneShard
+
+
+class Traces(OfShards, title="TracesView"):
+    """The ways of messages with a key, newest first."""
+
+    traces: tuple[Trace, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")]
+    complete: bool
+    offsets: OffsetsSource
+    shard: OneShard

@@ -1,0 +1,18 @@
+"""Replies of the query service: msgspec structs of the contract's models, under their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mqstore.wire.lags import *  # noqa: F403
+    from mqstore.wire.messages import *  # noqa: F403
+    from mqstore.wire.queues import *  # noqa: F403
+    from mqstore.wire.segments import *  # noqa: F403
+    from mqstore.wire.shards import *  # noqa: F403
+    from mqstore.wire.traces import *  # noqa: F403
+else:
+    from mqstore.service.structs import structs_of
+    from mqstore.wire import lags, messages, queues, segments, shards, traces
+
+    globals().update(structs_of(lags, messages, queues, segments, shards, traces))
