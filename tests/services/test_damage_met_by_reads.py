@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
-from mqstore.client.models import Placed
+from mqstore.wire.produce import Placed
 from tests.services.service_processes import SEGMENT_SIZE, Process, query, writer
 
 TOKENS = {role: f"{role}-token-0123456789" for role in ("admin", "system")}

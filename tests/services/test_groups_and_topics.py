@@ -10,16 +10,16 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
-from mqstore.writer import admin_examples as examples
-from mqstore.writer.admin_models import (
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.groups import (
     Group,
     GroupOffsets,
     OffsetCommit,
     OffsetReset,
     OffsetsReset,
     Subscription,
-    TopicDeletion,
 )
+from mqstore.wire.topics import TopicDeletion
 from tests.services.service_processes import writer
 
 TOKENS = {role: f"{role}-token-0123456789" for role in ("admin", "consume", "produce", "system")}

@@ -13,8 +13,8 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.retention.plan import RetentionPlan
-from mqstore.writer import examples
-from mqstore.writer.models import PinList
+from mqstore.wire.examples import stores as examples
+from mqstore.wire.retention import Pins
 from tests.services.service_processes import ANY_DISK, Process, query, writer
 
 SEGMENT = 1 << 20
@@ -67,7 +67,7 @@ def _await_segments(client: Client, at_most: int) -> None:
 
 def test_examples_are_what_the_service_answers() -> None:
     RetentionPlan.model_validate(examples.RETENTION)
-    PinList.model_validate(examples.PINS)
+    Pins.model_validate(examples.PINS)
 
 
 def test_what_would_go_is_shown_and_goes_by_hand(tmp_path: Path) -> None:

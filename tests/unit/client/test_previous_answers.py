@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mqstore.client.group_models import GroupOffsets
-from mqstore.client.models import Writes
+from mqstore.wire.groups import GroupOffsets
+from mqstore.wire.stores import Writes
 
 
 def test_offsets_without_shards_are_understood() -> None:

@@ -23,8 +23,9 @@ from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.system.threads import production_seams
-from mqstore.writer import examples, produce
-from mqstore.writer.models import NewMessage
+from mqstore.wire.examples import stores as examples
+from mqstore.wire.produce import NewMessage
+from mqstore.writer import produce
 from tests.unit.storage.stores import open_store
 
 HOST = Host(b"\x7f\0\0\1", 10911)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mqstore.service.structs import struct_of
 from mqstore.storage._kernel import Placement, placements_json
 from mqstore.storage.codec.hosts import Host
-from mqstore.writer.models import Placed
+from mqstore.wire.produce import Placed
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4), st.integers(0, 65535)) | st.builds(
@@ -18,6 +19,7 @@ HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4), st.integers(0, 65535)
 PLACEMENTS = st.builds(
     Placement, st.integers(0, 2**63 - 1), NUMBERS, NUMBERS, NUMBERS, NUMBERS, HOSTS
 )
+PLACED = struct_of(Placed)
 KEYS = st.text() | st.text("0123456789ABCDEF", min_size=32, max_size=32)
 quote = msgspec.json.Encoder().encode
 LEAST = -(2**63)
@@ -33,16 +35,16 @@ def test_placements_are_written_as_the_struct_is(
     placements, keys = [row[0] for row in rows], [row[1] for row in rows]
     repeats = frozenset(number for number, row in enumerate(rows) if row[2])
     due = [
-        Placed(
-            placed.offset_message_id,
-            key,
-            placed.queue_id,
-            placed.queue_offset,
-            placed.physical_offset,
-            placed.size,
-            placed.store_timestamp_ms,
-            shard,
-            repeat,
+        PLACED(
+            offset_msg_id=placed.offset_message_id,
+            uniq_key=key,
+            queue_id=placed.queue_id,
+            queue_offset=placed.queue_offset,
+            physical_offset=placed.physical_offset,
+            size=placed.size,
+            store_timestamp=placed.store_timestamp_ms,
+            shard=shard,
+            repeat=repeat,
         )
         for placed, key, repeat in rows
     ]

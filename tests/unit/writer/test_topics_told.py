@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mqstore.writer.admin_models import Topic
+from mqstore.wire.topics import Topic
 from mqstore.writer.topic_routes import _spec_of
 
 

@@ -11,37 +11,7 @@ from mqstore.client.client import (
 )
 from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
-from mqstore.client.group_models import (
-    Group,
-    GroupOffset,
-    GroupOffsets,
-    Groups,
-    OffsetChange,
-    OffsetsReset,
-    Subscription,
-    Subscriptions,
-)
-from mqstore.client.models import (
-    DelayLevel,
-    DelayLevels,
-    Download,
-    Flushed,
-    Health,
-    NewMessage,
-    Pin,
-    Pins,
-    Placed,
-    Produced,
-    Recovery,
-    Retention,
-    Segment,
-    Segments,
-    Store,
-    Topic,
-    TopicDeletion,
-    Topics,
-    Writes,
-)
+from mqstore.client.models import Download, Health, NewMessage, Recovery, Retention
 from mqstore.client.rebuild_calls import part_frames
 from mqstore.client.rebuild_models import (
     IndexPart,
@@ -60,11 +30,25 @@ from mqstore.client.transaction_models import (
     Transaction,
     Transactions,
 )
+from mqstore.wire.groups import (
+    Group,
+    GroupOffset,
+    GroupOffsets,
+    Groups,
+    OffsetChange,
+    OffsetsReset,
+    Subscription,
+    Subscriptions,
+)
 from mqstore.wire.lags import GroupLag, GroupLags, TopicLag, TopicSum
 from mqstore.wire.messages import Message, MessageDetail, Messages, Unreadable
+from mqstore.wire.produce import Placed, Produced
 from mqstore.wire.queues import Pull, Queue, QueueOffset, Queues
+from mqstore.wire.retention import Pin, Pins
 from mqstore.wire.segments import LogFile, LogFiles
 from mqstore.wire.shards import ShardEntry, Shards
+from mqstore.wire.stores import DelayLevel, DelayLevels, Flushed, Segment, Segments, Store, Writes
+from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
 
 __all__ = [

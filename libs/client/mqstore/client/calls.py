@@ -15,7 +15,22 @@ from crc32c import crc32c
 from pydantic import BaseModel
 
 from mqstore.client.again import REPEAT
-from mqstore.client.group_models import (
+from mqstore.client.models import (
+    Appended,
+    Download,
+    ExpiryReport,
+    Fence,
+    Health,
+    Hidden,
+    NewMessage,
+    Nothing,
+    Recovery,
+    RepairReport,
+    Retention,
+    Scrub,
+    TransactionKinds,
+)
+from mqstore.wire.groups import (
     Group,
     GroupOffsets,
     Groups,
@@ -23,38 +38,14 @@ from mqstore.client.group_models import (
     Subscription,
     Subscriptions,
 )
-from mqstore.client.models import (
-    Appended,
-    Archive,
-    DelayLevels,
-    Download,
-    Durability,
-    ExpiryReport,
-    Fence,
-    Flushed,
-    Health,
-    Hidden,
-    NewMessage,
-    Nothing,
-    Pin,
-    Pins,
-    Produced,
-    Recovery,
-    RepairReport,
-    Retention,
-    Scrub,
-    Segments,
-    Store,
-    Topic,
-    TopicDeletion,
-    Topics,
-    TransactionKinds,
-    Writes,
-)
 from mqstore.wire.lags import GroupLag, GroupLags
 from mqstore.wire.messages import MessageDetail, Messages
+from mqstore.wire.produce import Durability, Produced
 from mqstore.wire.queues import Pull, QueueOffset, Queues
+from mqstore.wire.retention import Archive, Pin, Pins
 from mqstore.wire.segments import LogFiles
+from mqstore.wire.stores import DelayLevels, Flushed, Segments, Store, Writes
+from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageTrace, Traces
 
 Answer = TypeVar("Answer", bound=BaseModel)

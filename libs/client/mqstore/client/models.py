@@ -9,9 +9,8 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mqstore.wire.shards import ShardEntry, Shards
+from mqstore.wire.produce import Placed
 
-Durability = Literal["sync", "async"]
 Hidden = Literal["delayed", "half"]
 """Messages that stand elsewhere until they are delivered or decided."""
 
@@ -56,25 +55,6 @@ class NewMessage(BaseModel):
         return members | {k: v for k, v in optional.items() if v or v == 0}
 
 
-class Placed(Model):
-    """Where a message was stored. Offsets are physical or of the queue, as their names say."""
-
-    offset_msg_id: str
-    uniq_key: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    size: int
-    store_timestamp: int
-    shard: int
-    repeat: bool = False
-    """Stored before, under this unique key."""
-
-
-class Produced(Model):
-    messages: tuple[Placed, ...]
-
-
 class Appended(Model):
     """What an internal append stored, in the order of the request."""
 
@@ -97,122 +77,12 @@ class Fence(Model):
     epoch: int
 
 
-class Topic(Model):
-    topic: str
-    queues: int
-    read_queues: int
-    write_queues: int
-    perm: int
-    order: bool
-    filter_type: str = "SINGLE_TAG"
-    attributes: dict[str, str] = Field(default_factory=dict)
-    shards: Shards | None = None
-
-
-class TopicDeletion(Model):
-    """What goes with a topic, or, as ``dry_run``, would go."""
-
-    topic: str
-    queues: int
-    messages: int
-    groups: tuple[str, ...]
-    dry_run: bool
-    shards: Shards | None = None
-
-
-class Topics(Model):
-    topics: tuple[Topic, ...]
-
-
-class Store(Model):
-    """A moment's picture of a store; offsets are physical, in bytes."""
-
-    store_id: str
-    shard: int
-    epoch: int
-    format: str
-    health: str
-    root: str
-    commit_log: str
-    min_offset: int
-    max_offset: int
-    flushed_offset: int
-    dispatched_offset: int
-    segments: int
-    segment_size: int
-    topics: int
-    queues: int
-    index_files: int
-    index_complete: bool
-    disk_total: int
-    disk_used: int
-    disk_free: int
-    read_only_reason: str | None
-    index_offset: int
-    hash_slots: int | None = None
-    """Of an index file; None by a writer that does not tell yet."""
-    index_num: int | None = None
-    flush_behind: int
-    dispatch_behind: int
-    index_behind: int
-    index_trouble: str | None = None
-    """Why keys may be missed until the index is rebuilt."""
-    damaged_stretches: int
-    shards: tuple[ShardEntry, ...] = ()
-
-
-class Flushed(Model):
-    """Everything below ``durable_offset``, which is physical, is on disk."""
-
-    durable_offset: int
-
-
-class Writes(Model):
-    """Whether messages are taken (None: a release that did not tell); if not, why, since when."""
-
-    paused: bool
-    reason: str | None
-    since_ms: int | None
-    taken: bool | None = None
-    refused: dict[str, Any] | None = None
-    """``reason``, ``detail`` and ``figures`` where the store refuses messages."""
-
-
 class Recovery(BaseModel):
     """The recovery report; its fields are those of the service's OpenAPI document."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     plan: dict[str, Any]
-
-
-class DelayLevel(Model):
-    """One delay level and its queue in SCHEDULE_TOPIC_XXXX."""
-
-    level: int
-    delay: str
-    queue_min: int
-    queue_max: int
-    delivered_up_to: int
-    pending: int
-    next_due_ms: int | None
-    waiting: str | None
-
-
-class DelayLevels(Model):
-    levels: tuple[DelayLevel, ...]
-
-
-class Segment(Model):
-    name: str
-    offset: int
-    size: int
-    used: int
-    modified_ms: int
-
-
-class Segments(Model):
-    segments: tuple[Segment, ...]
 
 
 class ScrubFinding(Model):
@@ -288,36 +158,6 @@ class ExpiryReport(Model):
     the first one."""
 
     report: dict[str, Any] | None
-
-
-class ArchiveMark(Model):
-    """How far an archive is, in physical offsets; times in ms."""
-
-    offset: int
-    place: str
-    since_ms: int
-    marked_ms: int
-
-
-class Archive(Model):
-    """What retention waits for; None: for no archive."""
-
-    archive: ArchiveMark | None
-
-
-class Pin(Model):
-    """A lease on a range of the log."""
-
-    name: str
-    from_offset: int
-    to_offset: int | None
-    why: str
-    created_ms: int
-    expires_ms: int
-
-
-class Pins(Model):
-    pins: tuple[Pin, ...]
 
 
 class Nothing(BaseModel):

@@ -53,6 +53,14 @@ class Reply(BaseModel):
         return found
 
 
+class Named(Reply):
+    """A reply whose fields can also be read by their names in JSON: the client gave a dict before
+    it had this model."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.model_dump(by_alias=True)[name]
+
+
 class Request(BaseModel):
     """Base of requests. Unknown fields are refused: a misspelt one would have no effect."""
 

@@ -11,8 +11,8 @@ from starlette.responses import StreamingResponse
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.problems import GUARDED, responses
+from mqstore.wire.stores import Operation, Operations
 from mqstore.writer import control
-from mqstore.writer.models import Operation, OperationList
 from mqstore.writer.service import WriterService
 
 SECONDS_MAX: Final = 86_400
@@ -77,6 +77,6 @@ class EventRoutes:
             headers={"cache-control": "no-store"},
         )
 
-    async def operations(self) -> OperationList:
+    async def operations(self) -> Operations:
         found = self._service.watching.operations()
-        return OperationList(operations=[Operation.model_validate(each) for each in found])
+        return Operations(operations=tuple([Operation.model_validate(each) for each in found]))

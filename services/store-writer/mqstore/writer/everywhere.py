@@ -16,9 +16,9 @@ from starlette.responses import Response
 
 from mqstore.service.app import json_response
 from mqstore.service.shards import Shards, Spread
-from mqstore.writer.admin_models import OfShards, ShardsTold
+from mqstore.wire import shards as wire
 
-Answer = TypeVar("Answer", bound=OfShards)
+Answer = TypeVar("Answer", bound=wire.OfShards)
 
 
 async def on_all(
@@ -50,7 +50,7 @@ async def on_all(
     spread = await shards.here_first(request, own, content)
     spread.require_answers()
     made += _others(spread, shards.own, kind)
-    told = ShardsTold.model_validate(spread.view())
+    told = wire.Shards.model_validate(spread.view())
     return join(made).model_copy(update={"shards": told})
 
 

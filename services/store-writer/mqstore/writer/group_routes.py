@@ -19,20 +19,20 @@ from mqstore.service.problems import responses
 from mqstore.storage.admin import group_offsets, groups
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import GroupUnknown
-from mqstore.writer import admin_examples as examples
-from mqstore.writer import control
-from mqstore.writer.admin_models import (
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.groups import (
     Group,
     GroupConfig,
-    GroupList,
     GroupOffset,
     GroupOffsets,
+    Groups,
     GroupSpec,
     OffsetChange,
     OffsetCommit,
     OffsetReset,
     OffsetsReset,
 )
+from mqstore.writer import control
 from mqstore.writer.everywhere import gone_on_all, on_all
 from mqstore.writer.service import WriterService
 
@@ -82,10 +82,10 @@ class GroupRoutes:
         answered = control.answers(examples.RESET_DONE, *refused)
         add("POST", path + ":reset", self.reset_offsets, "Move a group", 200, answered)
 
-    async def groups(self) -> GroupList:
+    async def groups(self) -> Groups:
         """Those that were created, and those that have offsets."""
         found = await asyncio.to_thread(self._service.store.groups.all)
-        return GroupList(groups=[group_view(each) for each in found])
+        return Groups(groups=tuple([group_view(each) for each in found]))
 
     async def group(self, group: GroupName) -> Group:
         return group_view(self._service.store.groups.get(group))
@@ -139,7 +139,7 @@ class GroupRoutes:
         async def here() -> GroupOffsets:
             found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
             return GroupOffsets(
-                group=group, offsets=[_offset_view(each, self._shard) for each in found]
+                group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
             )
 
         return await on_all(self._service.shards, request, GroupOffsets, here, _offsets_together)
@@ -161,7 +161,7 @@ class GroupRoutes:
         store = self._service.store
         found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
         return GroupOffsets(
-            group=group, offsets=[_offset_view(each, self._shard) for each in found]
+            group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
         )
 
     async def reset_offsets(
@@ -182,7 +182,8 @@ class GroupRoutes:
 
     async def _reset(self, group: str, reset: OffsetReset) -> OffsetsReset:
         store = self._service.store
-        plan = partial(store.offsets.plan_reset, group, reset.topic, reset.to)
+        to = group_offsets.Position(reset.to)
+        plan = partial(store.offsets.plan_reset, group, reset.topic, to)
         changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids)
         if not reset.dry_run:
             await asyncio.to_thread(store.offsets.apply, group, changes)
@@ -190,32 +191,29 @@ class GroupRoutes:
             group=group,
             topic=reset.topic,
             dry_run=reset.dry_run,
-            queues=[_change_view(each, self._shard) for each in changes],
+            queues=tuple([_change_view(each, self._shard) for each in changes]),
         )
 
 
 def group_view(found: groups.Group) -> Group:
-    config = GroupConfig.model_validate(
-        {name: getattr(found.config, name) for name in GroupConfig.model_fields}
-    )
     return Group(
         group=found.config.name,
         configured=found.is_configured,
-        config=config,
-        topics=list(found.topics),
+        config=GroupConfig.model_validate(found.config),
+        topics=tuple(found.topics),
     )
 
 
 def _offsets_together(found: Sequence[GroupOffsets]) -> GroupOffsets:
     offsets = [offset for each in found for offset in each.offsets]
     offsets.sort(key=lambda each: (each.topic, each.shard, each.queue_id))
-    return GroupOffsets(group=found[0].group, offsets=offsets)
+    return GroupOffsets(group=found[0].group, offsets=tuple(offsets))
 
 
 def _resets_together(done: Sequence[OffsetsReset]) -> OffsetsReset:
     queues = [queue for each in done for queue in each.queues]
     queues.sort(key=lambda each: (each.shard, each.queue_id))
-    return done[0].model_copy(update={"queues": queues})
+    return done[0].model_copy(update={"queues": tuple(queues)})
 
 
 def _offset_view(found: group_offsets.GroupOffset, shard: int) -> GroupOffset:

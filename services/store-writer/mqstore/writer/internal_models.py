@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field
 
 from mqstore.storage.own.fences import EPOCH_MAX, NAME, Fence
-from mqstore.writer.models import INT64_MAX, Int32, Placed, QueueId
+from mqstore.wire.base import INT32_MAX, INT32_MIN, INT64_MAX
 
+if TYPE_CHECKING:
+    from mqstore.wire.produce import Placed
+else:
+    from mqstore.service.structs import struct_of
+    from mqstore.wire import produce
+
+    Placed = struct_of(produce.Placed)
+
+Int32 = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
+QueueId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=INT64_MAX)]
 
 ABSENT_MAX: Final = 10_000

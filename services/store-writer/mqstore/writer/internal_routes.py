@@ -31,7 +31,8 @@ from mqstore.storage.layout import PROPERTY_UNIQ_KEY
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.own.fences import NAME, Fence
-from mqstore.writer import control, examples, produce
+from mqstore.wire.examples import stores as examples
+from mqstore.writer import control, produce
 from mqstore.writer.internal_models import (
     APPEND_EXAMPLE,
     DAMAGE_EXAMPLE,

@@ -5,13 +5,12 @@ Called from ``routes``; nothing here waits or touches the store's files.
 
 from __future__ import annotations
 
-import binascii
 import ipaddress
 import itertools
 import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from crc32c import crc32c
@@ -19,6 +18,7 @@ from crc32c import crc32c
 from mqstore.service import bodies, idempotency, problems
 from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
+from mqstore.service.structs import struct_of
 from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
 from mqstore.storage.codec import properties, topic_names
 from mqstore.storage.codec.batch import decode_batch
@@ -37,7 +37,9 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.writer.models import UINT32_MAX, NewMessage, ProduceOutline, ProduceRequest
+from mqstore.wire import produce as contract
+from mqstore.wire.base import UINT32_MAX
+from mqstore.wire.produce import Durability, NewMessage, ProduceRequest
 
 CLIENT_PROPERTIES: Final = frozenset(
     {"KEYS", "TAGS", "UNIQ_KEY", "WAIT", "BUYER_ID", "INSTANCE_ID", "MSG_REGION", "TRACE_ON"}
@@ -57,9 +59,18 @@ VALUES_MAX: Final = 400_000
 MESSAGE_VALUES_MAX: Final = 20_000
 """JSON values of a message: more than a record's 32 KiB of properties can hold."""
 
-_decoder = msgspec.json.Decoder(ProduceRequest)
-_outline_decoder = msgspec.json.Decoder(ProduceOutline)
-_message_decoder = msgspec.json.Decoder(NewMessage)
+
+class _Outline(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A ``ProduceRequest`` whose messages are still to be decoded."""
+
+    messages: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+    durability: Durability | None = None
+
+
+_Request: Final = struct_of(ProduceRequest)
+_decoder = msgspec.json.Decoder(_Request)
+_outline_decoder = msgspec.json.Decoder(_Outline)
+_message_decoder = msgspec.json.Decoder(struct_of(NewMessage))
 quote: Final = msgspec.json.Encoder().encode
 """A text as it stands in JSON."""
 
@@ -139,7 +150,7 @@ def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
             messages.append(bodies.decode(_message_decoder, text))
         except Problem as problem:
             raise Problem(problem.kind, f"message {number}: {problem.detail}") from None
-    return ProduceRequest(messages, outline.durability)
+    return _Request(messages=messages, durability=outline.durability)
 
 
 def check_json_head(request: HotRequest) -> None:
@@ -297,14 +308,10 @@ def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
 
 def body_bytes(text: str | None, encoded: str | None) -> bytes:
     """A body that is given as text or in base64. Raises Problem."""
-    if encoded is None:
-        return b"" if text is None else text.encode()
-    if text is not None:
-        raise Problem(problems.BODY_INVALID, "give body or bodyBase64, not both")
     try:
-        return binascii.a2b_base64(encoded, strict_mode=True)
-    except (binascii.Error, ValueError) as error:
-        raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None
+        return contract.body_bytes(text, encoded)
+    except ValueError as error:
+        raise Problem(problems.BODY_INVALID, str(error)) from None
 
 
 def _with_key(message: Message, origin: Origin, uniq_key: str) -> Message:

@@ -12,7 +12,8 @@ from fastapi import Path as PathParameter
 from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.problems import responses
-from mqstore.writer import control, examples
+from mqstore.wire.examples import stores as examples
+from mqstore.writer import control
 from mqstore.writer.control import answers
 from mqstore.writer.models import QuarantineList
 from mqstore.writer.service import WriterService

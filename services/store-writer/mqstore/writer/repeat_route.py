@@ -13,7 +13,8 @@ from mqstore.service.http import HotRequest, HotRoute
 from mqstore.service.reply import Reply
 from mqstore.storage._kernel import placements_json
 from mqstore.storage.errors import UniqueKeyTaken
-from mqstore.writer import examples, produce
+from mqstore.wire.examples import stores as examples
+from mqstore.writer import produce
 from mqstore.writer.internal_models import (
     REPEATS_EXAMPLE,
     RepeatsAsked,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mqstore.writer.models import INT64_MAX
+from mqstore.wire.base import INT64_MAX
 
 EXPIRING_MAX: Final = 200
 RISKS_MAX: Final = 100

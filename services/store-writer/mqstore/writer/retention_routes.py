@@ -15,11 +15,12 @@ from mqstore.service.app import Api
 from mqstore.service.auth import Role
 from mqstore.service.problems import responses
 from mqstore.storage.errors import PinUnknown
-from mqstore.storage.retention.pins import NAME, Pin
+from mqstore.storage.retention.pins import NAME
 from mqstore.storage.retention.plan import RetentionPlan
-from mqstore.writer import control, examples
+from mqstore.wire.examples import stores as examples
+from mqstore.wire.retention import Archive, ArchiveMark, ArchiveSpec, Pin, Pins, PinSpec
+from mqstore.writer import control
 from mqstore.writer.control import answers
-from mqstore.writer.models import ArchiveSpec, ArchiveView, PinList, PinSpec
 from mqstore.writer.service import WriterService
 
 SEGMENTS_DEFAULT: Final = 1_000
@@ -102,11 +103,12 @@ class RetentionRoutes:
         it lasts for 20 rounds."""
         return await asyncio.to_thread(self._service.store.run_retention)
 
-    async def pins(self) -> PinList:
-        return PinList(pins=self._service.store.retention.pins())
+    async def pins(self) -> Pins:
+        found = self._service.store.retention.pins()
+        return Pins(pins=tuple([Pin.model_validate(each) for each in found]))
 
     async def pin(self, name: PinName) -> Pin:
-        return self._service.store.retention.pin(name)
+        return Pin.model_validate(self._service.store.retention.pin(name))
 
     async def put_pin(self, name: PinName, spec: PinSpec, response: Response) -> Pin:
         """A lease: it ends `leaseSeconds` from now unless it is put again. 201 when it is new. The
@@ -116,7 +118,7 @@ class RetentionRoutes:
             retention.pin(name)
         except PinUnknown:
             response.status_code = HTTPStatus.CREATED
-        return await asyncio.to_thread(
+        found = await asyncio.to_thread(
             retention.put_pin,
             name,
             spec.from_offset,
@@ -124,20 +126,21 @@ class RetentionRoutes:
             lease_s=spec.lease_seconds,
             why=spec.why,
         )
+        return Pin.model_validate(found)
 
     async def remove_pin(self, name: PinName) -> None:
         await asyncio.to_thread(self._service.store.retention.remove_pin, name)
 
-    async def archive(self) -> ArchiveView:
+    async def archive(self) -> Archive:
         """Null where retention waits for no archive."""
-        return ArchiveView(archive=self._service.store.retention.archive)
+        return Archive.model_validate({"archive": self._service.store.retention.archive})
 
-    async def put_archive(self, spec: ArchiveSpec) -> ArchiveView:
+    async def put_archive(self, spec: ArchiveSpec) -> Archive:
         """By the job that archives. What lies behind `offset` is kept from deletion, from the first
         time on, until the disk is above keepDiskCeilingRatio or the archive is ended."""
         retention = self._service.store.retention
         mark = await asyncio.to_thread(retention.archived, spec.offset, spec.place)
-        return ArchiveView(archive=mark)
+        return Archive(archive=ArchiveMark.model_validate(mark))
 
     async def end_archive(self) -> None:
         """What is not archived goes as anything else; also where nothing waited."""

@@ -38,24 +38,16 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import NO_REPEATS, Originals, Put, body_digests, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
-from mqstore.writer import examples, produce
+from mqstore.wire.base import INT32_MAX, UINT32_MAX
+from mqstore.wire.examples import stores as examples
+from mqstore.wire.produce import NewMessage, Produced, ProduceRequest
+from mqstore.wire.shards import ShardEntry
+from mqstore.wire.stores import DelayLevel, DelayLevels, Segment, Segments, Store
+from mqstore.writer import produce
 from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.expiry_reports import ExpiryReports
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
-from mqstore.writer.models import (
-    INT32_MAX,
-    UINT32_MAX,
-    DelayLevel,
-    DelayLevelList,
-    NewMessage,
-    Placed,
-    ProduceReply,
-    ProduceRequest,
-    Segment,
-    SegmentList,
-    Store,
-)
 from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.quarantine_routes import QuarantineRoutes
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
@@ -217,7 +209,7 @@ class Producer:
         self._topics.clear()
 
     def add(self, api: Api) -> None:
-        api.add_schemas(ProduceRequest, NewMessage, ProduceReply, Placed)
+        api.add_schemas(ProduceRequest, Produced)
         api.add_hot(
             HotRoute(
                 *("POST", "/v1/topics/{topic}/messages", Role.PRODUCE, self._answer, OPERATION),
@@ -470,29 +462,31 @@ class _Inspection:
         for path, endpoint, summary, model in (
             ("/v1/store", self.store, "The store's bounds, format and health", Store),
             ("/v1/store/recovery", self.recovery, "What recovery found and did", RecoveryReport),
-            ("/v1/store/delays", self.delays, "Delayed messages, by level", DelayLevelList),
-            ("/v1/segments", self.segments, "The commit log's files", SegmentList),
+            ("/v1/store/delays", self.delays, "Delayed messages, by level", DelayLevels),
+            ("/v1/segments", self.segments, "The commit log's files", Segments),
         ):
             _add_look(api, "store", path, endpoint, summary, model)
 
     async def store(self) -> Store:
         store = self._service.store
         found = Store.model_validate(await asyncio.to_thread(store.status))
+        entries = self._service.shards.members.entries.values()
         return found.model_copy(
-            update={"shards": list(self._service.shards.members.entries.values())}
+            update={"shards": tuple(ShardEntry.model_validate(each) for each in entries)}
         )
 
     async def recovery(self) -> RecoveryReport:
         return self._service.store.recovery
 
-    async def delays(self) -> DelayLevelList:
+    async def delays(self) -> DelayLevels:
         """Delivery runs by itself; a level that stands still says why."""
         found = await asyncio.to_thread(self._service.store.delays.status)
-        return DelayLevelList(levels=[DelayLevel.model_validate(each) for each in found])
+        levels = [DelayLevel.model_validate(each) for each in found]
+        return DelayLevels(levels=tuple(levels))
 
-    async def segments(self) -> SegmentList:
+    async def segments(self) -> Segments:
         found = await asyncio.to_thread(self._service.store.segments)
-        return SegmentList(segments=[Segment.model_validate(each) for each in found])
+        return Segments(segments=tuple([Segment.model_validate(each) for each in found]))
 
 
 def _add_look(

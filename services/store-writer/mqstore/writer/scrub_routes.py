@@ -13,7 +13,8 @@ from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.storage.recovery.report import RepairReport
 from mqstore.storage.scrub.service import ScrubProgress
-from mqstore.writer import control, examples
+from mqstore.wire.examples import stores as examples
+from mqstore.writer import control
 from mqstore.writer.control import answers
 from mqstore.writer.service import WriterService
 

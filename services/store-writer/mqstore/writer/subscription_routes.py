@@ -16,9 +16,9 @@ from mqstore.service.expressions import Compilations
 from mqstore.service.limits import client_of
 from mqstore.service.problems import responses
 from mqstore.storage.tables.consumer_filters import FilterData
-from mqstore.writer import admin_examples as examples
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
 from mqstore.writer import control
-from mqstore.writer.admin_models import Subscription, SubscriptionList, SubscriptionSpec
 from mqstore.writer.everywhere import gone_on_all, on_all
 from mqstore.writer.group_routes import GroupName
 from mqstore.writer.service import WriterService
@@ -49,10 +49,10 @@ class SubscriptionRoutes:
         gone = responses(problems.SUBSCRIPTION_UNKNOWN, *_UNWRITTEN)
         add("DELETE", _PATH, self.remove, "End a subscription", HTTPStatus.NO_CONTENT, gone)
 
-    async def subscriptions(self, group: GroupName) -> SubscriptionList:
+    async def subscriptions(self, group: GroupName) -> Subscriptions:
         """Those with an expression; one by tags needs no registration."""
         found = self._service.store.subscriptions.of(group)
-        return SubscriptionList(subscriptions=[_view(each) for each in found])
+        return Subscriptions(subscriptions=tuple([_view(each) for each in found]))
 
     async def subscription(self, group: GroupName, topic: TopicName) -> Subscription:
         return _view(self._service.store.subscriptions.get(group, topic))

@@ -17,9 +17,9 @@ from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.tables.config_tables import TopicConfig
-from mqstore.writer import admin_examples as examples
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
 from mqstore.writer import control
-from mqstore.writer.admin_models import Topic, TopicDeletion, TopicList, TopicSpec
 from mqstore.writer.everywhere import on_all
 from mqstore.writer.service import WriterService
 
@@ -80,10 +80,10 @@ class TopicRoutes:
         self._service.events.publish("topic", topic=topic, isDeleted=False)
         return topic_view(made)
 
-    async def topics(self) -> TopicList:
+    async def topics(self) -> Topics:
         """Also those that have queues and no configuration, as from a broker's recovery."""
         topics = self._service.store.topics()
-        return TopicList(topics=[topic_view(each) for each in topics])
+        return Topics(topics=tuple([topic_view(each) for each in topics]))
 
     async def topic(self, topic: TopicName) -> Topic:
         return topic_view(self._service.store.topic(topic))
@@ -111,7 +111,7 @@ class TopicRoutes:
             topic=topic,
             queues=gone.queues,
             messages=gone.messages,
-            groups=list(gone.groups),
+            groups=tuple(gone.groups),
             dry_run=dry_run,
         )
 
@@ -139,7 +139,7 @@ def _summed(gone: Sequence[TopicDeletion]) -> TopicDeletion:
         topic=gone[0].topic,
         queues=sum(each.queues for each in gone),
         messages=sum(each.messages for each in gone),
-        groups=sorted({group for each in gone for group in each.groups}),
+        groups=tuple(sorted({group for each in gone for group in each.groups})),
         dry_run=gone[0].dry_run,
     )
 

@@ -8,8 +8,8 @@ from typing import Final
 from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.problems import responses
+from mqstore.wire.stores import Flushed, PutRefusal, Writes, WritesSpec
 from mqstore.writer import control
-from mqstore.writer.models import Flushed, PutRefusalView, Writes, WritesSpec
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/store/writes"
@@ -47,7 +47,7 @@ class WriteRoutes:
             reason=None if pause is None else pause.reason,
             since_ms=None if pause is None else pause.since_ms,
             taken=refusal is None and self._service.shards.joining.reason is None,
-            refused=None if refusal is None else PutRefusalView.of(refusal),
+            refused=None if refusal is None else PutRefusal.model_validate(refusal),
         )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:

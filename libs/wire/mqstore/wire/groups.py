@@ -1,107 +1,23 @@
-"""Topics, groups and consumer offsets, as store-writer reads and answers them."""
+"""Consumer groups: settings, committed offsets, subscriptions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, model_validator
 
-from mqstore.storage.admin.group_offsets import Position
-from mqstore.storage.filter.expression import EXPRESSION_LENGTH_MAX
-from mqstore.writer import admin_examples as examples
+from mqstore.wire.base import INT32_MAX, INT64_MAX, Named, NewerInteger, Reply, Request
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
+from mqstore.wire.shards import OfShards
+from mqstore.wire.topics import Attributes, Flag
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-QUEUES_MAX: Final = 1024
-COMMITS_MAX: Final = 500
-"""Offsets of one request."""
-
-QueueCount = Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)]
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 Offset = Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
 Count = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
-Flag = Annotated[bool, Field(strict=True)]
-Attributes = Annotated[
-    dict[str, str], Field(max_length=16, description="Only in a store of format 5.x.")
-]
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
-    )
-
-
-class _Request(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
-
-
-class ShardsTold(_Answer):
-    """Which shards were told, and which could not be."""
-
-    asked: list[int]
-    missing: Annotated[list[int], Field(description="Nothing was changed there: ask again.")]
-    why: Annotated[dict[str, str], Field(description="By number, of those that are missing.")]
-
-
-class OfShards(_Answer):
-    """What is the same on all shards."""
-
-    shards: Annotated[
-        ShardsTold | None,
-        Field(exclude_if=lambda told: told is None, description="Where there are several."),
-    ] = None
-
-
-class TopicSpec(_Request):
-    """How a topic should be. What is not given stays as it is; a new topic has 4 queues, perm 6."""
-
-    queues: Annotated[QueueCount | None, Field(description="To read as to write.")] = None
-    read_queues: QueueCount | None = None
-    write_queues: QueueCount | None = None
-    perm: Annotated[
-        Literal[2, 4, 6] | None, Field(description="2 write, 4 read, 6 both, as in RocketMQ.")
-    ] = None
-    order: Flag | None = None
-    filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None
-    attributes: Attributes | None = None
-
-    model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}})
-
-
-class Topic(OfShards):
-    """A topic as it is."""
-
-    topic: str
-    queues: Annotated[int, Field(description="Write queues.")]
-    read_queues: int
-    write_queues: int
-    perm: int
-    order: bool
-    filter_type: str
-    attributes: dict[str, str]
-
-
-class TopicList(_Answer):
-    topics: list[Topic]
-
-
-class TopicDeletion(OfShards):
-    """What goes with a topic."""
-
-    topic: str
-    queues: int
-    messages: Annotated[
-        int, Field(description="Messages in its queues; the log keeps them until they expire.")
-    ]
-    groups: Annotated[list[str], Field(description="Groups whose offsets in it go too.")]
-    dry_run: Annotated[bool, Field(description="Whether nothing has been done.")]
-
-    model_config = ConfigDict(json_schema_extra={"example": examples.TOPIC_DELETION})
-
-
-class GroupSpec(_Request):
+class GroupSpec(Request):
     """RocketMQ's SubscriptionGroupConfig. What is not given stays, or is RocketMQ's default."""
 
     consume_enable: Flag | None = None
@@ -119,7 +35,7 @@ class GroupSpec(_Request):
     model_config = ConfigDict(json_schema_extra={"example": {"retryTimesMax": 16}})
 
 
-class GroupConfig(_Answer):
+class GroupConfig(Named):
     """A group's settings, RocketMQ's defaults where it has none."""
 
     consume_enable: bool
@@ -143,20 +59,20 @@ class Group(OfShards):
         bool, Field(description="Whether it was created; it may consume without.")
     ]
     config: GroupConfig
-    topics: Annotated[list[str], Field(description="Topics that it has offsets in.")]
+    topics: Annotated[tuple[str, ...], Field(description="Topics that it has offsets in.")]
 
     model_config = ConfigDict(json_schema_extra={"example": examples.GROUP})
 
 
-class GroupList(_Answer):
-    groups: list[Group]
+class Groups(Reply, title="GroupList"):
+    groups: tuple[Group, ...]
 
 
-class GroupOffset(_Answer):
+class GroupOffset(Reply):
     """Where a group stands in one queue."""
 
     topic: str
-    shard: int
+    shard: NewerInteger = None
     queue_id: int
     committed: Annotated[
         int | None, Field(description="The next message to consume; null: none was committed.")
@@ -168,18 +84,18 @@ class GroupOffset(_Answer):
 
 class GroupOffsets(OfShards):
     group: str
-    offsets: list[GroupOffset]
+    offsets: tuple[GroupOffset, ...]
 
     model_config = ConfigDict(json_schema_extra={"example": examples.OFFSETS})
 
 
-class NewOffset(_Request):
+class NewOffset(Request):
     topic: str
     queue_id: QueueId
     offset: Annotated[Offset, Field(description="Of the next message to consume.")]
 
 
-class OffsetCommit(_Request):
+class OffsetCommit(Request):
     """Where a group stands now: all of it is taken, or none."""
 
     offsets: Annotated[list[NewOffset], Field(min_length=1, max_length=COMMITS_MAX)]
@@ -190,11 +106,11 @@ class OffsetCommit(_Request):
     model_config = ConfigDict(json_schema_extra={"example": examples.COMMIT})
 
 
-class OffsetReset(_Request):
+class OffsetReset(Request):
     """Where a group shall go on with a topic."""
 
     topic: str
-    to: Position
+    to: Literal["earliest", "latest", "timestamp"]
     timestamp: Annotated[
         Offset | None,
         Field(description="Milliseconds since the epoch; with `to: timestamp` only."),
@@ -209,12 +125,12 @@ class OffsetReset(_Request):
 
     @model_validator(mode="after")
     def _has_a_time(self) -> Self:
-        if (self.to is Position.TIMESTAMP) != (self.timestamp is not None):
+        if (self.to == "timestamp") != (self.timestamp is not None):
             raise ValueError("timestamp goes with to: timestamp, and only with it")
         return self
 
 
-class SubscriptionSpec(_Request):
+class SubscriptionSpec(Request):
     """Which messages of the topic the group wants."""
 
     expression: Annotated[
@@ -248,16 +164,16 @@ class Subscription(OfShards):
     model_config = ConfigDict(json_schema_extra={"example": examples.SUBSCRIPTION})
 
 
-class SubscriptionList(_Answer):
+class Subscriptions(Reply, title="SubscriptionList"):
     """By topic."""
 
-    subscriptions: list[Subscription]
+    subscriptions: tuple[Subscription, ...]
 
 
-class OffsetChange(_Answer):
+class OffsetChange(Reply):
     """What a reset does to one queue."""
 
-    shard: int
+    shard: NewerInteger = None
     queue_id: int
     before: int | None
     after: int
@@ -269,6 +185,6 @@ class OffsetsReset(OfShards):
     group: str
     topic: str
     dry_run: bool
-    queues: list[OffsetChange]
+    queues: tuple[OffsetChange, ...]
 
     model_config = ConfigDict(json_schema_extra={"example": examples.RESET_DONE})

@@ -1,0 +1,15 @@
+"""Bounds of requests. tests/unit/writer/test_limits_of_the_contract.py holds those that the engine
+has, too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUEUES_MAX: Final = 1024
+"""Queues of a topic."""
+COMMITS_MAX: Final = 500
+"""Offsets of one request."""
+EXPRESSION_LENGTH_MAX: Final = 4_096
+"""Characters of an SQL92 expression."""
+PIN_LEASE_MAX_S: Final = 86_400
+REBUILD_LEASE_MAX_S: Final = 3_600

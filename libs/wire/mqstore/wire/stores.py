@@ -1,0 +1,172 @@
+"""The store that store-writer has open: its state, and whether it takes messages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from mqstore.wire.base import Named, NewerFlag, NewerInteger, Reply, Request
+from mqstore.wire.examples import stores as examples
+from mqstore.wire.shards import ShardEntry
+
+
+class Store(Reply):
+    """A moment's picture of the store. Offsets are physical, in bytes."""
+
+    store_id: str
+    shard: int
+    epoch: int
+    format: Annotated[str, Field(description="RocketMQ generation: 4.9 or 5.x.")]
+    health: str
+    root: str
+    commit_log: str
+    min_offset: int
+    max_offset: int
+    flushed_offset: Annotated[int, Field(description="Everything below is on disk.")]
+    dispatched_offset: Annotated[int, Field(description="Everything below is queued and indexed.")]
+    segments: int
+    segment_size: int
+    topics: int
+    queues: int
+    index_files: int
+    index_complete: bool
+    disk_total: int
+    disk_used: int
+    disk_free: int
+    read_only_reason: str | None
+    index_offset: Annotated[int, Field(description="Everything below is indexed.")]
+    hash_slots: Annotated[NewerInteger, Field(description="Of an index file: maxHashSlotNum.")] = (
+        None
+    )
+    index_num: Annotated[NewerInteger, Field(description="Items of one: maxIndexNum.")] = None
+    flush_behind: Annotated[int, Field(description="Bytes that are not known to be on disk.")]
+    dispatch_behind: Annotated[int, Field(description="Bytes that are not in their queues.")]
+    index_trouble: Annotated[
+        str | None, Field(description="Why keys may be missed until the index is rebuilt.")
+    ] = None
+    index_behind: Annotated[int, Field(description="Bytes that are not in the index.")]
+    damaged_stretches: Annotated[
+        int, Field(description="Met by dispatch since the opening; the log has them.")
+    ]
+    shards: Annotated[
+        tuple[ShardEntry, ...],
+        Field(description="That there shall be; none where there is no list."),
+    ] = ()
+
+
+class Operation(Reply):
+    """Something that takes long."""
+
+    name: Annotated[str, Field(description="opening or index.")]
+    stage: str
+    done: Annotated[int, Field(description="Bytes.")]
+    total: int
+    percent: int
+    started_ms: int
+    ended_ms: Annotated[int | None, Field(description="null: it runs.")]
+
+
+class Operations(Reply, title="OperationList"):
+    """The newest first."""
+
+    operations: tuple[Operation, ...]
+
+
+class Flushed(Reply):
+    """What is on disk."""
+
+    durable_offset: Annotated[
+        int, Field(description="Physical: everything below is on disk.", examples=[1048576])
+    ]
+
+
+class WritesSpec(Request):
+    """Whether messages are taken."""
+
+    paused: Annotated[bool, Field(strict=True)]
+    reason: Annotated[
+        str, Field(max_length=200, description="What clients are told while writes are paused.")
+    ] = ""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"paused": False, "reason": "moving to another volume"}},
+    )
+
+
+class PutRefusal(Named, title="PutRefusalView"):
+    """Why messages are rejected."""
+
+    reason: Annotated[
+        str,
+        Field(
+            description="read-only, failed, closing, paused, disk-full (a ratio), no-room, "
+            "too-many-files or disk-error."
+        ),
+    ]
+    detail: str
+    figures: Annotated[dict[str, int | float | str], Field(description="Bytes and percent.")]
+
+
+class Writes(Reply):
+    """Whether messages are taken."""
+
+    paused: bool
+    reason: str | None
+    since_ms: int | None
+    taken: Annotated[
+        NewerFlag,
+        Field(description="Whether a produce is taken: not paused, room on the disk, no harm."),
+    ] = None
+    refused: Annotated[
+        PutRefusal | None, Field(description="Why not, where the store itself refuses.")
+    ] = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "paused": False,
+                "reason": None,
+                "sinceMs": None,
+                "taken": True,
+                "refused": None,
+            }
+        }
+    )
+
+
+class DelayLevel(Reply):
+    """One level of messageDelayLevel, and its queue in SCHEDULE_TOPIC_XXXX."""
+
+    level: int
+    delay: Annotated[str, Field(description="As in messageDelayLevel.")]
+    queue_min: int
+    queue_max: Annotated[int, Field(description="The next queue offset to be given out.")]
+    delivered_up_to: Annotated[int, Field(description="Everything below is done with.")]
+    pending: int
+    next_due_ms: Annotated[
+        int | None, Field(description="When the next message is due; null: none is pending.")
+    ]
+    waiting: Annotated[
+        str | None, Field(description="Why the level stands still although messages are due.")
+    ]
+
+
+class DelayLevels(Reply, title="DelayLevelList"):
+    levels: tuple[DelayLevel, ...]
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.DELAYS})
+
+
+class Segment(Reply):
+    """One commit log file."""
+
+    name: str
+    offset: Annotated[int, Field(description="Physical offset of its first byte.")]
+    size: int
+    used: int
+    modified_ms: int
+
+
+class Segments(Reply, title="SegmentList"):
+    segments: tuple[Segment, ...]

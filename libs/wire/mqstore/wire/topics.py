@@ -1,0 +1,65 @@
+"""Topics: how they are to be, and how they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from mqstore.wire.base import Reply, Request
+from mqstore.wire.examples import groups as examples
+from mqstore.wire.limits import QUEUES_MAX
+from mqstore.wire.shards import OfShards
+
+QueueCount = Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Attributes = Annotated[
+    dict[str, str], Field(max_length=16, description="Only in a store of format 5.x.")
+]
+
+
+class TopicSpec(Request):
+    """How a topic should be. What is not given stays as it is; a new topic has 4 queues, perm 6."""
+
+    queues: Annotated[QueueCount | None, Field(description="To read as to write.")] = None
+    read_queues: QueueCount | None = None
+    write_queues: QueueCount | None = None
+    perm: Annotated[
+        Literal[2, 4, 6] | None, Field(description="2 write, 4 read, 6 both, as in RocketMQ.")
+    ] = None
+    order: Flag | None = None
+    filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None
+    attributes: Attributes | None = None
+
+    model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}})
+
+
+class Topic(OfShards):
+    """A topic as it is."""
+
+    topic: str
+    queues: Annotated[int, Field(description="Write queues.")]
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+    filter_type: str = "SINGLE_TAG"
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class Topics(Reply, title="TopicList"):
+    topics: tuple[Topic, ...]
+
+
+class TopicDeletion(OfShards):
+    """What goes with a topic."""
+
+    topic: str
+    queues: int
+    messages: Annotated[
+        int, Field(description="Messages in its queues; the log keeps them until they expire.")
+    ]
+    groups: Annotated[tuple[str, ...], Field(description="Groups whose offsets in it go too.")]
+    dry_run: Annotated[bool, Field(description="Whether nothing has been done.")]
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.TOPIC_DELETION})
