@@ -1,12 +1,10 @@
-"""Produces that are sent again and reach another shard: real processes, lost answers, a death."""
+"""Messages under unique keys over several shards: real processes, lost replies, a death."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import json
-import re
 import socket
 import threading
 import uuid
@@ -17,12 +15,21 @@ from typing import Any
 import httpx
 import pytest
 
-from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, Produced
+from mqstore.client import (
+    AsyncClient,
+    Client,
+    NewMessage,
+    Placed,
+    ProblemError,
+    Produced,
+    unique_keys,
+)
+from mqstore.service.key_shards import shard_of
 from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from tests.services.service_processes import Process, writer
-from tests.services.shard_processes import Cluster, RunningShard, cluster, store_host
+from tests.services.shard_processes import Cluster, cluster, store_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shards")]
 LOOPBACK = Host(b"\x7f\0\0\1", 0)
@@ -54,11 +61,10 @@ def stored(shards: Cluster, topic: str) -> int:
     return shown.messages
 
 
-def repeats_counted(shard: RunningShard) -> float:
-    text = httpx.get(f"{shard.writer.url}/metrics").text
-    found = re.search(r"^mqstore_repeats_total (\S+)$", text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+def key_of(shard: int, name: str = "k") -> str:
+    """A key that the two shards' hash gives to ``shard``."""
+    keys = (f"{name}{number}" for number in itertools.count())
+    return next(key for key in keys if shard_of(key, [0, 1]) == shard)
 
 
 @contextlib.contextmanager
@@ -95,123 +101,152 @@ def pump(source: socket.socket, sink: socket.socket, is_lost: bool) -> None:
             each.shutdown(socket.SHUT_RDWR)
 
 
-def by_client(url: str, topic: str) -> Produced:
+def by_client(url: str, topic: str, key: str) -> Produced:
     with Client(url, token=TOKENS["admin"]) as client:
-        message = NewMessage(body="x", uniq_key="k")
+        message = NewMessage(body="x", uniq_key=key)
         return client.produce(topic, [message], durability="sync", patience_s=20.0)
 
 
-def by_async_client(url: str, topic: str) -> Produced:
+def by_async_client(url: str, topic: str, key: str) -> Produced:
     async def send() -> Produced:
         async with AsyncClient(url, token=TOKENS["admin"]) as client:
             return await client.produce(
-                topic, [NewMessage(body="x", uniq_key="k")], patience_s=20.0
+                topic, [NewMessage(body="x", uniq_key=key)], patience_s=20.0
             )
 
     return asyncio.run(send())
 
 
-def by_batch(url: str, topic: str) -> Produced:
-    message = Message(topic, 0, b"x", b"UNIQ_KEY\x01k", LOOPBACK, LOOPBACK, 0)
+def by_batch(url: str, topic: str, key: str) -> Produced:
+    message = Message(topic, 0, b"x", f"UNIQ_KEY\x01{key}".encode(), LOOPBACK, LOOPBACK, 0)
     with Client(url, token=TOKENS["admin"]) as client:
         return client.produce_batch(topic, encode_batch([message]), patience_s=20.0)
 
 
-def by_a_loop_of_its_own(url: str, topic: str) -> Produced:
+def by_a_loop_of_its_own(url: str, topic: str, key: str) -> Produced:
     with Client(url, token=TOKENS["admin"]) as client:
         while True:
             with contextlib.suppress(Exception):
-                return client.produce(topic, [NewMessage(body="x", uniq_key="k")])
+                return client.produce(topic, [NewMessage(body="x", uniq_key=key)])
 
 
+@pytest.mark.parametrize("home", [0, 1])
 @pytest.mark.parametrize("produce", [by_client, by_async_client, by_batch, by_a_loop_of_its_own])
 def test_a_message_whose_answer_was_lost_is_stored_once(
-    shards: Cluster, topic: str, produce: Any
+    shards: Cluster, topic: str, produce: Any, home: int
 ) -> None:
     first, second = (each.writer for each in shards.shards)
+    key = key_of(home)
     with losing_address(first, second) as url:
-        (placed,) = produce(url, topic).messages
-    assert (placed.shard, placed.repeat, placed.uniq_key) == (0, True, "k")
+        (placed,) = produce(url, topic, key).messages
+    assert (placed.shard, placed.repeat, placed.uniq_key) == (home, True, key)
     assert stored(shards, topic) == 1
 
 
-def test_what_no_shard_has_is_stored_by_the_one_that_got_the_repeat(
-    shards: Cluster, topic: str
-) -> None:
-    sent = [NewMessage(body=f"{n}", uniq_key=f"k{n}") for n in range(4)]
-    counted = repeats_counted(shards.shards[1])
+@pytest.mark.parametrize("home", [0, 1])
+def test_a_generated_key_names_the_shard(shards: Cluster, topic: str, home: int) -> None:
+    message = NewMessage(body="x", uniq_key=unique_keys.generate(home))
     with at(shards, 0) as one, at(shards, 1) as other:
-        there = one.produce(topic, sent[1:3]).messages
-        placed = other.produce(topic, sent, repeat=True).messages
-        assert [(each.shard, each.repeat) for each in placed] == [
-            *((1, False), (0, True), (0, True), (1, False))
+        (first,) = one.produce(topic, message).messages
+        (second,) = other.produce(topic, message).messages
+    assert (first.shard, second) == (home, first.model_copy(update={"repeat": True}))
+
+
+def test_a_generated_key_of_an_unknown_shard_is_refused(shards: Cluster, topic: str) -> None:
+    with at(shards, 0) as client, pytest.raises(ProblemError) as caught:
+        client.produce(topic, NewMessage(body="x", uniq_key=unique_keys.generate(7)))
+    assert (caught.value.status, caught.value.type) == (404, "shard-unknown")
+    assert stored(shards, topic) == 0
+
+
+def batch_of(topic: str, keys: list[str], bodies: list[str]) -> bytes:
+    return encode_batch(
+        [
+            Message(topic, 0, body.encode(), f"UNIQ_KEY\x01{key}".encode(), LOOPBACK, LOOPBACK, 0)
+            for key, body in zip(keys, bodies, strict=True)
         ]
-        assert [each.uniq_key for each in placed] == ["k0", "k1", "k2", "k3"]
-        assert repeats_counted(shards.shards[1]) == counted + 2
-        assert [each.offset_msg_id for each in placed[1:3]] == [
-            each.offset_msg_id for each in there
-        ]
-        for client in (one, other):  # whichever is asked from now on
-            again = client.produce(topic, sent, repeat=True).messages
-            assert [(each.shard, each.repeat) for each in again] == [
-                *((1, True), (0, True), (0, True), (1, True))
-            ]
+    )
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_request_whose_keys_name_several_shards_is_divided(
+    shards: Cluster, topic: str, is_json: bool
+) -> None:
+    """Any part of it, sent to any shard, is found again."""
+    homes = [1, 0, 0, 1]
+    keys = [key_of(home, f"m{number}-") for number, home in enumerate(homes)]
+
+    def send(client: Client, numbers: list[int]) -> list[Placed]:
+        sent, bodies = [keys[each] for each in numbers], [f"{each}" for each in numbers]
+        if not is_json:
+            return list(client.produce_batch(topic, batch_of(topic, sent, bodies)).messages)
+        pairs = zip(sent, bodies, strict=True)
+        messages = [NewMessage(body=body, uniq_key=key, tags="t") for key, body in pairs]
+        return list(client.produce(topic, messages, durability="sync").messages)
+
+    with at(shards, 0) as one, at(shards, 1) as other:
+        placed = send(one, [0, 1, 2, 3])
+        assert [each.shard for each in placed] == homes
+        assert [each.uniq_key for each in placed] == keys
+        for client in (one, other):
+            for numbers in ([0, 1, 2, 3], [3, 1], [2]):
+                again = [placed[each].model_copy(update={"repeat": True}) for each in numbers]
+                assert send(client, numbers) == again
     assert stored(shards, topic) == 4
 
 
-def test_a_request_under_an_idempotency_key_is_known_by_the_other_shards(
-    shards: Cluster, topic: str
+def test_messages_without_a_key_go_with_those_that_have_one(shards: Cluster, topic: str) -> None:
+    sent = [NewMessage(body="a"), NewMessage(body="b", uniq_key=key_of(1))]
+    with at(shards, 0) as client:
+        assert [each.shard for each in client.produce(topic, sent).messages] == [1, 1]
+        assert client.produce(topic, NewMessage(body="c")).messages[0].shard == 0
+
+
+def test_a_shard_that_is_named_stores_what_it_gets(shards: Cluster, topic: str) -> None:
+    with at(shards, 0) as client:
+        message = NewMessage(body="a", uniq_key=key_of(1))
+        assert client.produce(topic, message, shard=0).messages[0].shard == 0
+
+
+@pytest.mark.parametrize("home", [0, 1])
+def test_an_idempotency_key_chooses_the_shard_of_the_whole_request(
+    shards: Cluster, topic: str, home: int
 ) -> None:
     sent = {"messages": [{"body": "a"}, {"body": "b"}]}
-    headers = {"idempotency-key": "k", "authorization": f"Bearer {TOKENS['admin']}"}
+    key = key_of(home)
+    headers = {"idempotency-key": key, "authorization": f"Bearer {TOKENS['admin']}"}
     first, second = (
         httpx.post(
-            f"{each.writer.url}/v1/topics/{topic}/messages", json=sent, headers=headers | repeat
+            f"{each.writer.url}/v1/topics/{topic}/messages", json=sent, headers=headers
         ).json()["messages"]
-        for each, repeat in zip(shards.shards, ({}, {"x-mqstore-repeat": "1"}), strict=False)
+        for each in shards.shards
     )
+    assert [each["shard"] for each in first] == [home, home]
     assert second == [each | {"repeat": True} for each in first]
     assert stored(shards, topic) == 2
+    with at(shards, 1) as client:  # a part of it, by the unique keys that follow from the key
+        (again,) = client.produce(topic, NewMessage(body="b", uniq_key=f"{key}~1")).messages
+    assert (again.shard, again.repeat) == (home, True)
 
 
-def test_another_body_on_another_shard_is_a_conflict(shards: Cluster, topic: str) -> None:
+def test_another_body_at_another_shard_is_a_conflict(shards: Cluster, topic: str) -> None:
     with at(shards, 0) as one, at(shards, 1) as other:
         one.produce(topic, [NewMessage(body="one", uniq_key="k")])
         with pytest.raises(ProblemError) as caught:
-            other.produce(topic, [NewMessage(body="two", uniq_key="k")], repeat=True)
+            other.produce(topic, [NewMessage(body="two", uniq_key="k")])
     assert (caught.value.status, caught.value.type) == (409, "unique-key-taken")
     assert stored(shards, topic) == 1
 
 
-def test_an_attempt_that_is_still_on_its_way_is_not_stored_behind_its_repeat(
+def test_duplicates_at_several_shards_at_one_time_are_stored_once(
     shards: Cluster, topic: str
 ) -> None:
-    body = json.dumps({"messages": [{"body": "x", "uniqKey": "k"}]}).encode()
-    head = f"POST /v1/topics/{topic}/messages HTTP/1.1\r\nhost: localhost\r\n"
-    head += f"authorization: Bearer {TOKENS['admin']}\r\ncontent-type: application/json\r\n"
-    head += f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", shards.shards[0].writer.port)) as slow:
-        slow.sendall(head.encode() + body[:-1])
-        with at(shards, 1) as client:
-            (placed,) = client.produce(
-                topic, [NewMessage(body="x", uniq_key="k")], repeat=True
-            ).messages
-        slow.sendall(body[-1:])
-        answer = b"".join(iter(lambda: slow.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 503") and b"repeat-ambiguous" in answer
-    with at(shards, 0) as client:
-        (again,) = client.produce(topic, [NewMessage(body="x", uniq_key="k")], repeat=True).messages
-    assert again == placed.model_copy(update={"repeat": True})
-    assert stored(shards, topic) == 1
-
-
-def test_repeats_at_several_shards_at_one_time_are_stored_once(shards: Cluster, topic: str) -> None:
     with at(shards, 0) as one, at(shards, 1) as other, ThreadPoolExecutor(8) as pool:
 
         def send(number: int) -> str:
             message = NewMessage(body="x", uniq_key=f"k{number // 2}")
             client = (one, other)[number % 2]
-            sent = client.produce(topic, [message], repeat=True, patience_s=60.0)
+            sent = client.produce(topic, [message], patience_s=60.0)
             return sent.messages[0].offset_msg_id
 
         ids = list(pool.map(send, range(40)))
@@ -219,34 +254,28 @@ def test_repeats_at_several_shards_at_one_time_are_stored_once(shards: Cluster, 
     assert stored(shards, topic) == 20
 
 
-def test_a_header_that_is_no_repeat_is_refused(shards: Cluster, topic: str) -> None:
-    answer = httpx.post(
-        f"{shards.shards[0].writer.url}/v1/topics/{topic}/messages",
-        json={"messages": [{"body": "x"}]},
-        headers={"authorization": f"Bearer {TOKENS['admin']}", "x-mqstore-repeat": "yes"},
-    )
-    assert (answer.status_code, stored(shards, topic)) == (400, 0)
-
-
-def test_a_repeat_waits_for_a_shard_that_is_down_and_all_else_does_not(
+def test_a_key_waits_for_its_shard_and_a_generated_one_goes_to_another(
     shards: Cluster, topic: str
 ) -> None:
     """The last test of its module: a shard is killed."""
-    sent, down = [NewMessage(body="x", uniq_key="k")], shards.shards[0].writer
+    sent, down = NewMessage(body="x", uniq_key=key_of(0)), shards.shards[0].writer
     with at(shards, 0) as client:
         first = client.produce(topic, sent, durability="sync").messages[0]
+        generated = client.produce(topic, NewMessage(body="y"), patience_s=60.0).messages[0]
+        assert unique_keys.shard_of(generated.uniq_key) in (0, 1, None)
     down.kill()
     with at(shards, 1) as client, ThreadPoolExecutor(1) as pool:
         with pytest.raises(ProblemError) as caught:
-            client.produce(topic, sent, repeat=True)
-        assert (caught.value.status, caught.value.type) == (503, "repeat-ambiguous")
-        assert caught.value.problem["shards"]["missing"] == [0]
+            client.produce(topic, sent)
+        assert (caught.value.status, caught.value.type) == (503, "shard-unreachable")
+        told = caught.value.problem
+        assert (told["shard"], told["sent"], told["writable"]["shard"]) == (0, False, 1)
         assert caught.value.retry_after_s == 1
-        for more in ({}, {"repeat": True}, {"repeat": True, "shard": 1}):
-            message = NewMessage(body="new", uniq_key="new")  # known here from the first time on
-            assert client.produce(topic, [message], **more).messages[0].shard == 1
-        again = pool.submit(client.produce, topic, sent, repeat=True, patience_s=60.0)
+        client._up = 0  # it was, when this client sent last
+        moved = client.produce(topic, NewMessage(body="z"), patience_s=60.0).messages[0]
+        assert (moved.shard, unique_keys.shard_of(moved.uniq_key)) == (1, 1)
+        again = pool.submit(client.produce, topic, sent, patience_s=60.0)
         settings = {"shards_file": shards.listed, "store_host": store_host(0)}
         with writer(shards.root / "store-0", port=down.port, **settings, **shards.settings):
             assert again.result().messages == (first.model_copy(update={"repeat": True}),)
-            assert stored(shards, topic) == 2
+            assert stored(shards, topic) == 3

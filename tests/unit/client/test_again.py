@@ -1,11 +1,11 @@
-"""When a request is sent again, and when it says so."""
+"""When a request is sent again, and under which keys."""
 
 from __future__ import annotations
 
 import pytest
 
-from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable
-from mqstore.client.again import NAMES_MAX, REPEAT, Patience, Unsettled
+from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable, unique_keys
+from mqstore.client.again import Patience, may_be_stored, writable_shard
 from mqstore.client.calls import produce
 
 
@@ -21,19 +21,13 @@ def problem(kind: str, status: int = 503, retry_after_s: float | None = None) ->
         ClientError("an answer that is not understood"),
         problem("flush-timeout", 504),
         problem("store-failed"),
-        problem("repeat-ambiguous"),
+        problem("shard-unreachable"),
         problem("internal", 500),
         problem("about:blank", 502),
     ],
 )
-def test_what_may_have_been_stored_is_a_repeat_until_it_is_settled(failure: ClientError) -> None:
-    unsettled = Unsettled()
-    assert unsettled.headers(["a"]) == {}
-    unsettled.failed(["a", "b"], failure)
-    assert unsettled.headers(["c", "b"]) == REPEAT
-    assert unsettled.headers(["c"]) == {}
-    unsettled.settled(["a", "b", "c"])
-    assert unsettled.headers(["a", "b"]) == {}
+def test_messages_may_be_stored(failure: ClientError) -> None:
+    assert may_be_stored(failure)
 
 
 @pytest.mark.parametrize(
@@ -43,20 +37,11 @@ def test_what_may_have_been_stored_is_a_repeat_until_it_is_settled(failure: Clie
         problem("writes-paused"),
         problem("disk-full", 507),
         problem("message-invalid", 422),
+        ProblemError(503, {"type": "urn:mqstore:problem:shard-unreachable", "sent": False}),
     ],
 )
-def test_what_was_not_stored_is_no_repeat(failure: ClientError) -> None:
-    unsettled = Unsettled()
-    unsettled.failed(["a"], failure)
-    assert unsettled.headers(["a"]) == {}
-
-
-def test_a_bounded_number_of_messages_is_remembered_the_latest() -> None:
-    unsettled = Unsettled()
-    for number in range(NAMES_MAX + 1):
-        unsettled.failed([str(number)], Unreachable("x"))
-    assert unsettled.headers(["0"]) == {}
-    assert unsettled.headers(["1"]) == unsettled.headers([str(NAMES_MAX)]) == REPEAT
+def test_messages_are_not_stored(failure: ClientError) -> None:
+    assert not may_be_stored(failure)
 
 
 def test_patience_ends_and_a_final_answer_ends_it_at_once() -> None:
@@ -76,8 +61,19 @@ def test_without_patience_nothing_is_sent_again() -> None:
         Patience(0.0).pause_s(Unreachable("x"))
 
 
-def test_patience_needs_keys() -> None:
-    messages = [NewMessage(uniq_key="k"), NewMessage()]
-    with pytest.raises(ValueError, match="uniq_key"):
-        produce("t", messages, patience_s=1.0)
-    assert produce("t", messages[:1], patience_s=1.0).names == ["t k"]
+def test_patience_generates_the_keys_that_are_missing() -> None:
+    call = produce("t", [NewMessage(uniq_key="k"), NewMessage()], patience_s=1.0)
+    assert call.with_keys is not None
+    for shard in (None, 0, 7):
+        first, second = (call.with_keys(shard).json or {})["messages"]
+        assert first["uniqKey"] == "k"
+        assert unique_keys.shard_of(second["uniqKey"]) == shard
+    assert produce("t", [NewMessage(uniq_key="k")], patience_s=1.0).with_keys is None
+    assert produce("t", NewMessage()).with_keys is None
+
+
+def test_a_problem_names_a_shard_that_takes_messages() -> None:
+    told = {"type": "urn:mqstore:problem:shard-unreachable", "writable": {"shard": 3}}
+    assert writable_shard(ProblemError(503, told)) == 3
+    assert writable_shard(problem("overloaded")) is None
+    assert writable_shard(Unreachable("x")) is None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from random import SystemRandom
 from typing import Final
 
@@ -12,15 +11,11 @@ from mqstore.client.errors import ClientError, ProblemError, Unreachable
 
 AGAIN_STATUSES: Final = frozenset({429, 502, 503, 504})
 """Answers that may be others in a moment."""
-REPEAT: Final = {"x-mqstore-repeat": "1"}
-"""Of what was sent before: one shard of several then asks the others whether they have it."""
 NOTHING_STORED: Final = frozenset(
     {"disk-full", "disk-refuses", "page-cache-busy", "store-not-writable", "store-read-only"}
     | {"writes-paused"}
 )
 """Problems that are answered instead of storing anything."""
-NAMES_MAX: Final = 100_000
-"""Messages of which it is remembered that they may have been stored."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 30.0
 _RANDOM: Final = SystemRandom()
@@ -57,36 +52,17 @@ class Patience:
         return pause
 
 
-class Unsettled:
-    """Messages that were sent, of which no answer told whether they were stored. Safe from any
-    thread."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._lock = threading.Lock()
-
-    def headers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """What is said of a request with these messages."""
-        return REPEAT if self._names and any(name in self._names for name in names) else {}
-
-    def settled(self, names: Sequence[str]) -> None:
-        if self._names:
-            with self._lock:
-                for name in names:
-                    self._names.pop(name, None)
-
-    def failed(self, names: Sequence[str], failure: ClientError) -> None:
-        """Remember them, unless it is clear that nothing was stored."""
-        if not _may_be_stored(failure):
-            return
-        with self._lock:
-            self._names |= dict.fromkeys(names)
-            while len(self._names) > NAMES_MAX:
-                del self._names[next(iter(self._names))]
-
-
-def _may_be_stored(failure: ClientError) -> bool:
+def may_be_stored(failure: ClientError) -> bool:
+    """Whether a produce that failed so may have stored its messages."""
     if isinstance(failure, ProblemError):
         is_refused = failure.status < 500 and failure.status not in AGAIN_STATUSES
-        return not is_refused and failure.type not in NOTHING_STORED
+        was_sent = failure.problem.get("sent") is not False
+        return not is_refused and failure.type not in NOTHING_STORED and was_sent
     return not isinstance(failure, Unreachable) or failure.was_sent
+
+
+def writable_shard(failure: ClientError) -> int | None:
+    """The shard that takes messages instead of the one that failed, where the problem names one."""
+    place = failure.problem.get("writable") if isinstance(failure, ProblemError) else None
+    shard = place.get("shard") if isinstance(place, dict) else None
+    return shard if isinstance(shard, int) and shard >= 0 else None

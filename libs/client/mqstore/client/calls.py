@@ -5,8 +5,8 @@ Both clients send these; nothing here does input or output.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from crc32c import crc32c
 from pydantic import BaseModel
 
-from mqstore.client.again import REPEAT
+from mqstore.client import unique_keys
 from mqstore.client.models import (
     Appended,
     Download,
@@ -77,10 +77,10 @@ class Call(Generic[Answer]):
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     errors_are_answers: bool = False
-    names: Sequence[str] = ()
-    """What tells the messages that it stores from all others, where it may be sent again."""
     patience_s: float = 0.0
     """How long it is sent again by itself."""
+    with_keys: Callable[[int | None], Call[Answer]] | None = None
+    """Makes the call with newly generated unique keys that name a shard; None: it needs none."""
 
 
 def produce(
@@ -89,21 +89,33 @@ def produce(
     *,
     durability: Durability | None = None,
     shard: int | None = None,
-    repeat: bool = False,
     patience_s: float = 0.0,
 ) -> Call[Produced]:
     """Store a message or several: these are one contiguous append to one queue, all or none.
-    Without a ``shard`` they land on the one that is reached.
+    Without a ``shard`` those with a ``uniq_key`` land on the one that the key names, all others on
+    the one that is reached.
 
-    Where all have a ``uniq_key`` it may be sent again when no answer came: by this client, which
-    remembers that it was sent, or by another one that says so (``repeat``), and nothing is stored
-    twice. With ``patience_s`` the client does so by itself; ValueError without the keys.
+    A request may be sent again when no answer came where all messages have a ``uniq_key``: nothing
+    is stored twice. With ``patience_s`` the client does so by itself, and generates the keys that
+    are missing.
     """
     if isinstance(messages, NewMessage):
         messages = [messages]
-    names = [f"{topic} {each.uniq_key}" for each in messages if each.uniq_key]
-    if patience_s and len(names) < len(messages):
-        raise ValueError("patience_s needs a uniq_key on every message: a repeat is known by it")
+    sent = messages
+    with_keys: Callable[[int | None], Call[Produced]] | None = None
+    if patience_s and not all(each.uniq_key for each in sent):
+
+        def with_keys(named: int | None) -> Call[Produced]:
+            keyed = [
+                each
+                if each.uniq_key
+                else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
+                for each in sent
+            ]
+            return replace(
+                produce(topic, keyed, durability=durability, shard=shard), patience_s=patience_s
+            )
+
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
@@ -115,10 +127,13 @@ def produce(
         Produced,
         params=params,
         json=body,
-        headers=REPEAT if repeat else {},
-        names=names,
         patience_s=patience_s,
+        with_keys=with_keys,
     )
+
+
+def _with_key(message: NewMessage, shard: int | None) -> NewMessage:
+    return message.model_copy(update={"uniq_key": unique_keys.generate(shard)})
 
 
 def produce_batch(
@@ -128,11 +143,10 @@ def produce_batch(
     queue_id: int | None = None,
     durability: Durability | None = None,
     shard: int | None = None,
-    repeat: bool = False,
     patience_s: float = 0.0,
 ) -> Call[Produced]:
-    """Store a batch as RocketMQ's clients encode it; its checksum goes along. A repeat is known by
-    the messages' UNIQ_KEY; ``repeat`` and ``patience_s`` are as in ``produce``."""
+    """Store a batch as RocketMQ's clients encode it; its checksum goes along. With ``patience_s``
+    it is sent again by itself: give every message a UNIQ_KEY, by which a duplicate is known."""
     checksum = str(crc32c(batch))
     headers = {"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": checksum}
     return Call(
@@ -142,8 +156,7 @@ def produce_batch(
         Produced,
         params=given(queueId=queue_id, durability=durability, shard=shard),
         content=batch,
-        headers=headers | (REPEAT if repeat else {}),
-        names=[f"{topic} {checksum} {len(batch)}"],
+        headers=headers,
         patience_s=patience_s,
     )
 

@@ -18,7 +18,7 @@ from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
 from mqstore.client import calls, rebuild_calls, transaction_calls
-from mqstore.client.again import Patience, Unsettled
+from mqstore.client.again import Patience, may_be_stored, writable_shard
 from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
@@ -30,6 +30,7 @@ from mqstore.client.events import (
     topic_events,
 )
 from mqstore.client.models import Download
+from mqstore.wire.produce import Produced
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -102,7 +103,8 @@ class _Base(Generic[Http]):
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._token = token
         self._shard = shard
-        self._unsettled = Unsettled()
+        self._up: int | None = None
+        """The shard that stored messages last."""
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -116,26 +118,14 @@ class _Base(Generic[Http]):
             "params": self._params(call),
             "json": call.json,
             "content": call.content,
-            "headers": {
-                **self._headers,
-                **call.headers,
-                **self._unsettled.headers(call.names),
-            },
+            "headers": {**self._headers, **call.headers},
             "timeout": self._timeout_s + call.wait_s,
         }
 
-    @contextlib.contextmanager
-    def _told(self, call: Call[Any]) -> Iterator[None]:
-        """Remembers what becomes of one attempt."""
-        try:
-            yield
-        except ClientError as error:
-            self._unsettled.failed(call.names, error)
-            raise
-        except BaseException:  # the caller waits no longer
-            self._unsettled.failed(call.names, Unreachable("given up"))
-            raise
-        self._unsettled.settled(call.names)
+    def _note(self, answer: object) -> None:
+        """Remember a shard that is up."""
+        if isinstance(answer, Produced) and answer.messages:
+            self._up = answer.messages[-1].shard
 
     def _params(self, asked: Call[Any] | Stream[Any]) -> dict[str, Any]:
         """With the shard, where shards differ: health is that of the process."""
@@ -221,13 +211,15 @@ class Client(_Base[httpx.Client]):
 
     def send(self, call: Call[Answer]) -> Answer:
         """Send one call, and again within its patience."""
-        patience = Patience(call.patience_s)
+        attempts = _Attempts(call, self._up)
         while True:
             try:
-                with self._told(call):
-                    return self._sent(call)
+                answer = self._sent(attempts.call)
             except ClientError as error:
-                pause_s = patience.pause_s(error)
+                pause_s = attempts.failed(error)
+            else:
+                self._note(answer)
+                return answer
             time.sleep(pause_s)
 
     def _sent(self, call: Call[Answer]) -> Answer:
@@ -364,13 +356,15 @@ class AsyncClient(_Base[httpx.AsyncClient]):
 
     async def send(self, call: Call[Answer]) -> Answer:
         """Send one call, and again within its patience."""
-        patience = Patience(call.patience_s)
+        attempts = _Attempts(call, self._up)
         while True:
             try:
-                with self._told(call):
-                    return await self._sent(call)
+                answer = await self._sent(attempts.call)
             except ClientError as error:
-                pause_s = patience.pause_s(error)
+                pause_s = attempts.failed(error)
+            else:
+                self._note(answer)
+                return answer
             await asyncio.sleep(pause_s)
 
     async def _sent(self, call: Call[Answer]) -> Answer:
@@ -499,6 +493,24 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     remove_producer = _asynchronous(transaction_calls.remove_producer)
     producers = _asynchronous(transaction_calls.producers)
     leader = _asynchronous(transaction_calls.leader)
+
+
+class _Attempts(Generic[Answer]):
+    """One call, sent again within its patience; with new keys while nothing of it can be stored."""
+
+    def __init__(self, call: Call[Answer], shard: int | None) -> None:
+        self.call = call if call.with_keys is None else call.with_keys(shard)
+        self._with_keys = call.with_keys
+        self._patience = Patience(call.patience_s)
+
+    def failed(self, error: ClientError) -> float:
+        """Seconds until the next attempt. Raises ``error`` where there is none."""
+        pause_s = self._patience.pause_s(error)
+        if may_be_stored(error):
+            self._with_keys = None
+        elif self._with_keys is not None:
+            self.call = self._with_keys(writable_shard(error))
+        return pause_s
 
 
 def _elsewhere(request: dict[str, Any], response: httpx.Response) -> dict[str, Any] | None:

@@ -3,11 +3,14 @@
 JSON: ``{"shards": [{"shard": 0, "storeHost": "10.0.0.0:10911", "writerUrl": "http://…:8081",
 "queryUrl": "http://…:8082"}, …]}``. The list is what is desired, never who happens to answer: a
 shard that is down is missing, not gone.
+
+``"keys": {"shards": [0, 1, 2], "before": [0, 1], "changedAtMs": …}`` beside them names the shards
+that unique keys of applications choose among, and which ones they chose among up to a time. Without
+it these are all shards in the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -50,10 +53,30 @@ class ShardEntry(BaseModel):
         return parse_host(self.store_host)
 
 
-class _Listed(BaseModel):
+class KeyShards(BaseModel):
+    """The shards that keys of applications choose among, and their last change."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid"
+    )
+
+    shards: Annotated[list[int], Field(min_length=1, max_length=SHARDS_MAX)]
+    before: Annotated[list[int], Field(max_length=SHARDS_MAX)] = []
+    changed_at_ms: Annotated[int, Field(ge=0)] = 0
+
+    @field_validator("shards", "before")
+    @classmethod
+    def _in_order(cls, numbers: list[int]) -> list[int]:
+        return sorted(set(numbers))
+
+
+class ShardList(BaseModel):
+    """What a file lists."""
+
     model_config = ConfigDict(extra="forbid")
 
     shards: Annotated[list[ShardEntry], Field(min_length=1, max_length=SHARDS_MAX)]
+    keys: KeyShards | None = None
 
 
 class Membership:
@@ -64,15 +87,17 @@ class Membership:
         self.own: Final = own
         self._path = path
         self._seen = None if path is None else fingerprint_of(path)
-        self._adopt([] if path is None else read(path))
+        self._adopt(None if path is None else read(path))
 
-    def _adopt(self, entries: Iterable[ShardEntry]) -> None:
-        self.entries = {each.shard: each for each in entries}
+    def _adopt(self, listed: ShardList | None) -> None:
+        self._listed = listed
+        self.entries = {each.shard: each for each in ([] if listed is None else listed.shards)}
         """By their numbers, ascending."""
         self.others = [each for each in self.entries.values() if each.shard != self.own]
         self.alone = not self.others
         self.lists_own = self._path is None or self.own in self.entries
         self.numbers = sorted({self.own, *self.entries})
+        self.keys = (listed and listed.keys) or KeyShards(shards=list(self.entries) or [self.own])
         self._by_host = {each.host: each for each in self.entries.values()}
 
     def of_host(self, host: Host) -> ShardEntry | None:
@@ -85,34 +110,38 @@ class Membership:
             return False
         self._seen = found
         try:
-            entries = read(self._path)
+            listed = read(self._path)
         except Refused as refused:
             log.error("the changed list of shards cannot be used", error=str(refused))
             return False
-        if {each.shard: each for each in entries} == self.entries:
+        if listed == self._listed:
             return False
-        self._adopt(entries)
+        self._adopt(listed)
         log.info("list of shards read again", shards=self.numbers)
         return True
 
 
-def read(path: Path) -> list[ShardEntry]:
-    """What a file lists, by number. Raises Refused."""
+def read(path: Path) -> ShardList:
+    """What a file lists, its shards by number. Raises Refused."""
     try:
         with path.open("rb") as source:
             text = source.read(FILE_SIZE_MAX + 1)
         if len(text) > FILE_SIZE_MAX:
             raise Refused(f"shardsFile {path} is larger than {FILE_SIZE_MAX} bytes")
-        entries = _Listed.model_validate_json(text).shards
+        listed = ShardList.model_validate_json(text)
     except OSError as error:
         raise Refused(f"shardsFile {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise Refused(f"shardsFile {path} is no list of shards: {place}: {first['msg']}") from None
-    _refuse_doubles(path, "number", [each.shard for each in entries])
+    entries = sorted(listed.shards, key=lambda each: each.shard)
+    numbers = [each.shard for each in entries]
+    _refuse_doubles(path, "number", numbers)
     _refuse_doubles(path, "storeHost", [each.host for each in entries])
-    return sorted(entries, key=lambda each: each.shard)
+    if listed.keys is not None and not set(listed.keys.shards) <= set(numbers):
+        raise Refused(f"shardsFile {path} has keys.shards that are not among its shards: {numbers}")
+    return listed.model_copy(update={"shards": entries})
 
 
 def _refuse_doubles(path: Path, what: str, values: list[int] | list[Host]) -> None:

@@ -210,11 +210,11 @@ class Shards:
                 raise _unreachable(entry, error) from error
         raise Relayed(_Stream(answer))
 
-    async def reply(self, entry: ShardEntry, scope: Scope) -> Reply:
-        """As ``relay``, for a GET of a hot route. Raises Problem."""
+    async def reply(self, entry: ShardEntry, asking: Asking) -> Reply:
+        """As ``relay``, for a hot route. Raises Problem."""
         with self._counted(), self._holding() as hold:
             try:
-                answer, body = await self._whole(entry, Asking.of(scope, str(self.own)), hold)
+                answer, body = await self._whole(entry, asking, hold)
             except (httpx.HTTPError, _Unanswered) as error:
                 raise _unreachable(entry, error) from error
         headers = returned(answer.headers)
@@ -277,17 +277,12 @@ class Shards:
             await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
         return spread
 
-    async def told_by_others(
-        self, target: str, token: str | None, content: bytes | None = None
-    ) -> Spread:
-        """What a GET of this process's own, or a POST of JSON, is answered; with its own token."""
+    async def told_by_others(self, target: str, token: str | None) -> Spread:
+        """The answers to a GET of this process's own, with its own token."""
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
-        if content is None:
-            asking = Asking("GET", target, headers)
-        else:
-            asking = Asking("POST", target, headers | {"content-type": "application/json"}, content)
+        asking = Asking("GET", target, headers)
         spread = Spread()
         with self._holding() as hold:
             others = self.members.others
@@ -442,10 +437,14 @@ def _problem(status: int, body: bytes) -> Problem | None:
     return Problem(kind, str(told.get("detail", "")), extra=extra)
 
 
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
+"""Errors after which the other shard has nothing of a request."""
+
+
 def _unreachable(entry: ShardEntry, error: Exception) -> Problem:
     why = str(error) or type(error).__name__
     return Problem(
         problems.SHARD_UNREACHABLE,
         f"shard {entry.shard} does not answer: {why}",
-        extra={"shard": entry.shard},
+        extra={"shard": entry.shard, "sent": not isinstance(error, _NEVER_SENT)},
     )

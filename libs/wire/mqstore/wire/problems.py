@@ -307,14 +307,6 @@ SHARD_UNREACHABLE = _register(
     "What was asked for is on that one; the others go on.",
     1,
 )
-REPEAT_AMBIGUOUS = _register(
-    "repeat-ambiguous",
-    503,
-    "Another shard may have stored it",
-    "It cannot be asked (`shards` says why), or stores it just now. Nothing was stored here: send "
-    "it again as a repeat.",
-    1,
-)
 COORDINATOR_NOT_READY = _register(
     "coordinator-not-ready",
     503,

@@ -21,6 +21,7 @@ from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import INT32_MAX, Api, documented
 from mqstore.service.auth import Role
+from mqstore.service.forwarded import Asking
 from mqstore.service.http import (
     HotRequest,
     HotRoute,
@@ -123,7 +124,8 @@ class PullRoute:
         if asked.shard is not None or not self._members.alone:
             other = self._other(request, asked)
             if other is not None:
-                return await while_there(request, service.shards.reply(other, request.scope))
+                asking = Asking.of(request.scope, str(service.shards.own))
+                return await while_there(request, service.shards.reply(other, asking))
         store = service.store
         answer = self._in_memory(asked)
         if answer is None:

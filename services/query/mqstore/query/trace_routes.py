@@ -17,7 +17,7 @@ from mqstore.query.routes import Route, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.forwarded import Relayed
+from mqstore.service.forwarded import Asking, Relayed
 from mqstore.service.shards import Own, Spread
 from mqstore.storage.codec.message_id import decode as message_id_of
 from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
@@ -97,7 +97,7 @@ class TraceRoutes:
         entry = shards.members.of_host(message_id_of(message_id)[0])
         if entry is None or entry.shard == shards.own:
             return Spread({shards.own: await own()})
-        reply = await shards.reply(entry, request.scope)
+        reply = await shards.reply(entry, Asking.of(request.scope, str(shards.own)))
         if reply.status != HTTPStatus.OK:
             media_type = reply.content_type.decode()
             raise Relayed(Response(reply.body, reply.status, media_type=media_type))

@@ -47,13 +47,6 @@ APPEND_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-REPEATS_EXAMPLE: Final[dict[str, Any]] = {
-    "topic": "orders",
-    "messages": [{"uniqKey": "order-1", "digest": "5Zs1v6dUYG3hkOWQ3sJf7A=="}],
-    "sync": True,
-}
-
-
 class FenceAt(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Who appends. A higher epoch than the present one raises the fence first."""
 
@@ -107,30 +100,6 @@ class AppendReply(msgspec.Struct, rename="camel", gc=False):
 
     records: list[Placed]
     readable: Annotated[bool, Meta(description="Whether queues and index have all of it already.")]
-
-
-class SentBefore(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    """A message that was sent before."""
-
-    uniq_key: Annotated[str, Meta(min_length=1)]
-    digest: Annotated[bytes, Meta(description="BLAKE2b of its body, 16 bytes.")]
-
-
-class RepeatsAsked(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Messages of a topic that another shard was sent again."""
-
-    topic: str
-    messages: list[SentBefore]
-    sync: Annotated[bool, Meta(description="Whether those that are known have to be on disk.")]
-
-
-class RepeatsKnown(msgspec.Struct, omit_defaults=True, gc=False):
-    """Those that stand here, in no order."""
-
-    messages: list[Placed]
-    taken: Annotated[
-        str | None, Meta(description="Why it is a conflict: one key is another message's.")
-    ] = None
 
 
 class DamageSpec(BaseModel):

@@ -16,12 +16,14 @@ from pydantic import BaseModel
 from mqstore.service import idempotency, problems
 from mqstore.service.app import Api, documented, json_content
 from mqstore.service.auth import Role
+from mqstore.service.forwarded import Asking, was_forwarded
 from mqstore.service.http import HotRequest, HotRoute, problem_of, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
 from mqstore.service.quick import Begun, Prepared
 from mqstore.service.reply import Reply
 from mqstore.storage._kernel import EncodedBatch, placements_json
 from mqstore.storage.codec import topic_names
+from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
@@ -35,7 +37,7 @@ from mqstore.storage.errors import (
     UniqueKeyTaken,
 )
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import NO_REPEATS, Originals, Put, body_digests, end_of
+from mqstore.storage.once.puts import NO_REPEATS, Originals, Put, end_of
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.wire.base import INT32_MAX, UINT32_MAX
@@ -48,11 +50,10 @@ from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.expiry_reports import ExpiryReports
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
+from mqstore.writer.key_routing import Parts, divide, divide_json, join
 from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.quarantine_routes import QuarantineRoutes
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
-from mqstore.writer.repeat_route import RepeatRoute
-from mqstore.writer.repeats import REPEAT
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
@@ -63,7 +64,6 @@ from mqstore.writer.write_routes import WriteRoutes
 BATCH_TYPE = b"application/x-rocketmq-batch"
 _CREATED: Final = int(HTTPStatus.CREATED)
 _SYNC_FLUSH: Final = FlushDiskType.SYNC
-_NOTHING: Final = Reply(b'{"messages":[]}')
 _DURABILITIES = {"sync": True, "async": False}
 READS_MAX: Final = 200
 """Messages of a request that the event loop reads in the log, as they may have been stored before:
@@ -82,7 +82,6 @@ def add(api: Api, service: WriterService) -> None:
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
     InternalRoutes(service).add(api)
-    RepeatRoute(service).add(api)
     ScrubRoutes(service).add(api)
     QuarantineRoutes(service).add(api)
     ExpiryReports(service).add(api)
@@ -97,9 +96,8 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     is_encoded: bool = False
     queue_id: int | None = None
     durability: str | None = None
-    is_repeat: bool = False
-    """Whether any shard may have stored the request before. False with ``shard``: the client then
-    sent the first request to the same shard."""
+    has_shard: bool = False
+    """Whether the client names the shard: its messages then stay on it, whatever their keys are."""
     idempotency_key: str | None = None
 
     def is_heavy(self, body: bytes) -> bool:
@@ -126,6 +124,7 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
     """The earlier messages under the same unique keys, as a thread read them."""
 
     def only(self, numbers: Sequence[int]) -> _Batch:
+        """A part of it. The unique keys of its messages alone then tell a duplicate."""
         messages, keys = self.messages, self.keys
         given = self.given or [None] * len(keys)
         return _Batch(
@@ -134,8 +133,6 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
             self.sync,
             [given[each] for each in numbers],
             self.delayed,
-            self.idempotency_key,
-            self.other_keys,
         )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
@@ -173,6 +170,11 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
     """The same, for when it has to be looked at more closely."""
     delayed: bool = False
 
+    @property
+    def given(self) -> list[str | None] | None:
+        """See ``_Batch.given``."""
+        return [key or None for key in self.keys] if any(self.keys) else None
+
     def append_to(self, store: MessageStore, topic: str) -> Put:
         placements = store.append_encoded_once(self.batch)
         if placements is not None:
@@ -184,12 +186,6 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
         """See ``_Batch.read_originals``."""
         return self.decoded().read_originals(store, topic)
-
-
-class _Told(msgspec.Struct):
-    """A ``ProduceReply``."""
-
-    messages: list[msgspec.Raw]
 
 
 class Producer:
@@ -245,9 +241,17 @@ class Producer:
             batch = await asyncio.get_running_loop().run_in_executor(self._decoding, decode)
         else:
             batch = self._batch(asked, topic, body)
-        if asked.is_repeat and not service.shards.members.alone:
-            return await self._repeated(topic, batch)
-        return await self._done(topic, batch)
+        parts = self._parts(asked, batch)
+        if service.key_routing.are_own(parts):
+            return await self._done(topic, batch)
+        if was_forwarded(request.scope):
+            service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
+            return await self._done(topic, batch)
+        asking = Asking.of(request.scope, str(service.shards.own), body)
+        is_json = not asked.is_encoded
+        # In a task: what runs up to its first wait is in none, and httpx needs one.
+        routed = self._routed(topic, batch, parts, asking, is_json=is_json)
+        return await asyncio.create_task(routed)
 
     def _prepare(self, request: HotRequest) -> Prepared:
         """A put that needs no look at topics; who is not kept waiting is answered."""
@@ -258,9 +262,11 @@ class Producer:
         def begin(body: bytes, _: Mapping[str, str]) -> Begun:
             service.require_puts()
             topic = self._topics.get(name)
-            if topic is None or asked.is_repeat or asked.is_heavy(body):
+            if topic is None or asked.is_heavy(body):
                 return None
             batch = self._batch(asked, topic, body)
+            if not service.key_routing.are_own(self._parts(asked, batch)):
+                return None
             try:
                 put = self._put(topic, batch)
             except (FilePending, OriginalsUnread):
@@ -272,38 +278,59 @@ class Producer:
 
         return Prepared(begin, _CREATED)
 
-    async def _done(
-        self, topic: TopicConfig, batch: _Batch | _EncodedBatch, since: int = 0
-    ) -> Reply:
-        """``since`` is the turn in which the other shards were asked."""
+    async def _done(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
         files_due, store = self._service.files_due, self._service.store
         try:
-            put = await files_due.put(lambda: self._put(topic, batch, since))
+            put = await files_due.put(lambda: self._put(topic, batch))
         except OriginalsUnread:
             read = partial(batch.read_originals, store, topic.name)
             known = await asyncio.get_running_loop().run_in_executor(self._decoding, read)
-            put = await files_due.put(lambda: self._put(topic, known, since))
+            put = await files_due.put(lambda: self._put(topic, known))
         return await self._settled(topic.name, put, batch)
 
-    async def _repeated(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
-        """What another shard has is answered, and only the rest is stored."""
+    def _parts(self, asked: _Asked, batch: _Batch | _EncodedBatch) -> Parts:
+        """Where messages belong whose keys name a shard; no parts: they are stored here."""
+        store = self._service.store
+        if asked.has_shard or self._service.shards.members.alone or store.once is None:
+            return {}
+        given = batch.given
+        window_ms = store.config.unique_key_window
+        return {} if given is None else self._service.key_routing.parts(given, window_ms)
+
+    def _is_known(
+        self, topic: TopicConfig, batch: _Batch | _EncodedBatch, numbers: Sequence[int]
+    ) -> bool:
+        """Whether any of these messages was stored here before."""
+        once, keys = self._service.store.once, batch.keys
+        return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
+
+    async def _routed(
+        self,
+        topic: TopicConfig,
+        batch: _Batch | _EncodedBatch,
+        parts: Parts,
+        asking: Asking,
+        *,
+        is_json: bool,
+    ) -> Reply:
+        """The reply of the shards that the keys name, this one among them or not."""
+        routing = self._service.key_routing
+        if len(parts) == 1:
+            ((visits, numbers),) = parts.items()
+            is_known = partial(self._is_known, topic, batch, numbers)
+            return await routing.visit(visits, asking, is_known, partial(self._done, topic, batch))
         whole = batch.decoded() if isinstance(batch, _EncodedBatch) else batch
-        repeats, once = self._service.repeats, self._service.store.once
-        if whole.given is None or once is None:  # nothing tells a repeat
-            return await self._done(topic, whole)
-        since = repeats.turn()
-        bodies = body_digests(topic.name, whole.messages, whole.given)
-        here = once.stored(topic.name, bodies)
-        unknown = {key: digest for key, digest in bodies.items() if key not in here}
-        if not unknown:
-            return await self._done(topic, whole, since)
-        there = await repeats.elsewhere(topic.name, unknown, sync=whole.sync)
-        left = [number for number, key in enumerate(whole.given) if key not in there]
-        reply = await self._done(topic, whole.only(left), since) if left else _NOTHING
-        self._service.metrics.repeats_elsewhere += len(whole.given) - len(left)
-        placed = dict(zip(left, msgspec.json.decode(reply.body, type=_Told).messages, strict=True))
-        told = [placed.get(at) or there[key or ""] for at, key in enumerate(whole.given)]
-        return Reply(msgspec.json.encode(_Told(told)), _CREATED)
+        visiting = []
+        for visits, numbers in parts.items():
+            part = whole.only(numbers)
+            if is_json:
+                content = divide_json(asking.content, numbers, whole.given or ())
+            else:
+                content = encode_batch(part.messages)
+            is_known = partial(self._is_known, topic, whole, numbers)
+            store = partial(self._done, topic, part)
+            visiting.append(routing.visit(visits, divide(asking, content), is_known, store))
+        return join(parts, await asyncio.gather(*visiting))
 
     async def _settled(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
         """The answer, once what was put counts as asked for."""
@@ -326,16 +353,12 @@ class Producer:
         if other is not None:
             raise shards.misdirected(other)
 
-    def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch, since: int = 0) -> Put:
-        store, repeats = self._service.store, self._service.repeats
-        if repeats.asked:
-            repeats.require_not_asked(topic.name, batch.keys, since)
+    def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
+        store = self._service.store
         if topic.name not in self._topics:
             store.topic(topic.name)  # deleted meanwhile?
         started = time.perf_counter()
         put = batch.append_to(store, topic.name)
-        if repeats.asked:
-            repeats.note_stored(topic.name, batch.keys)
         self._count(topic.name, put, batch, time.perf_counter() - started)
         return put
 
@@ -361,15 +384,15 @@ class Producer:
         crc32c = None if checksum is None else produce.crc32c_of(checksum)
         client = produce.client_host(*request.client_address)
         media_type, query = request.media_type, request.query()
-        is_repeat = _is_repeat(request.header(REPEAT)) and "shard" not in query
         key = idempotency.read(request)
         if media_type == JSON_TYPE:
             refuse_unknown(query, ("shard",))
-            return _Asked(client, crc32c, is_repeat=is_repeat, idempotency_key=key)
+            return _Asked(client, crc32c, has_shard="shard" in query, idempotency_key=key)
         if media_type == BATCH_TYPE:
             refuse_unknown(query, ("queueId", "durability", "shard"))
             queue_id = _number("queueId", query.get("queueId"))
-            return _Asked(client, crc32c, True, queue_id, query.get("durability"), is_repeat, key)
+            durability, has_shard = query.get("durability"), "shard" in query
+            return _Asked(client, crc32c, True, queue_id, durability, has_shard, key)
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
@@ -519,12 +542,6 @@ def _other_keys(idempotency_key: str | None, keys: Sequence[str]) -> Sequence[st
     return () if idempotency_key is None else idempotency.other_keys(idempotency_key, keys)
 
 
-def _is_repeat(header: bytes | None) -> bool:
-    if header not in (None, b"1"):
-        raise Problem(problems.BAD_PARAMETER, "X-Mqstore-Repeat is 1, or left out")
-    return header is not None
-
-
 def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
@@ -563,7 +580,8 @@ OPERATION: dict[str, Any] = {
             "in": "query",
             "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
             "description": "The shard that is meant: another one answers 421 with its address. "
-            "Without it the messages land on the shard that got them.",
+            "Without it messages under a `uniqKey` or Idempotency-Key are stored on the shard that "
+            "the key names, all others on the one that got them.",
         },
         {
             "name": "durability",
@@ -577,13 +595,6 @@ OPERATION: dict[str, Any] = {
             "schema": {"type": "integer", "minimum": 0, "maximum": UINT32_MAX},
             "description": "CRC-32C of the request's whole body, in decimal: a body that has "
             "another one is refused, and nothing is stored. JSON also takes one for each message.",
-        },
-        {
-            "name": "X-Mqstore-Repeat",
-            "in": "header",
-            "schema": {"enum": [1]},
-            "description": "This was sent before, under unique keys, and may have reached another "
-            "shard: the others are asked before anything is stored. Left out: it was not.",
         },
         idempotency.parameter(
             "A request that was stored under it before is answered with the first one's placement "
@@ -609,7 +620,7 @@ OPERATION: dict[str, Any] = {
             problems.SHARD_UNKNOWN,
             problems.WRONG_SHARD,
             problems.UNIQUE_KEY_TAKEN,
-            problems.REPEAT_AMBIGUOUS,
+            problems.SHARD_UNREACHABLE,
             problems.TOPIC_INVALID,
             problems.PROPERTY_INVALID,
             problems.CHECKSUM_MISMATCH,

@@ -35,9 +35,9 @@ from mqstore.storage.system.threads import production_seams
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.elsewhere import Elsewhere
 from mqstore.writer.files_due import FilesDue
+from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.newcomer import Newcomer
 from mqstore.writer.opening import Opening
-from mqstore.writer.repeats import Repeats
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.watching import Watching
 
@@ -104,7 +104,7 @@ class WriterService:
         self.files_due = FilesDue()
         self._own_token = OwnToken(settings.tokens)
         self.elsewhere = Elsewhere(self.shards, self._own_token)
-        self.repeats = Repeats(self.shards, self._own_token, settings.receive_timeout_s)
+        self.key_routing = KeyRouting(self.shards)
         self._newcomer: Newcomer | None = None
         self._copying: asyncio.Task[None] | None = None
         self.metrics = StoreMetrics(

@@ -79,8 +79,6 @@ class StoreMetrics(Collector):
         self.message_size = Histogram(SIZE_BUCKETS)
         self.delivery_seconds = Histogram(DELIVERY_BUCKETS_S)
         """Observed by the delivering thread alone."""
-        self.repeats_elsewhere = 0
-        """Messages that were answered with where they stand on another shard."""
         self.traffic = Traffic(topics_max)
         self._names = names
         self._store = store
@@ -122,7 +120,7 @@ class StoreMetrics(Collector):
         yield CounterMetricFamily(
             "mqstore_repeats",
             "Messages that were answered with where they stood already",
-            value=self.repeats_elsewhere + (0 if once is None else once.repeats),
+            value=0 if once is None else once.repeats,
         )
         yield GaugeMetricFamily(
             "mqstore_unique_keys_known",

@@ -176,5 +176,5 @@ def _places(settings: Settings) -> list[tuple[int, str, str, str]]:
         return [(settings.shard, settings.store_host, *urls)]
     return [
         (each.shard, each.store_host, each.writer_url, each.query_url)
-        for each in membership.read(settings.shards_file)
+        for each in membership.read(settings.shards_file).shards
     ]

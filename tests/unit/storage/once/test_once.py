@@ -16,7 +16,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import MessageTooLarge, OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import body_digests, end_of
+from mqstore.storage.once.puts import end_of
 from mqstore.storage.once.tail import read_tail
 from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.own.clock_steps import NO_STEPS
@@ -131,22 +131,6 @@ def test_another_body_under_a_key_is_refused_and_nothing_is_stored(
             store.append_once("T", messages, keys)
         assert store.log.max_offset == end
         assert not _put(store, "new").repeats
-
-
-def test_what_is_stored_is_told_by_key_and_body_and_nothing_is_stored(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        (a, b) = _put(store, "a", "b").placements
-        once = store.once
-        assert once is not None
-        sent = [_message(store, key) for key in ("b", "new", "a")]
-        bodies = body_digests("T", sent, ["b", "new", "a"])
-        assert once.stored("T", bodies) == {"b": b, "a": a}
-        assert once.stored("other", bodies) == {}
-        with pytest.raises(UniqueKeyTaken):
-            once.stored("T", {"new": bodies["new"], "a": bodies["b"]})
-        with pytest.raises(UniqueKeyTaken):
-            body_digests("T", sent, ["a", "a", None])
-        assert (_count(store), once.repeats) == (2, 0)
 
 
 def test_keys_are_a_topics_own_and_none_never_repeats(tmp_path: Path) -> None:

@@ -6,10 +6,9 @@ gave it; the record itself tells whether it is the same message.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
@@ -150,22 +149,6 @@ class OncePuts:
         with self._lock:
             self._known().add(key_digests(topic, keys), placements)
 
-    def stored(self, topic: str, bodies: Mapping[str, bytes]) -> dict[str, Placement]:
-        """Where messages stand that were put before, by unique key; nothing is stored.
-
-        ``bodies`` is what ``body_digests`` makes of them. Raises UniqueKeyTaken.
-        """
-        found: dict[str, Placement] = {}
-        with self._lock:
-            known = self._known().find(key_digests(topic, list(bodies))) or ()
-            for key, offset in zip(bodies, known, strict=False):
-                record = self._original(offset, topic, key) if offset >= 0 else None
-                if record is not None:
-                    if _digest(record.body) != bodies[key]:
-                        raise _taken(key, topic)
-                    found[key] = _placement(record)
-        return found
-
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a message under any of these unique keys was put before."""
         with self._lock:
@@ -254,26 +237,6 @@ def end_of(put: Put) -> int:
     """Everything of it is below this physical offset."""
     placements, repeats = put
     return max(each.end for each in placements) if repeats else placements[-1].end
-
-
-def body_digests(
-    topic: str, messages: Sequence[Message], keys: Sequence[str | None]
-) -> dict[str, bytes]:
-    """What tells the messages that have a unique key from others under it: 16 bytes each.
-
-    Raises UniqueKeyTaken for two bodies under one key.
-    """
-    found: dict[str, bytes] = {}
-    for message, key in zip(messages, keys, strict=True):
-        if key:
-            digest = _digest(message.body)
-            if found.setdefault(key, digest) != digest:
-                raise _taken(key, topic)
-    return found
-
-
-def _digest(body: bytes | None) -> bytes:
-    return hashlib.blake2b(body or b"", digest_size=16).digest()
 
 
 def _placement(found: Record) -> Placement:

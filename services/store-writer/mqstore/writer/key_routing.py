@@ -1,0 +1,140 @@
+"""Messages under unique keys go to the shards that their keys name, so that a duplicate needs one
+shard.
+
+A request whose keys name one shard goes there whole. One whose keys name several is divided: each
+shard gets its messages as a request of their own, which is all or none by itself, and the reply has
+all placements in the order of the request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.service.forwarded import Asking
+from mqstore.service.key_shards import shards_to_visit
+from mqstore.service.problems import SHARD_UNREACHABLE, Problem
+from mqstore.service.reply import Reply
+from mqstore.service.shards import Shards
+
+MOVING_WINDOWS: Final = 2
+"""Times ``uniqueKeyWindow`` for which the shards that keys had before are visited first: once for
+the window itself, once for the time that a changed list takes to reach all shards."""
+_MISDIRECTED: Final = int(HTTPStatus.MISDIRECTED_REQUEST)
+_OF_WHOLE_BODY: Final = frozenset({"x-mqstore-crc32c", "idempotency-key"})
+"""Headers that hold for an undivided request only."""
+
+Visits = tuple[int, ...]
+"""Shards in the order in which a request visits them: the last one stores what the one before it
+does not know."""
+Parts = dict[Visits, list[int]]
+"""Numbers of the messages of a request, from 0, by where they go."""
+
+
+class _Stored(msgspec.Struct):
+    """A ``ProduceReply``."""
+
+    messages: list[msgspec.Raw]
+
+
+class KeyRouting:
+    """Used on the event loop only."""
+
+    def __init__(self, shards: Shards, clock_s: Callable[[], float] = time.time) -> None:
+        self._shards = shards
+        self._clock_s = clock_s
+
+    def parts(self, given: Sequence[str | None], window_ms: int) -> Parts:
+        """Where the messages of a request go. Those without a key go with the first that has one;
+        no parts: there is no key at all."""
+        keys = self._shards.members.keys
+        moving_until_ms = keys.changed_at_ms + MOVING_WINDOWS * window_ms
+        before = keys.before if self._clock_s() * 1000 < moving_until_ms else None
+        visits = [shards_to_visit(key, keys.shards, before) if key else None for key in given]
+        first = next((each for each in visits if each is not None), None)
+        found: Parts = {}
+        if first is not None:
+            for number, each in enumerate(visits):
+                found.setdefault(each or first, []).append(number)
+        return found
+
+    def are_own(self, parts: Parts) -> bool:
+        """Whether this shard stores all of them, and no other has to be visited before."""
+        own = (self._shards.own,)
+        return all(visits == own for visits in parts)
+
+    def require_own(self, parts: Parts, is_known: Callable[[list[int]], bool]) -> None:
+        """Raise Problem (421) for a forwarded request that another shard has to store.
+
+        ``is_known`` says whether any of the numbered messages was stored here before.
+        """
+        own = self._shards.own
+        for visits, numbers in parts.items():
+            last = self._shards.other(visits[-1], _NOT_FORWARDED)
+            if last is not None and not (own in visits and is_known(numbers)):
+                raise self._shards.misdirected(last)
+
+    async def visit(
+        self,
+        visits: Visits,
+        asking: Asking,
+        is_known: Callable[[], bool],
+        store: Callable[[], Awaitable[Reply]],
+    ) -> Reply:
+        """The reply of the shard that stores the messages of one part, or knows them.
+
+        Raises Problem: 404 for a shard that is not in the list, 503 for one that does not reply,
+        which then names this shard as one that takes messages.
+        """
+        for number, shard in enumerate(visits, 1):
+            entry = self._shards.other(shard, _NOT_FORWARDED)
+            is_last = number == len(visits)
+            if entry is None:
+                if is_last or is_known():
+                    return await store()
+                continue
+            try:
+                reply = await self._shards.reply(entry, asking)
+            except Problem as problem:
+                if problem.kind is SHARD_UNREACHABLE:
+                    problem.extra["writable"] = self._shards.place_of(self._shards.own)
+                raise
+            if is_last or reply.status != _MISDIRECTED:
+                return reply
+        raise AssertionError("a part is stored at one shard or more")
+
+
+_NOT_FORWARDED: Final[dict[str, Any]] = {"headers": ()}
+
+
+def divide(asking: Asking, content: bytes) -> Asking:
+    """The request with a part of its messages."""
+    headers = {name: value for name, value in asking.headers.items() if name not in _OF_WHOLE_BODY}
+    return dataclasses.replace(asking, headers=headers, content=content)
+
+
+def divide_json(body: bytes, numbers: Sequence[int], keys: Sequence[str | None]) -> bytes:
+    """Some messages of a ``ProduceRequest``, with the unique keys that the client gave them."""
+    request: dict[str, Any] = msgspec.json.decode(body)
+    messages = request["messages"]
+    request["messages"] = [
+        messages[each] | ({"uniqKey": keys[each]} if keys[each] else {}) for each in numbers
+    ]
+    return msgspec.json.encode(request)
+
+
+def join(parts: Parts, replies: Sequence[Reply]) -> Reply:
+    """One reply of all parts; the first that is no success, where there is one."""
+    placed: dict[int, msgspec.Raw] = {}
+    for numbers, reply in zip(parts.values(), replies, strict=True):
+        if reply.status != HTTPStatus.CREATED:
+            return reply
+        stored = msgspec.json.decode(reply.body, type=_Stored).messages
+        placed.update(zip(numbers, stored, strict=True))
+    messages = [placed[number] for number in range(len(placed))]
+    return Reply(msgspec.json.encode(_Stored(messages)), int(HTTPStatus.CREATED))
