@@ -72,12 +72,17 @@ def original(referee: Referee, tmp_path_factory: pytest.TempPathFactory) -> Iter
     shutil.rmtree(root.parent)
 
 
+def _when(loss: str, end: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The markers of a case: after a clean end only the last segment's loss is for CI."""
+    if (loss, end) == ("older", "crashed"):
+        return ()
+    return (pytest.mark.slow if end == "crashed" or loss == "last" else pytest.mark.nightly,)
+
+
 @pytest.mark.parametrize(
     "loss, end",
     [
-        pytest.param(
-            loss, end, marks=() if (loss, end) == ("older", "crashed") else pytest.mark.slow
-        )
+        pytest.param(loss, end, marks=_when(loss, end))
         for loss in LOSSES
         for end in ("clean", "crashed")
     ],

@@ -1,7 +1,7 @@
 """Each bit of a store of ours flipped: detected or harmless, never a wrong message served.
 
 BODYCRC covers the body alone; our block checksums cover everything, and tell which bytes changed.
-``make test`` takes every n-th bit of each file, ``make test-ci`` all of them.
+``make test`` takes every 61st bit of each file, ``make test-ci`` every 7th, ``make nightly`` all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from mqstore.storage.verify import Verification
 from tests.fuzz import stores
 from tests.fuzz.flips import Field, bits, fields_of, flipped
 
-SAMPLE_STEP = 61
-EVERY_OR_SAMPLE = [
-    pytest.param(SAMPLE_STEP, id="sample"),
-    pytest.param(1, id="every", marks=pytest.mark.slow),
-]
-every_bit = pytest.mark.parametrize("step", EVERY_OR_SAMPLE)
+MORE_BITS = pytest.param(7, id="more", marks=pytest.mark.slow)
+"""No divisor of 8, so that each of the eight bits of a byte has its turn."""
+EVERY_BIT = pytest.param(1, id="every", marks=pytest.mark.nightly)
+every_bit = pytest.mark.parametrize("step", [pytest.param(61, id="sample"), MORE_BITS, EVERY_BIT])
 STATE_SIZE = 512
 """Bytes of the state page that hold fields."""
 
@@ -250,9 +248,7 @@ def test_a_flip_in_the_state_page_never_makes_another_watermark(root: Path, step
             assert left.flushed_offset in (0, original.flushed_offset)
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(41, id="sample"), pytest.param(1, id="every", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("step", [pytest.param(41, id="sample"), MORE_BITS, EVERY_BIT])
 @pytest.mark.parametrize("name", ["checkpoint", "state", "manifest"])
 def test_a_flip_in_a_small_file_costs_recovery_no_message(
     root: Path, records: dict[int, Record], name: str, step: int
@@ -284,7 +280,11 @@ def content_of(found: format_file.FormatFile | None) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "step",
-    [pytest.param(20_011, id="sample"), pytest.param(409, id="more", marks=pytest.mark.slow)],
+    [
+        pytest.param(20_011, id="sample"),
+        pytest.param(1_223, id="more", marks=pytest.mark.slow),
+        pytest.param(409, id="most", marks=pytest.mark.nightly),
+    ],
 )
 def test_recovery_from_a_flip_in_the_log_keeps_every_other_message(
     tmp_path_factory: pytest.TempPathFactory, step: int

@@ -28,7 +28,10 @@ TOPIC: Final = "orders"
 """The examples' topic: it is there, so that generated requests get somewhere."""
 SEED: Final = 20261122
 FEW: Final = 12
-MANY: Final = 60
+EXAMPLES: Final = [
+    pytest.param(24, id="more", marks=pytest.mark.slow),
+    pytest.param(60, id="many", marks=pytest.mark.nightly),
+]
 # Rules between fields are told in words only; so are limits of whole requests.
 ACCEPTED: Final = ["2xx", "400", "404", "409", "412", "413", "422", "431"]
 CONFIG: Final = SchemathesisConfig.from_dict(
@@ -148,11 +151,13 @@ def test_service_keeps_to_its_document(service: Documented, mode: GenerationMode
     _hold(service, mode, FEW)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_service_keeps_to_its_document_for_long(service: Documented, mode: GenerationMode) -> None:
-    _hold(service, mode, MANY)
+def test_service_keeps_to_its_document_for_long(
+    service: Documented, mode: GenerationMode, examples: int
+) -> None:
+    _hold(service, mode, examples)
 
 
 def test_half_a_surrogate_pair_in_a_body_path_or_query_is_no_defect(service: Documented) -> None:

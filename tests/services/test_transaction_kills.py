@@ -15,7 +15,7 @@ def test_after_kills_each_message_is_there_as_it_was_decided(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_after_more_kills_each_message_is_there_as_it_was_decided(tmp_path: Path) -> None:
-    assert live(tmp_path, seed=2, rounds=20).total() == 20
+    assert live(tmp_path, seed=2, rounds=10).total() == 10
 
 
 @pytest.mark.nightly

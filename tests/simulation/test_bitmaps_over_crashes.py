@@ -20,6 +20,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.filter.bloom import has
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG
@@ -141,7 +142,7 @@ def test_every_unit_is_true_of_its_message_whatever_crashed(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=nightly_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_every_unit_is_true(seed: int) -> None:
     Life(seed).live(400)

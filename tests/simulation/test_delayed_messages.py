@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability
+from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.delayed_store import CONFIG, DelayedStore
 from tests.simulation.disk import SimulatedDisk
@@ -163,7 +164,7 @@ def test_over_restarts_each_message_is_delivered_once(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=nightly_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_each_message_is_delivered_once(seed: int) -> None:
     Life(seed, examined=0.05).live(200)

@@ -16,6 +16,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import FencedOff, FenceUnknown, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG
@@ -166,7 +167,7 @@ def test_over_restarts_no_older_epoch_gets_in(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=nightly_examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_no_older_epoch_gets_in(seed: int) -> None:
     Leaders(seed, examined=0.05).live(200)

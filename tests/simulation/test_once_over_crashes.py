@@ -22,6 +22,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.once.puts import Put, end_of
+from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, POOLED
@@ -221,7 +222,7 @@ def test_a_tombstone_hides_no_message_that_was_put(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=nightly_examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_long_lives_nothing_is_stored_twice(seed: int) -> None:
     Life(seed, examined=0.03).live(200)

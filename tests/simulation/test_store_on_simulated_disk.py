@@ -20,6 +20,7 @@ from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.own.state_page import Health
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import NewMessage, message_of
 from tests.simulation.inode import PAGE, SECTOR, Loss
@@ -69,7 +70,7 @@ def test_files_made_ahead_survive_kills_power_cuts_and_faults(turn: int) -> None
 
 
 @pytest.mark.slow
-@settings(max_examples=250)
+@settings(max_examples=nightly_examples(250))
 @given(seed=SEEDS)
 def test_acknowledged_messages_survive_long_lives(seed: int) -> None:
     World(seed).live(400)
