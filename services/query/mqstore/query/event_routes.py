@@ -22,6 +22,7 @@ from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import RETRY
 from mqstore.service.limits import client_of
 from mqstore.service.problems import Problem
@@ -47,32 +48,22 @@ class EventRoutes:
         self._streams = 0
 
     def add(self, api: Api) -> None:
-        api.app.add_api_route(
-            "/v1/topics/{topic}/events",
-            self.events,
+        events = {EVENTS_TYPE: {"schema": {"type": "string"}, "example": examples.EVENT}}
+        Endpoint(
+            path="/v1/topics/{topic}/events",
+            role=Role.CONSUME,
+            handler=self.events,
             summary="Follow a topic: each message as it arrives",
-            response_class=StreamingResponse,
-            responses={
-                200: {
-                    "description": "Events `message`, `unreadable` and `position`.",
-                    "content": {
-                        EVENTS_TYPE: {"schema": {"type": "string"}, "example": examples.EVENT}
-                    },
-                },
-                **problems.responses(
-                    problems.BAD_PARAMETER,
-                    problems.BAD_CURSOR,
-                    problems.BAD_FILTER,
-                    problems.SHARD_NEEDED,
-                    *problems.OF_SHARDS,
-                    problems.TOPIC_UNKNOWN,
-                    problems.MESSAGE_EXPIRED,
-                    *problems.GUARDED,
-                ),
-            },
-            tags=["messages"],
-            dependencies=[api.requires(Role.CONSUME)],
-        )
+            tag="messages",
+            contents={200: ("Events `message`, `unreadable` and `position`.", events)},
+            problems=(
+                problems.BAD_CURSOR,
+                problems.BAD_FILTER,
+                problems.SHARD_NEEDED,
+                problems.TOPIC_UNKNOWN,
+                problems.MESSAGE_EXPIRED,
+            ),
+        ).add(api)
 
     async def events(
         self,

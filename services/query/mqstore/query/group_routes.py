@@ -16,16 +16,19 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import merging, replies
 from mqstore.query.committed import ByQueue
-from mqstore.query.routes import COUNT_MAX, Route, json_answer
+from mqstore.query.routes import COUNT_MAX, json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.group_lag import GroupLag, QueueLag, TopicLag
 from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
 from mqstore.storage.tables.followed import Followed
+from mqstore.wire import lags
 from mqstore.wire.examples import lags as examples
 
 GROUPS_DEFAULT: Final = 100
@@ -54,23 +57,25 @@ class GroupRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        Route(
-            "/v1/lag",
-            self.lags,
-            "How far all groups are behind",
-            "GroupLagsView",
-            examples.LAGS,
-            (problems.BAD_CURSOR,),
-            "groups",
+        Endpoint(
+            path="/v1/lag",
+            role=Role.CONSUME,
+            handler=self.lags,
+            summary="How far all groups are behind",
+            tag="groups",
+            reply=lags.GroupLags,
+            example=examples.LAGS,
+            problems=(problems.BAD_CURSOR,),
         ).add(api)
-        Route(
-            "/v1/groups/{group}/lag",
-            self.lag,
-            "How far a group is behind, by topic and queue",
-            "GroupLagView",
-            examples.LAG,
-            (problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),
-            "groups",
+        Endpoint(
+            path="/v1/groups/{group}/lag",
+            role=Role.CONSUME,
+            handler=self.lag,
+            summary="How far a group is behind, by topic and queue",
+            tag="groups",
+            reply=lags.GroupLag,
+            example=examples.LAG,
+            problems=(problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),
         ).add(api)
 
     async def lags(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mqstore.query.event_routes import EventRoutes
 from mqstore.query.group_routes import GroupRoutes
 from mqstore.query.message_routes import MessageRoutes
@@ -14,26 +12,10 @@ from mqstore.query.service import QueryService
 from mqstore.query.store_route import StoreRoute
 from mqstore.query.trace_routes import TraceRoutes
 from mqstore.service.app import Api
-from mqstore.wire import lags, messages, queues, segments, traces
-
-SCHEMAS: Final = (
-    messages.MessageDetail,
-    messages.Messages,
-    queues.Pull,
-    queues.Queues,
-    queues.QueueOffset,
-    segments.LogFiles,
-    segments.StoreState,
-    lags.GroupLags,
-    lags.GroupLag,
-    traces.MessageTrace,
-    traces.Traces,
-)
 
 
 def add(api: Api, service: QueryService) -> None:
     """Put all routes of query into its interface."""
-    api.add_schemas(*SCHEMAS)
     TraceRoutes(service).add(api)  # first: a unique key may have slashes
     MessageRoutes(service).add(api)
     QueueRoutes(service).add(api)

@@ -18,7 +18,6 @@ from mqstore.query.routes import (
     COUNT_MAX,
     INT64_MAX,
     BodyAsked,
-    Route,
     body_asked,
     json_answer,
 )
@@ -27,6 +26,7 @@ from mqstore.query.shard_cursor import Parts
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.codec.message_id import decode as message_id_of
@@ -37,6 +37,7 @@ from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.hidden_messages import Hidden, by_key, query_text, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.topic_scan import TopicQuery
+from mqstore.wire import messages
 from mqstore.wire.examples import lookups as examples
 
 Order = Literal["newest", "oldest"]
@@ -75,58 +76,57 @@ class MessageRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        api.app.add_api_route(
-            "/v1/messages/{id:path}/body",
-            self.body,
+        Endpoint(
+            path="/v1/messages/{id:path}/body",
+            role=Role.CONSUME,
+            handler=self.body,
             summary="A message's body, for download",
-            response_class=Response,
-            responses={
-                200: {"description": "All of it.", "content": _BINARY},
-                206: {"description": "The bytes that `Range` asked for.", "content": _BINARY},
-                **problems.responses(
-                    problems.BAD_PARAMETER,
-                    problems.BAD_MESSAGE_ID,
-                    *RECORD_PROBLEMS,
-                    problems.RANGE_NOT_SATISFIABLE,
-                    problems.BODY_NOT_INFLATABLE,
-                    *problems.OF_SHARDS,
-                    *problems.GUARDED,
-                ),
+            tag="messages",
+            contents={
+                200: ("All of it.", _BINARY),
+                206: ("The bytes that `Range` asked for.", _BINARY),
             },
-            tags=["messages"],
-            dependencies=[api.requires(Role.CONSUME)],
-        )
+            problems=(
+                problems.BAD_MESSAGE_ID,
+                *RECORD_PROBLEMS,
+                problems.RANGE_NOT_SATISFIABLE,
+                problems.BODY_NOT_INFLATABLE,
+            ),
+        ).add(api)
         for route in self._routes():
             route.add(api)
 
-    def _routes(self) -> tuple[Route, ...]:
+    def _routes(self) -> tuple[Endpoint, ...]:
         return (
-            Route(
-                "/v1/messages",
-                self.message_at,
-                "One message, by its physical offset",
-                "MessageDetailView",
-                examples.MESSAGE_DETAIL,
-                (problems.SHARD_NEEDED, *RECORD_PROBLEMS),
-                "messages",
+            Endpoint(
+                path="/v1/messages",
+                role=Role.CONSUME,
+                handler=self.message_at,
+                summary="One message, by its physical offset",
+                tag="messages",
+                reply=messages.MessageDetail,
+                example=examples.MESSAGE_DETAIL,
+                problems=(problems.SHARD_NEEDED, *RECORD_PROBLEMS),
             ),
-            Route(
-                "/v1/messages/{id:path}",
-                self.message,
-                "One message, by its id",
-                "MessageDetailView",
-                examples.MESSAGE_DETAIL,
-                (problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
-                "messages",
+            Endpoint(
+                path="/v1/messages/{id:path}",
+                role=Role.CONSUME,
+                handler=self.message,
+                summary="One message, by its id",
+                tag="messages",
+                reply=messages.MessageDetail,
+                example=examples.MESSAGE_DETAIL,
+                problems=(problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
             ),
-            Route(
-                "/v1/topics/{topic}/messages",
-                self.messages,
-                "Messages by key, or all of a time range",
-                "MessagesView",
-                examples.BY_KEY,
-                (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
-                "messages",
+            Endpoint(
+                path="/v1/topics/{topic}/messages",
+                role=Role.CONSUME,
+                handler=self.messages,
+                summary="Messages by key, or all of a time range",
+                tag="messages",
+                reply=messages.Messages,
+                example=examples.BY_KEY,
+                problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
             ),
         )
 

@@ -19,12 +19,12 @@ from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.routes import BODY_MAX, COUNT_MAX, INT64_MAX, QUEUE_ID_MAX
 from mqstore.query.service import QueryService
 from mqstore.service import problems
-from mqstore.service.app import INT32_MAX, Api, documented
+from mqstore.service.app import INT32_MAX, Api
 from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarded import Asking
 from mqstore.service.http import (
     HotRequest,
-    HotRoute,
     problem_of,
     refuse_unknown,
     while_there,
@@ -37,6 +37,7 @@ from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter
+from mqstore.wire import queues
 from mqstore.wire.examples import lookups as examples
 
 COUNT_DEFAULT: Final = 32
@@ -102,8 +103,26 @@ class PullRoute:
         self._members = service.shards.members
 
     def add(self, api: Api) -> None:
-        path = "/v1/topics/{topic}/queues/{queue}/messages"
-        api.add_hot(HotRoute("GET", path, Role.CONSUME, self._answer, OPERATION))
+        records = {RECORDS_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}}
+        Endpoint(
+            path="/v1/topics/{topic}/queues/{queue}/messages",
+            role=Role.CONSUME,
+            handler=self._answer,
+            summary="Messages of a queue, from an offset; waits for arrivals when asked to",
+            tag="queues",
+            reply=queues.Pull,
+            example=examples.PULL,
+            text="What was found, and where to go on.",
+            contents={200: ("", records)},
+            problems=(
+                problems.BAD_FILTER,
+                problems.GROUP_INVALID,
+                problems.SHARD_NEEDED,
+                problems.TOPIC_UNKNOWN,
+                problems.QUEUE_UNKNOWN,
+            ),
+            hot=Hot(name="pull", description=DESCRIPTION, parameters=QUERY_PARAMETERS),
+        ).add(api)
 
     async def _answer(self, request: HotRequest) -> Reply:
         try:
@@ -311,110 +330,82 @@ def _parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dic
     return {"name": name, "in": "query", "schema": schema, "description": text, **more}
 
 
-def _responses() -> dict[str, Any]:
-    found = documented(
-        "PullView",
-        examples.PULL,
-        problems.BAD_PARAMETER,
-        problems.BAD_FILTER,
-        problems.GROUP_INVALID,
-        problems.SHARD_NEEDED,
-        *problems.OF_SHARDS,
-        problems.TOPIC_UNKNOWN,
-        problems.QUEUE_UNKNOWN,
-        problems.HEADERS_TOO_LARGE,
-        problems.INTERNAL,
-        *problems.GUARDED,
-        text="What was found, and where to go on.",
-    )
-    found[200]["content"][RECORDS_TYPE.decode()] = {
-        "schema": {"type": "string", "format": "binary"}
-    }
-    return {str(status): response for status, response in found.items()}
-
-
-OPERATION: Final[dict[str, Any]] = {
-    "operationId": "pull",
-    "tags": ["queues"],
-    "summary": "Messages of a queue, from an offset; waits for arrivals when asked to",
-    "description": (
-        "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
-        "entries are looked at before the answer is empty (fewer messages with an expression of "
-        "more than 64 characters), and a `wait` goes on until a message "
-        "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
-        "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
-        "`X-Mqstore-…` headers (Status, Next, Min-Offset, Max-Offset, Messages, Unreadable, Shard)."
+DESCRIPTION: Final = (
+    "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
+    "entries are looked at before the answer is empty (fewer messages with an expression of "
+    "more than 64 characters), and a `wait` goes on until a message "
+    "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
+    "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
+    "`X-Mqstore-…` headers (Status, Next, Min-Offset, Max-Offset, Messages, Unreadable, Shard)."
+)
+QUERY_PARAMETERS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "name": "topic",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
+        "example": "orders",
+    },
+    {
+        "name": "queue",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 0, "maximum": QUEUE_ID_MAX},
+        "example": 0,
+    },
+    _parameter(
+        "shard",
+        {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+        "Whose queue it is; needed where there are several shards. Any of them answers for it.",
     ),
-    "parameters": [
-        {
-            "name": "topic",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
-            "example": "orders",
-        },
-        {
-            "name": "queue",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "integer", "minimum": 0, "maximum": QUEUE_ID_MAX},
-            "example": 0,
-        },
-        _parameter(
-            "shard",
-            {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-            "Whose queue it is; needed where there are several shards. Any of them answers for it.",
-        ),
-        _parameter(
-            "offset",
-            {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
-            "Queue offset to begin with; without it, the queue's first message.",
-        ),
-        _parameter(
-            "max",
-            {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT_DEFAULT},
-            "Messages, at most.",
-        ),
-        _parameter(
-            "wait",
-            {"type": "number", "minimum": 0, "maximum": WAIT_MAX_S, "default": 0},
-            "Seconds to wait at the queue's end.",
-        ),
-        _parameter(
-            "tags",
-            {"type": "string"},
-            "Only messages with one of these tags: `A || B`; `*` is all.",
-            example="created || changed",
-        ),
-        _parameter(
-            "sql",
-            {"type": "string"},
-            "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
-            "Where a group has subscribed with the very expression, bitmaps tell which they are.",
-            example="a > 5 AND b IS NOT NULL",
-        ),
-        _parameter(
-            "body",
-            {"type": "string", "enum": [each.value for each in BodyShape], "default": "auto"},
-            "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
-        ),
-        _parameter(
-            "bodyMax",
-            {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
-            "Bytes of each body, at most.",
-        ),
-        _parameter(
-            "inflate",
-            {"type": "boolean", "default": False},
-            "Show compressed bodies inflated, up to maxInflatedSize.",
-        ),
-        _parameter(
-            "group",
-            {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
-            "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
-            "changes nothing in the answer.",
-            example="billing",
-        ),
-    ],
-    "responses": _responses(),
-}
+    _parameter(
+        "offset",
+        {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+        "Queue offset to begin with; without it, the queue's first message.",
+    ),
+    _parameter(
+        "max",
+        {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT_DEFAULT},
+        "Messages, at most.",
+    ),
+    _parameter(
+        "wait",
+        {"type": "number", "minimum": 0, "maximum": WAIT_MAX_S, "default": 0},
+        "Seconds to wait at the queue's end.",
+    ),
+    _parameter(
+        "tags",
+        {"type": "string"},
+        "Only messages with one of these tags: `A || B`; `*` is all.",
+        example="created || changed",
+    ),
+    _parameter(
+        "sql",
+        {"type": "string"},
+        "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
+        "Where a group has subscribed with the very expression, bitmaps tell which they are.",
+        example="a > 5 AND b IS NOT NULL",
+    ),
+    _parameter(
+        "body",
+        {"type": "string", "enum": [each.value for each in BodyShape], "default": "auto"},
+        "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
+    ),
+    _parameter(
+        "bodyMax",
+        {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
+        "Bytes of each body, at most.",
+    ),
+    _parameter(
+        "inflate",
+        {"type": "boolean", "default": False},
+        "Show compressed bodies inflated, up to maxInflatedSize.",
+    ),
+    _parameter(
+        "group",
+        {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
+        "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
+        "changes nothing in the answer.",
+        example="billing",
+    ),
+)

@@ -11,12 +11,14 @@ from mqstore.query import merging, replies, views
 from mqstore.query.routes import (
     INT64_MAX,
     QueueId,
-    Route,
     json_answer,
 )
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
+from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
+from mqstore.wire import queues
 from mqstore.wire.examples import lookups as examples
 
 
@@ -29,27 +31,29 @@ class QueueRoutes:
         for route in self._routes():
             route.add(api)
 
-    def _routes(self) -> tuple[Route, ...]:
+    def _routes(self) -> tuple[Endpoint, ...]:
         base = "/v1/topics/{topic}/queues"
         unknown = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN)
         return (
-            Route(
-                base,
-                self.queues,
-                "A topic's queues and their bounds",
-                "QueuesView",
-                examples.QUEUES,
-                (problems.TOPIC_UNKNOWN,),
-                "queues",
+            Endpoint(
+                path=base,
+                role=Role.CONSUME,
+                handler=self.queues,
+                summary="A topic's queues and their bounds",
+                tag="queues",
+                reply=queues.Queues,
+                example=examples.QUEUES,
+                problems=(problems.TOPIC_UNKNOWN,),
             ),
-            Route(
-                base + "/{queue}/offset",
-                self.offset_by_time,
-                "The queue offset of a time",
-                "OffsetView",
-                examples.OFFSET,
-                (*unknown, problems.SHARD_NEEDED),
-                "queues",
+            Endpoint(
+                path=base + "/{queue}/offset",
+                role=Role.CONSUME,
+                handler=self.offset_by_time,
+                summary="The queue offset of a time",
+                tag="queues",
+                reply=queues.QueueOffset,
+                example=examples.OFFSET,
+                problems=(*unknown, problems.SHARD_NEEDED),
             ),
         )
 

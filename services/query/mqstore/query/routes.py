@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Path as PathParameter
 from fastapi import Query, Response
 
 from mqstore.query.bodies import BodyShape
-from mqstore.service import problems
-from mqstore.service.app import Api, documented
-from mqstore.service.auth import Role
 
 COUNT_MAX: Final = 1_000
 INT64_MAX: Final = 2**63 - 1
@@ -27,37 +24,6 @@ QueueId = Annotated[
         openapi_examples={"first": {"value": 0}},
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A look-up: a GET that changes nothing, for whoever may consume."""
-
-    path: str
-    endpoint: Any
-    summary: str
-    schema: str
-    example: dict[str, Any]
-    problems: tuple[problems.ProblemType, ...]
-    tag: str
-
-    def add(self, api: Api) -> None:
-        api.app.add_api_route(
-            self.path,
-            self.endpoint,
-            summary=self.summary,
-            response_class=Response,
-            responses=documented(
-                self.schema,
-                self.example,
-                problems.BAD_PARAMETER,
-                *self.problems,
-                *problems.OF_SHARDS,
-                *problems.GUARDED,
-            ),
-            tags=[self.tag],
-            dependencies=[api.requires(Role.CONSUME)],
-        )
 
 
 @dataclass(frozen=True, slots=True)

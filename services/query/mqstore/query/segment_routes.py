@@ -15,15 +15,17 @@ from fastapi.responses import StreamingResponse
 
 from mqstore.query import replies
 from mqstore.query.opened_store import OpenedStore
-from mqstore.query.routes import Route, json_answer
+from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage._kernel import crc32c
 from mqstore.storage.lookup.segment_bytes import SegmentPart
+from mqstore.wire import segments
 from mqstore.wire.examples import lookups as examples
 
 RANGE_MAX: Final = 16 << 20
@@ -57,37 +59,33 @@ class SegmentRoutes:
         self._rate = Rate(service.settings.segment_transfer_rate)
 
     def add(self, api: Api) -> None:
-        Route(
-            "/v1/segments",
-            self.segments,
-            "The commit log's files, as far as they are on disk",
-            "SegmentsView",
-            examples.SEGMENTS,
-            (),
-            "segments",
+        Endpoint(
+            path="/v1/segments",
+            role=Role.CONSUME,
+            handler=self.segments,
+            summary="The commit log's files, as far as they are on disk",
+            tag="segments",
+            reply=segments.LogFiles,
+            example=examples.SEGMENTS,
         ).add(api)
         content = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
-        api.app.add_api_route(
-            "/v1/segments/{name}",
-            self.segment,
+        Endpoint(
+            path="/v1/segments/{name}",
+            role=Role.CONSUME,
+            handler=self.segment,
             summary="Bytes of a segment",
-            response_class=Response,
-            responses={
-                200: {"description": "All that is on disk.", "content": content},
-                206: {"description": "The first 16 MiB of `Range`.", "content": content},
-                **problems.responses(
-                    problems.BAD_PARAMETER,
-                    problems.SEGMENT_UNKNOWN,
-                    problems.SEGMENT_EXPIRED,
-                    problems.EPOCH_CHANGED,
-                    problems.RANGE_NOT_SATISFIABLE,
-                    *problems.OF_SHARDS,
-                    *problems.GUARDED,
-                ),
+            tag="segments",
+            contents={
+                200: ("All that is on disk.", content),
+                206: ("The first 16 MiB of `Range`.", content),
             },
-            tags=["segments"],
-            dependencies=[api.requires(Role.CONSUME)],
-        )
+            problems=(
+                problems.SEGMENT_UNKNOWN,
+                problems.SEGMENT_EXPIRED,
+                problems.EPOCH_CHANGED,
+                problems.RANGE_NOT_SATISFIABLE,
+            ),
+        ).add(api)
 
     async def segments(self) -> Response:
         service = self._service

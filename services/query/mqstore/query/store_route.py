@@ -6,9 +6,12 @@ import msgspec
 from fastapi import Response
 
 from mqstore.query import replies
-from mqstore.query.routes import Route, json_answer
+from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
+from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
+from mqstore.wire import segments
 from mqstore.wire.examples import lookups as examples
 
 
@@ -17,14 +20,14 @@ class StoreRoute:
         self._service = service
 
     def add(self, api: Api) -> None:
-        Route(
-            "/v1/store",
-            self.store,
-            "The store's bounds, and whether its writer lives",
-            "StoreView",
-            examples.STORE,
-            (),
-            "segments",
+        Endpoint(
+            path="/v1/store",
+            role=Role.CONSUME,
+            handler=self.store,
+            summary="The store's bounds, and whether its writer lives",
+            tag="segments",
+            reply=segments.StoreState,
+            example=examples.STORE,
         ).add(api)
 
     async def store(self) -> Response:

@@ -13,15 +13,18 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import group_routes, merging, replies, shard_cursor, store_cursor, views
 from mqstore.query.message_routes import RECORD_PROBLEMS, MessageId, UniqueKeyTopic
-from mqstore.query.routes import Route, json_answer
+from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
+from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarded import Asking, Relayed
 from mqstore.service.shards import Own, Spread
 from mqstore.storage.codec.message_id import decode as message_id_of
 from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
 from mqstore.storage.paths import segment_name
+from mqstore.wire import traces
 from mqstore.wire.examples import traces as examples
 
 TRACES_MAX: Final = 64
@@ -34,23 +37,25 @@ class TraceRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        Route(
-            "/v1/messages/{id:path}/trace",
-            self.trace,
-            "A message's way: where its copies stand, which groups are past them",
-            "MessageTraceView",
-            examples.TRACE,
-            (problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
-            "messages",
+        Endpoint(
+            path="/v1/messages/{id:path}/trace",
+            role=Role.CONSUME,
+            handler=self.trace,
+            summary="A message's way: where its copies stand, which groups are past them",
+            tag="messages",
+            reply=traces.MessageTrace,
+            example=examples.TRACE,
+            problems=(problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
         ).add(api)
-        Route(
-            "/v1/topics/{topic}/traces",
-            self.traces,
-            "The ways of all messages with a key",
-            "TracesView",
-            examples.TRACES,
-            (problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
-            "messages",
+        Endpoint(
+            path="/v1/topics/{topic}/traces",
+            role=Role.CONSUME,
+            handler=self.traces,
+            summary="The ways of all messages with a key",
+            tag="messages",
+            reply=traces.Traces,
+            example=examples.TRACES,
+            problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
         ).add(api)
 
     async def trace(
