@@ -27,6 +27,12 @@ class Hot:
 
     name: str
     """Its ``operationId``."""
+    request: type[BaseModel] | None = None
+    """The model of its body in JSON, ..."""
+    request_example: Any = None
+    """... and an example of it."""
+    request_content: Content = field(default_factory=dict)
+    """Bodies of other types, beside JSON or without it."""
     description: str
     parameters: tuple[Mapping[str, Any], ...] = ()
     """OpenAPI parameter objects, those of the path included."""
@@ -56,7 +62,10 @@ class Endpoint:
     contents: Mapping[int, tuple[str, Content]] = field(default_factory=dict)
     """Other replies by status: a description, and the content that stands beside ``reply``."""
     problems: tuple[ProblemType, ...] = ()
-    """Besides those that every endpoint of the API may reply with."""
+    """Besides those that every endpoint of its kind may reply with; a cold one takes ``?shard=``,
+    whose problems are among these."""
+    problem_members: Mapping[ProblemType, Mapping[str, Any]] = field(default_factory=dict)
+    """Members beside the standard ones, which the examples of problems show."""
     hot: Hot | None = None
 
     def add(self, api: Api) -> None:
@@ -76,21 +85,28 @@ class Endpoint:
             summary=self.summary,
             status_code=self.status,
             response_class=Response,
-            responses=self._responses(problems.BAD_PARAMETER),
+            responses=self._responses((problems.BAD_PARAMETER,), problems.OF_SHARDS),
             tags=[self.tag],
             dependencies=[api.requires(self.role)],
         )
 
     def _add_hot(self, api: Api, hot: Hot) -> None:
-        responses = self._responses(*problems.ANY_ROUTE)
+        body = dict(hot.request_content)
+        if hot.request is not None:
+            api.add_schemas(hot.request)
+            body |= json_content(schema_name(hot.request), hot.request_example)
+        responses = self._responses((*(problems.WITH_BODY if body else ()), *problems.ANY_ROUTE))
         operation: dict[str, Any] = {
             "operationId": hot.name,
             "tags": [self.tag],
             "summary": self.summary,
             "description": hot.description,
-            "parameters": list(hot.parameters),
             "responses": {str(status): each for status, each in responses.items()},
         }
+        if hot.parameters:
+            operation["parameters"] = list(hot.parameters)
+        if body:
+            operation["requestBody"] = {"required": True, "content": body}
         api.add_hot(
             HotRoute(
                 self.method,
@@ -104,17 +120,24 @@ class Endpoint:
             )
         )
 
-    def _responses(self, *kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-        """OpenAPI responses: the replies, and the problems instead of them."""
+    def _responses(
+        self, first: tuple[ProblemType, ...], last: tuple[ProblemType, ...] = ()
+    ) -> dict[int | str, dict[str, Any]]:
+        """OpenAPI responses: the replies, and the problems instead of them, in this order."""
         found: dict[int | str, dict[str, Any]] = {}
         if self.reply is not None:
-            name = self.reply.model_config.get("title") or self.reply.__name__
-            found[self.status] = {
-                "description": self.text,
-                "content": json_content(name, self.example),
-            }
-        for status, (text, content) in self.contents.items():
+            content = json_content(schema_name(self.reply), self.example)
+            found[self.status] = {"description": self.text, "content": content}
+        for status, (text, others) in self.contents.items():
             there = found.setdefault(status, {"description": text, "content": {}})
-            there["content"] = {**there["content"], **content}
-        kinds = (*kinds, *self.problems, *problems.OF_SHARDS, *problems.GUARDED)
-        return {**found, **problems.responses(*kinds)}
+            there["content"] = {**there["content"], **others}
+        refusals = problems.responses(*first, *self.problems, *last, *problems.GUARDED)
+        for kind, members in self.problem_members.items():
+            examples = refusals[kind.status]["content"][problems.CONTENT_TYPE]["examples"]
+            examples[kind.name]["value"] |= members
+        return {**found, **refusals}
+
+
+def schema_name(model: type[BaseModel]) -> str:
+    """The name of a model among the schemas of the OpenAPI document: its title."""
+    return model.model_config.get("title") or model.__name__

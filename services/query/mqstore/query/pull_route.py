@@ -118,6 +118,7 @@ class PullRoute:
                 problems.BAD_FILTER,
                 problems.GROUP_INVALID,
                 problems.SHARD_NEEDED,
+                *problems.OF_SHARDS,
                 problems.TOPIC_UNKNOWN,
                 problems.QUEUE_UNKNOWN,
             ),

@@ -14,10 +14,11 @@ import msgspec
 from pydantic import BaseModel
 
 from mqstore.service import idempotency, problems
-from mqstore.service.app import Api, documented, json_content
+from mqstore.service.app import Api
 from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarded import Asking, was_forwarded
-from mqstore.service.http import HotRequest, HotRoute, problem_of, refuse_unknown
+from mqstore.service.http import HotRequest, problem_of, refuse_unknown
 from mqstore.service.problems import Problem, ProblemType, responses
 from mqstore.service.quick import Begun, Prepared
 from mqstore.service.reply import Reply
@@ -205,13 +206,31 @@ class Producer:
         self._topics.clear()
 
     def add(self, api: Api) -> None:
-        api.add_schemas(ProduceRequest, Produced)
-        api.add_hot(
-            HotRoute(
-                *("POST", "/v1/topics/{topic}/messages", Role.PRODUCE, self._answer, OPERATION),
+        Endpoint(
+            method="POST",
+            path="/v1/topics/{topic}/messages",
+            role=Role.PRODUCE,
+            handler=self._answer,
+            summary="Store messages",
+            tag="messages",
+            reply=Produced,
+            example=examples.PRODUCED,
+            status=HTTPStatus.CREATED,
+            text="Stored, with the durability asked for.",
+            problems=_PRODUCE_PROBLEMS,
+            problem_members={problems.FLUSH_TIMEOUT: examples.PRODUCED},
+            hot=Hot(
+                name="produce",
+                description=DESCRIPTION,
+                parameters=PARAMETERS,
+                request=ProduceRequest,
+                request_example=examples.PRODUCE,
+                request_content={
+                    BATCH_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}
+                },
                 prepare=self._prepare,
-            )
-        )
+            ),
+        ).add(api)
 
     async def _answer(self, request: HotRequest) -> Reply:
         return await self._pointing(self._produced(request))
@@ -550,94 +569,70 @@ def _number(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-OPERATION: dict[str, Any] = {
-    "operationId": "produce",
-    "tags": ["messages"],
-    "summary": "Store messages",
-    "description": (
-        "One message or a batch; a batch is one contiguous append to one queue, all or none. The "
-        "answer comes when the durability asked for is reached. "
-        "`application/x-rocketmq-batch` is the body that RocketMQ's clients encode (per message: "
-        "total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, "
-        "properties; big-endian); `queueId` and `durability` are then query parameters."
-    ),
-    "parameters": [
-        {
-            "name": "topic",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
-            "example": "orders",
-        },
-        {
-            "name": "queueId",
-            "in": "query",
-            "schema": {"type": "integer", "minimum": 0},
-            "description": "Only with application/x-rocketmq-batch.",
-        },
-        {
-            "name": "shard",
-            "in": "query",
-            "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-            "description": "The shard that is meant: another one answers 421 with its address. "
-            "Without it messages under a `uniqKey` or Idempotency-Key are stored on the shard that "
-            "the key names, all others on the one that got them.",
-        },
-        {
-            "name": "durability",
-            "in": "query",
-            "schema": {"enum": ["sync", "async"]},
-            "description": "Only with application/x-rocketmq-batch.",
-        },
-        {
-            "name": "X-Mqstore-Crc32c",
-            "in": "header",
-            "schema": {"type": "integer", "minimum": 0, "maximum": UINT32_MAX},
-            "description": "CRC-32C of the request's whole body, in decimal: a body that has "
-            "another one is refused, and nothing is stored. JSON also takes one for each message.",
-        },
-        idempotency.parameter(
-            "A request that was stored under it before is answered with the first one's placement "
-            "and `repeat`, within uniqueKeyWindow; with another body or number of messages it is "
-            "409 `unique-key-taken`."
-        ),
-    ],
-    "requestBody": {
+_PRODUCE_PROBLEMS: Final = (
+    problems.TOPIC_UNKNOWN,
+    problems.TOPIC_NOT_WRITABLE,
+    problems.SHARD_UNKNOWN,
+    problems.WRONG_SHARD,
+    problems.UNIQUE_KEY_TAKEN,
+    problems.SHARD_UNREACHABLE,
+    problems.TOPIC_INVALID,
+    problems.PROPERTY_INVALID,
+    problems.CHECKSUM_MISMATCH,
+    problems.MESSAGE_INVALID,
+    problems.STORE_NOT_WRITABLE,
+    *problems.READ_ONLY_KINDS,
+    problems.WRITES_PAUSED,
+    problems.PAGE_CACHE_BUSY,
+    problems.STORE_FAILED,
+    problems.FLUSH_TIMEOUT,
+    *problems.FILE_KINDS,
+)
+DESCRIPTION: Final = (
+    "One message or a batch; a batch is one contiguous append to one queue, all or none. The "
+    "answer comes when the durability asked for is reached. "
+    "`application/x-rocketmq-batch` is the body that RocketMQ's clients encode (per message: "
+    "total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, "
+    "properties; big-endian); `queueId` and `durability` are then query parameters."
+)
+PARAMETERS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "name": "topic",
+        "in": "path",
         "required": True,
-        "content": json_content("ProduceRequest", examples.PRODUCE)
-        | {BATCH_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}},
+        "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
+        "example": "orders",
     },
-    "responses": {
-        str(status): response
-        for status, response in documented(
-            "ProduceReply",
-            examples.PRODUCED,
-            *problems.WITH_BODY,
-            problems.HEADERS_TOO_LARGE,
-            problems.INTERNAL,
-            problems.TOPIC_UNKNOWN,
-            problems.TOPIC_NOT_WRITABLE,
-            problems.SHARD_UNKNOWN,
-            problems.WRONG_SHARD,
-            problems.UNIQUE_KEY_TAKEN,
-            problems.SHARD_UNREACHABLE,
-            problems.TOPIC_INVALID,
-            problems.PROPERTY_INVALID,
-            problems.CHECKSUM_MISMATCH,
-            problems.MESSAGE_INVALID,
-            problems.STORE_NOT_WRITABLE,
-            *problems.READ_ONLY_KINDS,
-            problems.WRITES_PAUSED,
-            problems.PAGE_CACHE_BUSY,
-            problems.STORE_FAILED,
-            problems.FLUSH_TIMEOUT,
-            *problems.FILE_KINDS,
-            *problems.GUARDED,
-            status=201,
-            text="Stored, with the durability asked for.",
-        ).items()
+    {
+        "name": "queueId",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0},
+        "description": "Only with application/x-rocketmq-batch.",
     },
-}
-OPERATION["responses"]["504"]["content"][problems.CONTENT_TYPE]["examples"]["flush-timeout"][
-    "value"
-] |= examples.PRODUCED
+    {
+        "name": "shard",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+        "description": "The shard that is meant: another one answers 421 with its address. "
+        "Without it messages under a `uniqKey` or Idempotency-Key are stored on the shard that "
+        "the key names, all others on the one that got them.",
+    },
+    {
+        "name": "durability",
+        "in": "query",
+        "schema": {"enum": ["sync", "async"]},
+        "description": "Only with application/x-rocketmq-batch.",
+    },
+    {
+        "name": "X-Mqstore-Crc32c",
+        "in": "header",
+        "schema": {"type": "integer", "minimum": 0, "maximum": UINT32_MAX},
+        "description": "CRC-32C of the request's whole body, in decimal: a body that has "
+        "another one is refused, and nothing is stored. JSON also takes one for each message.",
+    },
+    idempotency.parameter(
+        "A request that was stored under it before is answered with the first one's placement "
+        "and `repeat`, within uniqueKeyWindow; with another body or number of messages it is "
+        "409 `unique-key-taken`."
+    ),
+)
