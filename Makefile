@@ -31,9 +31,11 @@ VERSION := $(shell sed -n 's/^version: //p' charts/mqstore/Chart.yaml)
 PACKAGES := libs/wire libs/storage libs/service libs/client libs/cli services/store-writer services/query \
 	services/transaction-coordinator
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PIP_INSTALL := $(PIP) install --quiet --constraint requirements/constraints.txt
+# Third-party packages come from the locks, so that pip resolves nothing when it installs ours.
+PIP_INSTALL_LOCKED := $(PIP) install --quiet --require-hashes --requirement
+PIP_INSTALL_OURS := $(PIP) install --quiet --no-deps --no-build-isolation
 JOBS_PACKAGE := spark-jobs
-SETUP_INPUTS := requirements/constraints.txt requirements/build.txt libs/storage/setup.py \
+SETUP_INPUTS := requirements/build.txt requirements/run.txt libs/storage/setup.py \
 	$(addsuffix /pyproject.toml,$(PACKAGES))
 KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h) \
 	$(wildcard libs/storage/mqstore/storage/kernel/*.pxi)
@@ -141,19 +143,22 @@ $(BIN)/python:
 
 $(RUN_READY): $(SETUP_INPUTS) $(KERNEL) | $(BIN)/python
 	@echo "installing the services (once; a minute or two)" >&2
-	@$(PIP_INSTALL) --requirement requirements/build.txt
-	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(PIP_INSTALL) ziglang
-	@$(PIP_INSTALL) --no-build-isolation $(addprefix --editable ,$(PACKAGES))
+	@$(PIP_INSTALL_LOCKED) requirements/build.txt
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || \
+		$(PIP_INSTALL_LOCKED) requirements/compiler.txt
+	@$(PIP_INSTALL_LOCKED) requirements/run.txt
+	@$(PIP_INSTALL_OURS) $(addprefix --editable ,$(PACKAGES))
+	@$(PIP) check >/dev/null || { $(PIP) check; exit 1; }
 	@touch $@
 
 $(TEST_READY): $(RUN_READY) requirements/test.txt $(JOBS_PACKAGE)/pyproject.toml
 	@echo "installing the test tools (once)" >&2
-	@$(PIP_INSTALL) --requirement requirements/test.txt
-	@$(PIP_INSTALL) --no-build-isolation --editable $(JOBS_PACKAGE)
+	@$(PIP_INSTALL_LOCKED) requirements/test.txt
+	@$(PIP_INSTALL_OURS) --editable $(JOBS_PACKAGE)
 	@touch $@
 
 # Spark is large: only its jobs, what tests them and the type checker need it.
-$(SPARK_READY): $(TEST_READY)
+$(SPARK_READY): $(TEST_READY) requirements/spark.txt
 	@echo "installing Spark (once; 500 MB)" >&2
-	@$(PIP_INSTALL) --no-build-isolation --editable "$(JOBS_PACKAGE)[spark]"
+	@$(PIP_INSTALL_LOCKED) requirements/spark.txt
 	@touch $@

@@ -11,20 +11,11 @@ RUN apt-get update -q \
 RUN python3 -m venv /opt/mqstore
 ENV PATH=/opt/mqstore/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-COPY requirements requirements
-COPY docker/third_party.py docker/
-COPY libs/storage/pyproject.toml libs/storage/
-COPY libs/service/pyproject.toml libs/service/
-COPY libs/wire/pyproject.toml libs/wire/
-COPY libs/client/pyproject.toml libs/client/
-COPY libs/cli/pyproject.toml libs/cli/
-COPY services/store-writer/pyproject.toml services/store-writer/
-COPY services/query/pyproject.toml services/query/
-COPY services/transaction-coordinator/pyproject.toml services/transaction-coordinator/
-RUN python3 docker/third_party.py libs/*/pyproject.toml services/*/pyproject.toml >third-party.txt \
-    && python3 -m venv /opt/tools \
-    && /opt/tools/bin/pip install -q -c requirements/constraints.txt -r requirements/build.txt \
-    && pip install -q -c requirements/constraints.txt -r third-party.txt
+COPY requirements/build.txt requirements/run.txt requirements/
+RUN python3 -m venv /opt/tools \
+    && /opt/tools/bin/pip install -q --require-hashes -r requirements/build.txt \
+    && pip install -q --require-hashes -r requirements/run.txt
+COPY LICENSE ./
 COPY libs libs
 COPY services services
 RUN mkdir /wheels && for package in libs/* services/*; do \

@@ -9,19 +9,14 @@ RUN apt-get update -q \
 RUN python3 -m venv /opt/mqstore
 ENV PATH=/opt/mqstore/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-COPY requirements requirements
-COPY docker/third_party.py docker/
-COPY libs/storage/pyproject.toml libs/storage/
-COPY libs/wire/pyproject.toml libs/wire/
-COPY libs/client/pyproject.toml libs/client/
-COPY spark-jobs/pyproject.toml spark-jobs/
-RUN python3 docker/third_party.py libs/*/pyproject.toml spark-jobs/pyproject.toml +spark >third-party.txt \
-    && python3 -m venv /opt/tools \
-    && /opt/tools/bin/pip install -q -c requirements/constraints.txt -r requirements/build.txt \
-    && pip install -q -c requirements/constraints.txt -r third-party.txt
-# What reaches where results go, for instance s3fs; it may need other versions than our constraints.
+COPY requirements/build.txt requirements/spark.txt requirements/
+RUN python3 -m venv /opt/tools \
+    && /opt/tools/bin/pip install -q --require-hashes -r requirements/build.txt \
+    && pip install -q --require-hashes -r requirements/spark.txt
+# What reaches where results go, for instance s3fs; it may need other versions than the lock.
 ARG PACKAGES=
 RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
+COPY LICENSE ./
 COPY libs/storage libs/storage
 COPY libs/wire libs/wire
 COPY libs/client libs/client

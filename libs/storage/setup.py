@@ -52,7 +52,8 @@ setup(
                 "mqstore.storage._kernel",
                 ["mqstore/storage/_kernel.pyx"],
                 depends=["mqstore/storage/_kernel.h"],
-                extra_compile_args=["-O3"],
+                # The last level of optimization counts: one of CFLAGS before ours.
+                extra_compile_args=["-O3", *os.environ.get("CFLAGS", "").split()],
             )
         ],
         language_level=3,

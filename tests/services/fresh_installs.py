@@ -10,10 +10,13 @@ import venv
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.locks import ROOT, read_lock
+
 _PIP: Final = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+# The kernel module is compiled without optimization, which takes most of the time of its build.
 _ENVIRONMENT: Final = {
-    name: value for name, value in os.environ.items() if not name.startswith(("MQSTORE_", "PYTHON"))
+    **{n: value for n, value in os.environ.items() if not n.startswith(("MQSTORE_", "PYTHON"))},
+    "CFLAGS": "-O0",
 }
 
 
@@ -35,8 +38,9 @@ class Installation:
         venv.create(folder, with_pip=False)
         self._folder = folder
         python = str(folder / "bin" / "python")
-        constraints = str(ROOT / "requirements" / "constraints.txt")
-        words = ["install", "--quiet", "--constraint", constraints, *map(str, wheels)]
+        constraints = folder / "constraints.txt"
+        constraints.write_text("".join(f"{each}\n" for each in read_lock("run")))
+        words = ["install", "--quiet", "--constraint", str(constraints), *map(str, wheels)]
         _pip("--python", python, *words)
 
     def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -49,6 +53,13 @@ class Installation:
             capture_output=True,
             text=True,
             check=False,
+        )
+
+    def licenses(self, name: str) -> str:
+        """The license files of a distribution of the environment, by their paths."""
+        code = f"import importlib.metadata as m; print(*m.files({name!r}))"
+        return " ".join(
+            each for each in self.run("python", "-c", code).stdout.split() if "/licenses/" in each
         )
 
     def distributions(self) -> set[str]:

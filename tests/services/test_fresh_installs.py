@@ -29,6 +29,7 @@ def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -
     installed = installation.distributions()
     assert installed >= {"mqstore-client", "httpx", "pydantic"}
     assert installed & SERVER_PACKAGES == set()
+    assert installation.licenses("mqstore-client").endswith("dist-info/licenses/LICENSE")
 
     code = "from mqstore.client import Client; print(Client.produce.__name__)"
     assert installation.run("python", "-c", code).stdout == "produce\n"
