@@ -1,4 +1,4 @@
-"""Transactions over loopback: our three services over HTTP, and a real broker with RocketMQ's own
+"""Transactions over loopback: store-writer over HTTP, and a real broker with RocketMQ's own
 producer, whose local transaction commits at once.
 
 Each client begins a transaction of one message, then commits it, then begins the next. Our commit
@@ -35,7 +35,6 @@ WARM_SHARE: Final = 25
 CLIENTS: Final = (1, 8, 32)
 KEYED_CLIENTS: Final = 8
 COSTS: Final = {"server": "servers' cost", "client": "clients' cost"}
-SERVICES: Final = ("writer", "query", "coordinator")
 _TRANSACTIONS: Final = "/v1/transactions"
 
 
@@ -86,12 +85,11 @@ def _shapes(flush: FlushDiskType) -> list[Shape]:
 def _services(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
     with (
         fresh_directory(setting.directory) as root,
-        running(root / "store", coordinator=True, flush_disk_type=flush.value) as run,
+        running(root / "store", flush_disk_type=flush.value) as run,
         run.client() as client,
     ):
         client.create_topic(TOPIC, queues=QUEUES)
-        assert run.coordinator_url is not None
-        yield Server(run.coordinator_url, tuple(run.child(name) for name in SERVICES))
+        yield Server(run.writer_url, (run.child("writer"),))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Our coordinator over a store in this process, beside a referee that has the same store."""
+"""Our transaction engine over a store in this process, beside a referee that has the same store."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.coordinator.begin import Begin
-from mqstore.coordinator.coordinator import Coordinator
-from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.errors import CoordinatorError
-from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.log import Log
-from mqstore.coordinator.records import NewRecord
-from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import OP_TOPIC, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.transactions import (
+    Begin,
+    Begun,
+    CheckSent,
+    Decide,
+    Decided,
+    NewRecord,
+    Rules,
+    State,
+    StoredHalf,
+    TransactionEngine,
+    Verdict,
+)
+from mqstore.storage.transactions.log import TransactionLog
 from tests.compat.ours import ANY_DISK
-from tests.simulation.store_log import StoreLog
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
 QUEUES: Final = 4
+ALWAYS_MS: Final = 1 << 60
 AT_ONCE: Final = Rules(transaction_timeout_ms=0, check_interval_ms=0)
 
 
@@ -36,15 +42,15 @@ AT_ONCE: Final = Rules(transaction_timeout_ms=0, check_interval_ms=0)
 class OurSide:
     """One opening of the store."""
 
-    coordinator: Coordinator
-    log: Log
+    engine: TransactionEngine
+    log: TransactionLog
     keys: UniqueKeys
 
     def begin(self, *bodies: str) -> str:
         """Begin a transaction; its key."""
         records = [self._message(body) for body in bodies]
-        (begun,) = self.coordinator.begin([Begin(GROUP, records)])
-        assert not isinstance(begun, CoordinatorError), begun
+        (begun,), _ = self.engine.take([Begin(GROUP, records)], ())
+        assert isinstance(begun, Begun), begun
         return begun.key
 
     def _message(self, body: str) -> NewRecord:
@@ -57,32 +63,43 @@ class OurSide:
         table = {"TAGS": "d", "UNIQ_KEY": self.keys.next()}
         born_ms = time.time_ns() // 1_000_000
         op = NewRecord(OP_TOPIC, 0, str(offset).encode(), table, "127.0.0.1:40000", born_ms)
-        self.log.append([op])
+        self.log.append([op], makes_files=True)
 
     def decide(self, key: str, verdict: Verdict, *, by_hand: bool = False) -> None:
-        (decided,) = self.coordinator.decide([Decide(key, verdict, "producer", by_hand)])
-        assert not isinstance(decided, CoordinatorError), decided
+        _, (decided,) = self.engine.take((), [Decide(key, verdict, "producer", by_hand)])
+        assert isinstance(decided, Decided), decided
 
-    def verdict(self, key: str) -> Verdict | None:
-        decision = self.coordinator.find(key).decision
-        return None if decision is None else decision.verdict
+    def state(self, key: str) -> State:
+        return self.engine.find(key).state
+
+    def pending(self) -> list[str]:
+        return [each.key for each in self.engine.stories([State.PENDING], None, ALWAYS_MS)]
+
+    def newest_halves(self, key: str) -> list[StoredHalf]:
+        """The newest copy of each of a transaction's half messages."""
+        copies = sorted(self.engine.find(key).halves, key=lambda half: half.queue_offset)
+        return list({half.uniq_key: half for half in copies}.values())
+
+    def first_half(self, key: str) -> int:
+        """The queue offset of a transaction's oldest half message."""
+        return min(half.queue_offset for half in self.engine.find(key).halves)
 
     def check(self) -> list[str]:
         """Take the checks that are due; their keys."""
-        self.coordinator.step(time.monotonic())
-        due = [each.key for each in self.coordinator.due()]
-        self.coordinator.sending(due)
-        return self.coordinator.sent(due)
+        self.engine.step(time.monotonic())
+        leased = self.engine.lease(None, 100)
+        return self.engine.count_checks([CheckSent(each.key, "producer", None) for each in leased])
 
     def save_progress(self) -> None:
         """As in the ten seconds in which it is computed and then saved."""
         for turn in range(2):
             self.log.sync()
-            self.coordinator.step(time.monotonic() + 10 * (turn + 1))
+            self.engine.step(time.monotonic() + 10 * (turn + 1))
 
     def check_times(self) -> dict[str, int]:
         """Of each pending transaction."""
-        return {key: each.check_times for key, each in self.coordinator.state.pending.items()}
+        pending = self.engine.stories([State.PENDING], None, ALWAYS_MS)
+        return {each.key: each.check_times for each in pending}
 
     def visible(self) -> Counter[str]:
         """How often a consumer sees each body."""
@@ -94,7 +111,7 @@ class OurSide:
 def opened(
     directory: Path, config: Mapping[str, Any], store_format: str, rules: Rules = AT_ONCE
 ) -> Iterator[OurSide]:
-    """The store, with a coordinator that has read it; made when there is none."""
+    """The store, with an engine that has read it; made when there is none."""
     settings = StoreConfig.model_validate({**ANY_DISK, **config})
     seams = production_seams()
     create = not directory.exists()
@@ -103,8 +120,8 @@ def opened(
         if create:
             store.create_topic(TOPIC, queues=QUEUES)
         keys = UniqueKeys(seams)
-        log = StoreLog(lambda: store)
-        side = OurSide(Coordinator(log, seams.clock, keys, rules), log, keys)
-        side.coordinator.load()
+        side = OurSide(TransactionEngine(store, seams, keys, rules), TransactionLog(store), keys)
+        side.engine.step(time.monotonic())
+        assert side.engine.trouble is None, side.engine.trouble
         yield side
-        side.coordinator.leave()
+        side.engine.leave()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.schedule import Rules
+from mqstore.storage.transactions import Rules, State, Verdict
 from tests.compat.examples import copy_of, example_directory
 from tests.compat.our_transactions import GROUP, TOPIC, OurSide, opened
 from tests.compat.referee import Referee
@@ -91,21 +90,18 @@ def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end:
     keys = {body: line["uniqKey"] for body, line in sent.items()}
     with opened(store, SIZES, referee.format) as ours:
         assert ours.visible() == {"a": 1, "e": 1}
-        assert [ours.verdict(keys[body]) for body in SAID] == [
-            *(Verdict.COMMIT, Verdict.ROLLBACK, None, None, Verdict.COMMIT),
+        assert [ours.state(keys[body]) for body in SAID] == [
+            *(State.COMMITTED, State.ROLLED_BACK, State.PENDING, State.PENDING, State.COMMITTED),
         ]
         for body in ("a", "b", "e"):
-            half = ours.coordinator.find(keys[body]).first
-            assert half.queue_offset == sent[body]["halfOffset"]
+            assert ours.first_half(keys[body]) == sent[body]["halfOffset"]
         counted = ours.check_times()
         assert counted.keys() == {keys["c"], keys["d"]}
         for body in ("c", "d"):
-            found = ours.coordinator.find(keys[body])
             assert counted[keys[body]] >= most(checks, body) > 0
-            (half,) = found.halves
-            assert (half.group, half.topic, half.queue_id) == (
-                *(GROUP, TOPIC, sent[body]["queueId"]),
-            )
+            assert ours.engine.find(keys[body]).group == GROUP
+            (half,) = ours.newest_halves(keys[body])
+            assert (half.topic, half.queue_id) == (TOPIC, sent[body]["queueId"])
         finish(ours, keys)
         assert ours.visible() == {"a": 1, "c": 1, "e": 1}
     # And back: the broker goes on with a new one, and asks about no other.
@@ -115,7 +111,7 @@ def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end:
     assert {line["body"] for line in checks} == {"f"}
     with opened(store, SIZES, referee.format) as ours:
         assert ours.visible() == dict.fromkeys("acef", 1)
-        assert not ours.coordinator.state.pending
+        assert ours.pending() == []
 
 
 @pytest.mark.slow
@@ -127,7 +123,7 @@ def test_a_commit_of_a_broker_that_died_before_its_op_record_is_not_repeated(
     says = {"a": "commit", "b": "unknown"}
     sent, _ = transact(referee, store, say=says, settings=late, visible=1, halt=True)
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.verdict(sent["a"]["uniqKey"]) is Verdict.COMMIT
+        assert ours.state(sent["a"]["uniqKey"]) is State.COMMITTED
         assert ours.check_times().keys() == {sent["b"]["uniqKey"]}
         assert ours.visible() == {"a": 1}
 
@@ -166,8 +162,8 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         assert {line["transactionId"] for line in mine} == {key}
     with opened(store, SIZES, referee.format) as ours:
         assert ours.visible() == dict.fromkeys("abce", 1)
-        assert ours.verdict(pending["e"]) is Verdict.COMMIT
-        assert ours.verdict(pending["f"]) is Verdict.ROLLBACK
+        assert ours.state(pending["e"]) is State.COMMITTED
+        assert ours.state(pending["f"]) is State.ROLLED_BACK
         assert ours.check_times()[pending["g"]] >= most(checks, "g")
 
 
@@ -179,8 +175,8 @@ def test_what_a_broker_checked_too_often_is_set_aside_here(referee: Referee, sto
     key = sent["a"]["uniqKey"]
     assert most(checks, "a") == 2
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.verdict(key) is Verdict.SET_ASIDE
-        assert list(ours.coordinator.state.set_aside) == [key]
+        assert ours.state(key) is State.SET_ASIDE
+        assert ours.engine.set_aside_count == 1
         ours.decide(key, Verdict.COMMIT, by_hand=True)
         assert ours.visible() == {"a": 1}
 
@@ -192,7 +188,7 @@ def test_what_we_set_aside_is_not_asked_about_by_a_broker(referee: Referee, stor
         key = ours.begin("a")
         assert ours.check() == [key]
         assert ours.check() == []
-        assert ours.verdict(key) is Verdict.SET_ASIDE
+        assert ours.state(key) is State.SET_ASIDE
     _, checks = transact(
         *(referee, store), say={"b": "unknown"}, answers={"b": "commit"}, checks=1, visible=1
     )
@@ -207,7 +203,7 @@ def test_a_broker_passes_what_stands_for_halves_that_a_power_cut_took(
         ours.begin("a")
         ours.name_half(3)
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.coordinator.find(ours.begin("b")).first.queue_offset == 4
+        assert ours.first_half(ours.begin("b")) == 4
     _, checks = transact(
         *(referee, store),
         say={"f": "unknown"},
@@ -218,4 +214,4 @@ def test_a_broker_passes_what_stands_for_halves_that_a_power_cut_took(
     assert {line["body"] for line in checks} == set("abf")
     with opened(store, SIZES, referee.format) as ours:
         assert ours.visible() == dict.fromkeys("abf", 1)
-        assert not ours.coordinator.state.pending
+        assert ours.pending() == []

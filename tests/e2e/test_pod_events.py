@@ -45,16 +45,14 @@ def stateful_set() -> Iterator[str]:
     run("kubectl", "-n", NAMESPACE, "create", "-f", "-", given=json.dumps(pod))
     yield name
     run("kubectl", "-n", NAMESPACE, "delete", "pod", f"{name}-0", "--wait=false")
-    run("kubectl", "-n", NAMESPACE, "delete", "lease", name)
 
 
-def test_another_leader_goes_on_with_the_events_and_repeats_none(
+def test_two_coordinators_write_each_event_once_and_one_goes_on_alone(
     tmp_path: Path, stateful_set: str
 ) -> None:
     pod = f"{stateful_set}-0"
     tells = {
-        "lease_name": stateful_set,
-        "lease_namespace": NAMESPACE,
+        "shard_namespace": NAMESPACE,
         "shard_stateful_set": stateful_set,
     }
     with (

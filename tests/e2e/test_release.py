@@ -40,19 +40,13 @@ def test_containers_are_nobody_of_note_with_an_init_and_a_root_that_stays(releas
         assert release.in_container(container, "mqstore-entrypoint", "health") == ""
 
 
-def test_one_coordinator_leads_by_the_lease_and_both_answer(release: Release) -> None:
-    until(lambda: len(_coordinators(release)) == 2, "two coordinators are there")
-    until(lambda: _leader(release) in _coordinators(release), "one of them leads")
+def test_all_coordinators_are_ready(release: Release) -> None:
+    until(lambda: _ready_coordinators(release) == 2, "two coordinators are ready")
 
 
-def _coordinators(release: Release) -> list[str]:
-    found = release.get("pods", "-l", "app.kubernetes.io/component=coordinator")["items"]
-    return [each["metadata"]["name"] for each in found]
-
-
-def _leader(release: Release) -> str:
-    lease = release.get("lease", f"{release.full_name}-coordinator", "--ignore-not-found")
-    return str(lease.get("spec", {}).get("holderIdentity", "")).rpartition("_")[0]
+def _ready_coordinators(release: Release) -> int:
+    found = release.get("deployment", f"{release.full_name}-coordinator", "--ignore-not-found")
+    return int(found.get("status", {}).get("readyReplicas", 0))
 
 
 def test_a_pod_that_is_not_meant_to_gets_through_to_nothing(release: Release) -> None:

@@ -201,21 +201,22 @@ def service(
     status: str = "ready",
     ca: Path | None = None,
     port: int = 0,
+    python_path: str | None = None,
     **settings: Any,
 ) -> Iterator[Process]:
     """A service's process, once its health says ``status``; killed at the end.
 
-    ``ca``: who signed the certificate of a service with TLS; ``port``: any one by default.
+    ``ca``: who signed the certificate of a service with TLS; ``port``: any one by default;
+    ``python_path``: where the modules of another release are.
     """
     settings.setdefault("mapped_file_size_commit_log", SEGMENT_SIZE)
     with bind("127.0.0.1", port) as listener:
         scheme = "http" if ca is None else "https"
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+        given = environment(**{"store": store, "listen_fd": listener.fileno(), **settings})
         process = subprocess.Popen(
             [sys.executable, *arguments],
-            env=environment(
-                **{"store": store, "listen_fd": listener.fileno(), "advertise_url": url, **settings}
-            ),
+            env=given if python_path is None else given | {"PYTHONPATH": python_path},
             pass_fds=(listener.fileno(),),
             stderr=subprocess.PIPE,
             text=True,

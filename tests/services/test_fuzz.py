@@ -59,7 +59,6 @@ OF_TRANSACTIONS = {
     "/v1/transactions/{text}": (),
     "/v1/transactions/0-{text}": ("unknown",),
     "/v1/producers": ("group",),
-    "/v1/leader": (),
 }
 TO_COORDINATOR = {
     "/v1/transactions": ("producerGroup", "topic", "messages", "checkImmunitySeconds", "shard"),

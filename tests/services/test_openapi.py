@@ -272,7 +272,7 @@ def test_the_idempotency_key_is_documented_where_it_is_honoured(service: Documen
         if each["name"] == "Idempotency-Key"
     }
     honoured = {
-        "store-writer": {("post", "/v1/topics/{topic}/messages")},
+        "store-writer": {("post", "/v1/topics/{topic}/messages"), ("post", "/v1/transactions")},
         COORDINATOR: {("post", "/v1/transactions")},
     }
     assert documented == honoured.get(service.name, set())

@@ -22,7 +22,7 @@ SECRET = "s" * 32
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
-    with shard_at(tmp_path_factory.mktemp("shard")) as found:
+    with shard_at(tmp_path_factory.mktemp("shard"), transaction_check_interval=1_000) as found:
         yield found
 
 
@@ -74,8 +74,6 @@ def allowing(*ports: int) -> dict[str, Any]:
         "callback_hosts": "127.0.0.0/8",
         "callback_http": "true",
         "callback_ports": ",".join(map(str, ports)),
-        "transaction_time_out": 0,
-        "transaction_check_interval": 1_000,
     }
 
 
@@ -137,10 +135,46 @@ def test_one_that_does_not_know_is_asked_again_and_what_was_not_sent_is_not_coun
         assert end(process, transaction, "commit").status_code == 200
 
 
-def test_what_the_operator_did_not_allow_is_refused_also_through_a_standby(shard: Shard) -> None:
-    with shard.coordinator(**allowing(80)), shard.coordinator(**allowing(80)) as standby:
-        assert register(standby, "one", 80).status_code == 200
+def test_what_the_operator_did_not_allow_is_refused(shard: Shard) -> None:
+    with shard.coordinator(**allowing(80)) as process:
+        assert register(process, "one", 80).status_code == 200
         for host, port in (("127.0.0.1", 81), ("localhost", 80), ("169.254.169.254", 80)):
-            refused = register(standby, "one", port, host)
+            refused = register(process, "one", port, host)
             assert refused.status_code == 403
             assert refused.json()["type"].endswith(":callback-refused")
+
+
+def test_a_producer_that_registered_at_one_coordinator_is_called_by_another_one(
+    shard: Shard,
+) -> None:
+    billing = Billing()
+    settings = allowing(billing.port)
+    with billing.running(), shard.coordinator(**settings) as two:
+        with shard.coordinator(**settings) as one:
+            assert register(one, "b", billing.port).status_code == 200
+            one.kill()
+        transaction = begin(two, "called by another")
+        billing.decisions = {transaction: "commit"}
+        while story(two, transaction)["state"] == "pending":
+            assert two.process.poll() is None
+        shown = httpx.get(f"{two.url}/v1/producers", timeout=60).json()["producers"]
+        assert "b" in [each["name"] for each in shown]
+    assert shard.bodies().count("called by another") == 1
+
+
+def test_two_coordinators_call_a_producer_once_for_a_check(shard: Shard) -> None:
+    billing = Billing()
+    settings = allowing(billing.port)
+    with (
+        billing.running(),
+        shard.coordinator(**settings) as one,
+        shard.coordinator(**settings) as two,
+    ):
+        transactions = [begin(one, f"once {number}") for number in range(20)]
+        billing.decisions = dict.fromkeys(transactions, "rollback")
+        assert register(two, "c", billing.port).status_code == 200
+        for each in transactions:
+            while (found := story(two, each))["state"] == "pending":
+                assert one.process.poll() is None
+            assert found["checksSent"] == 1
+        assert sorted(billing.asked) == sorted(transactions)

@@ -187,15 +187,18 @@ def test_a_coordinator_goes_on_with_a_rotated_token(tmp_path: Path) -> None:
             _await(lambda: not _is_answered(old))
         with run.client(token="admin-token-number-one") as client:
 
-            def begins() -> bool:
+            def reaches_the_shard() -> bool:
+                """By a request of its own, under the system token."""
                 try:
-                    client.begin("billing", "t", [NewMessage(body="x")])
+                    client.producers()
                 except ProblemError as refused:
                     assert refused.type == "coordinator-not-ready"
                     return False
                 return True
 
-            _await(begins)
+            _await(reaches_the_shard)
+            begun = client.begin("billing", "t", [NewMessage(body="x")])
+            assert client.commit_transaction(begun.transaction_id).state == "committed"
 
 
 def _is_answered(client: Client) -> bool:

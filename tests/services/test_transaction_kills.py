@@ -1,4 +1,4 @@
-"""Kill -9 of coordinator and store-writer, at random and at each boundary of a step."""
+"""Kill -9 of coordinator and store-writer, at random; the simulation cuts off each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads of transactions, and that operations.md has every name of it."""
+"""What Prometheus reads of transactions at store-writer, and that operations.md has every name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.services.service_processes import REPOSITORY, Process
-from tests.services.transaction_shard import Shard, begin, end, shard_at
+from mqstore.client import Client
+from tests.services.service_processes import REPOSITORY, Process, query, writer
+from tests.services.transaction_shard import begin, end
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
-PREFIXES = ("mqstore_transactions", "mqstore_coordinator", "rocketmq_")
+PREFIXES = (
+    *("mqstore_transactions", "rocketmq_half", "rocketmq_commit", "rocketmq_rollback"),
+    "rocketmq_finish",
+)
 LABELS = ("shard", "decision", "topic")
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 MESSAGES_IN, BYTES_IN = "rocketmq_messages_in_total", "rocketmq_throughput_in_total"
@@ -26,9 +31,11 @@ PUT_LABELS = ("topic", "message_type", "is_system")
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
-    with shard_at(tmp_path / "shard") as found:
-        yield found
+def one(tmp_path: Path) -> Iterator[Process]:
+    settings: dict[str, Any] = {"transaction_time_out": 0, "shard": 3}
+    with writer(tmp_path / "store", **settings) as process, Client(process.url) as client:
+        client.create_topic("orders")
+        yield process
 
 
 def samples(process: Process) -> dict[str, float]:
@@ -43,35 +50,37 @@ def samples(process: Process) -> dict[str, float]:
     return found
 
 
-def test_each_thing_that_happens_is_counted(shard: Shard) -> None:
-    with shard.coordinator() as one:
-        end(one, begin(one, "a", "b"), "commit")
-        end(one, begin(one, "c"), "rollback")
-        kept = begin(one, "d")
-        asked = {"producerGroup": "billing", "wait": 20}
-        taken = httpx.post(f"{one.url}/v1/checks", json=asked, timeout=60).json()["transactions"]
-        assert [each["transactionId"] for each in taken] == [kept]
-        found = samples(one)
-        expected = {
-            "mqstore_coordinator_leader": 1,
-            "mqstore_transactions_pending 0": 1,
-            "mqstore_transactions_set_aside 0": 0,
-            "mqstore_transactions_begun_total 0": 3,
-            "mqstore_transactions_decided_total 0 commit": 1,
-            "mqstore_transactions_decided_total 0 rollback": 1,
-            "mqstore_transactions_checks_sent_total 0": 1,
-            "mqstore_transactions_checks_answered_total 0": 0,
-            "mqstore_transactions_loads_total 0": 1,
-            "rocketmq_half_messages orders": 1,
-            "rocketmq_commit_messages_total orders": 2,
-            "rocketmq_rollback_messages_total orders": 1,
-        }
-        assert {name: found[name] for name in expected} == expected
-        assert found["mqstore_transactions_oldest_seconds 0"] > 0
-        end(one, kept, "commit")
-        found = samples(one)
-        assert found["mqstore_transactions_checks_answered_total 0"] == 1
-        assert found["mqstore_transactions_pending 0"] == 0
+def test_each_thing_that_happens_is_counted(one: Process) -> None:
+    end(one, begin(one, "a", "b"), "commit")
+    end(one, begin(one, "c"), "rollback")
+    kept = begin(one, "d")
+    terms = {"group": "billing", "wait": 20, "by": "poll"}
+    url = f"{one.url}/v1/transactions:lease-checks"
+    checks = httpx.post(url, json=terms, timeout=60).json()["checks"]
+    assert [each["transaction"]["transactionId"] for each in checks] == [kept]
+    found = samples(one)
+    expected = {
+        "mqstore_transactions_pending 3": 1,
+        "mqstore_transactions_set_aside 3": 0,
+        "mqstore_transactions_checks_waiting 3": 0,
+        "mqstore_transactions_begun_total 3": 3,
+        "mqstore_transactions_decided_total 3 commit": 1,
+        "mqstore_transactions_decided_total 3 rollback": 1,
+        "mqstore_transactions_checks_sent_total 3": 1,
+        "mqstore_transactions_checks_answered_total 3": 0,
+        "mqstore_transactions_loads_total 3": 1,
+        "mqstore_transactions_batch_count 3": 6,
+        "rocketmq_half_messages orders": 1,
+        "rocketmq_commit_messages_total orders": 2,
+        "rocketmq_rollback_messages_total orders": 1,
+        "rocketmq_finish_message_latency_count": 1,
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert found["mqstore_transactions_oldest_seconds 3"] > 0
+    end(one, kept, "commit")
+    found = samples(one)
+    assert found["mqstore_transactions_checks_answered_total 3"] == 1
+    assert found["mqstore_transactions_pending 3"] == 0
 
 
 def count_puts(url: str) -> Counter[str]:
@@ -88,15 +97,13 @@ def count_puts(url: str) -> Counter[str]:
     return found
 
 
-def test_half_and_committed_messages_count_as_puts(shard: Shard) -> None:
-    url = shard.urls["writer_url"]
-    before = count_puts(url)
-    with shard.coordinator() as one:
-        committed, rolled_back, _ = begin(one, "a", "b"), begin(one, "c"), begin(one, "d")
-        begun = count_puts(url)
-        assert end(one, committed, "commit").status_code == 200
-        assert end(one, rolled_back, "rollback").status_code == 200
-        decided = count_puts(url)
+def test_half_and_committed_messages_count_as_puts(one: Process, tmp_path: Path) -> None:
+    before = count_puts(one.url)
+    committed, rolled_back, _ = begin(one, "a", "b"), begin(one, "c"), begin(one, "d")
+    begun = count_puts(one.url)
+    assert end(one, committed, "commit").status_code == 200
+    assert end(one, rolled_back, "rollback").status_code == 200
+    decided = count_puts(one.url)
 
     half = f"{HALF_TOPIC} transaction true"
     own = "orders transaction false"
@@ -105,7 +112,9 @@ def test_half_and_committed_messages_count_as_puts(shard: Shard) -> None:
     assert begun[f"{MESSAGES_IN} {half}"] == 4
     assert begun[f"{MESSAGES_IN} {own}"] == 0
 
-    messages = [each for queue in range(4) for each in shard.client.pull("orders", queue).messages]
+    with query(tmp_path / "store", shard=3) as reads, Client(query_url=reads.url) as client:
+        pulled = [client.pull("orders", queue).messages for queue in range(4)]
+    messages = [each for found in pulled for each in found]
     assert [each.body for each in messages] == ["a", "b"]
     assert decided[f"{BYTES_IN} {own}"] == sum(each.size for each in messages)
     assert decided[f"{BYTES_IN} {half}"] == begun[f"{BYTES_IN} {half}"] > 0
@@ -117,9 +126,8 @@ def test_half_and_committed_messages_count_as_puts(shard: Shard) -> None:
     assert decided[SIZES] - before[SIZES] == 4
 
 
-def test_every_metric_is_explained(shard: Shard) -> None:
-    with shard.coordinator() as one:
-        names = {name.split()[0] for name in samples(one)}
+def test_every_metric_is_explained(one: Process) -> None:
+    names = {name.split()[0] for name in samples(one)}
     assert len(names) > 10
     for name in names:
         base = name

@@ -19,6 +19,7 @@ import httpx
 from mqstore.client import Client, Target
 from mqstore.service.sockets import bind
 from tests.services.service_processes import await_ready, environment
+from tests.services.transaction_shard import bodies_of
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
@@ -47,8 +48,6 @@ class Machine:
         self._given = {
             **SETTINGS,
             "writer_url": self.url("writer"),
-            "query_url": self.url("query"),
-            "leader_lock": root / "lock",
         }
         stack.callback(self._end)
         for name in self._listeners:
@@ -57,23 +56,19 @@ class Machine:
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self._listeners[name].getsockname()[1]}"
 
-    def start(self, name: str, *, die_at: int | None = None) -> None:
-        """A process of this service; ``die_at``: a coordinator that ends itself."""
+    def start(self, name: str) -> None:
+        """A process of this service."""
         listener = self._listeners[name]
-        module = f"mqstore.{name}" if die_at is None else "tests.services.dying_coordinator"
         given = environment(store=self._store, listen_fd=listener.fileno(), **self._given)
         self._processes[name] = subprocess.Popen(
-            [sys.executable, "-m", module],
-            env=given | {"DIE_AT": str(die_at)},
+            [sys.executable, "-m", f"mqstore.{name}"],
+            env=given,
             pass_fds=(listener.fileno(),),
             stderr=subprocess.DEVNULL,
         )
 
     def kill(self, name: str) -> None:
         self._processes[name].kill()
-        self.await_end(name)
-
-    def await_end(self, name: str) -> None:
         self._processes[name].wait(PATIENCE_S)
 
     def _end(self) -> None:
@@ -194,20 +189,6 @@ class Producers:
             self.done.wait(AGAIN_S)
 
 
-def visible(client: Client) -> Counter[str]:
-    """How often a consumer reads each body."""
-    found: Counter[str] = Counter()
-    for queue in range(QUEUES):
-        offset: int | None = 0
-        while True:
-            pull = client.pull(TOPIC, queue, offset, max_messages=1_000)
-            if not pull.messages:
-                break
-            found.update(message.body or "" for message in pull.messages)
-            offset = pull.next
-    return found
-
-
 def live(root: Path, seed: int, rounds: int) -> Counter[str]:
     """So many kills; what was killed, once everything came out as it should."""
     rng = random.Random(seed)
@@ -223,23 +204,18 @@ def live(root: Path, seed: int, rounds: int) -> Counter[str]:
         finally:
             producers.stopping.set()
             producers.done.set()
-        _check(producers, visible(client))
+        _check(producers, bodies_of(client, TOPIC, QUEUES))
     return killed
 
 
 def _kill(machine: Machine, producers: Producers, rng: random.Random) -> str:
     """One kill, and the next process; what it was."""
-    how = rng.choice(["coordinator", "writer", "boundary"])
+    how = rng.choice(["coordinator", "writer", "coordinator writer"])
     producers.await_answers(rng.randrange(1, 20))
-    if how == "writer":
-        machine.kill("writer")
-        machine.start("writer")
-        return how
-    machine.kill("coordinator")
-    if how == "boundary":
-        machine.start("coordinator", die_at=rng.randrange(1, 60))
-        machine.await_end("coordinator")
-    machine.start("coordinator")
+    for name in how.split():
+        machine.kill(name)
+    for name in how.split():
+        machine.start(name)
     return how
 
 

@@ -22,7 +22,11 @@ class Shard:
 
     root: Path
     client: Client
-    urls: dict[str, str]
+    writer: Process
+    query: Process
+    settings: dict[str, Any]
+    """Of the writer."""
+    stack: contextlib.ExitStack
     seen: Counter[str] = field(default_factory=Counter)
     """Bodies that were there before."""
 
@@ -33,8 +37,8 @@ class Shard:
     def coordinator(
         self, status: str = "ready", **settings: Any
     ) -> AbstractContextManager[Process]:
-        lock = self.root / "lock"
-        given = {"leader_lock": lock, "transaction_time_out": 0, **self.urls, **settings}
+        """A coordinator of this shard alone, unless ``shards_file`` lists others."""
+        given = {"writer_url": self.writer.url, **settings}
         return service(
             Target.WRITER,
             ["-m", "mqstore.coordinator"],
@@ -43,23 +47,50 @@ class Shard:
             **given,
         )
 
+    def restart_writer(self) -> None:
+        """An end in order, and another process at the same address."""
+        self.writer.process.terminate()
+        assert self.writer.ended()[0] == 0
+        self.start_writer()
+
+    def start_writer(self) -> None:
+        """Another process at the address of the last one."""
+        given = {"port": self.writer.port, **self.settings}
+        self.writer = self.stack.enter_context(writer(self.root / "store", **given))
+
     def bodies(self) -> list[str]:
-        found = [self.client.pull("orders", queue).messages for queue in range(4)]
-        bodies = Counter(message.body or "" for messages in found for message in messages)
-        return sorted((bodies - self.seen).elements())
+        """What a consumer reads of topic orders, sorted; without what was there before."""
+        return sorted((bodies_of(self.client) - self.seen).elements())
+
+
+def bodies_of(client: Client, topic: str = "orders", queues: int = 4) -> Counter[str]:
+    """How often a consumer reads each body."""
+    found: Counter[str] = Counter()
+    for queue in range(queues):
+        offset: int | None = 0
+        while True:
+            pull = client.pull(topic, queue, offset, max_messages=1_000)
+            if not pull.messages:
+                break
+            found.update(message.body or "" for message in pull.messages)
+            offset = pull.next
+    return found
 
 
 @contextlib.contextmanager
-def shard_at(root: Path, shard: int = 0) -> Iterator[Shard]:
-    """A new store with its services, and topic orders."""
+def shard_at(root: Path, shard: int = 0, **settings: Any) -> Iterator[Shard]:
+    """A store with its services, and topic orders. Producers are checked at once, unless
+    ``settings`` of the writer say otherwise."""
     store = root / "store"
     root.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
-        writes = stack.enter_context(writer(store, shard=shard))
+        given = {"transaction_time_out": 0, "shard": shard, **settings}
+        writes = stack.enter_context(writer(store, **given))
         reads = stack.enter_context(query(store, shard=shard))
-        client = stack.enter_context(Client(writes.url, reads.url))
+        token = settings.get("token_admin")
+        client = stack.enter_context(Client(writes.url, reads.url, token=token))
         client.create_topic("orders")
-        yield Shard(root, client, {"writer_url": writes.url, "query_url": reads.url})
+        yield Shard(root, client, writes, reads, given, stack)
 
 
 def begin(process: Process, *bodies: str) -> str:

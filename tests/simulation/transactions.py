@@ -1,4 +1,7 @@
-"""Producers with transactions on a simulated machine: what each decided, and what came of it."""
+"""Producers with transactions on a simulated machine: what each decided, and what came of it.
+
+Store and transaction engine are one process, as in store-writer: a crash is the end of both.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,36 @@ import errno
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mqstore.coordinator.begin import Begin
-from mqstore.coordinator.coordinator import Coordinator
-from mqstore.coordinator.decide import Decide
-from mqstore.coordinator.errors import (
-    Contradicted,
-    CoordinatorError,
-    LogUnavailable,
-    TransactionUnknown,
-)
-from mqstore.coordinator.halves import Verdict
-from mqstore.coordinator.log import Kinds, LogPosition, QueueOffsets, Standing
-from mqstore.coordinator.records import Key, Keyed, NewRecord, Page, Placement
-from mqstore.coordinator.schedule import Rules
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.config import FlushDiskType, StoreConfig
-from mqstore.storage.errors import StorageError
+from mqstore.storage.errors import (
+    StorageError,
+    TransactionDecided,
+    TransactionsNotLoaded,
+    TransactionUnknown,
+)
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.transactions import (
+    Begin,
+    CheckSent,
+    Decide,
+    NewRecord,
+    Rules,
+    State,
+    Taken,
+    TransactionEngine,
+    Verdict,
+)
+from mqstore.storage.transactions.log import TransactionLog
 from tests.simulation import SimulatedMachine
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
-from tests.simulation.store_log import StoreLog
 
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=16 << 10,
@@ -43,6 +51,10 @@ RULES: Final = Rules(
 )
 GROUP: Final = "producers"
 HOST: Final = "10.0.0.1:1234"
+TOPIC: Final = "T"
+QUEUE_ID: Final = 3
+CHECKED_AT_ONCE: Final = 100
+READ_AT_ONCE: Final = 1_000
 ALL_DONE_S: Final = 30.0
 CRASHES: Final = (None, *Loss)
 """A kill, and power cuts."""
@@ -50,19 +62,19 @@ CRASHES: Final = (None, *Loss)
 
 @dataclass(slots=True)
 class Planned:
-    """One producer's transaction. ``wanted`` None: it never says, whoever asks."""
+    """One producer's transaction. ``wanted`` None: the producer answers no check."""
 
     key: str
     uniq_keys: tuple[str, ...]
     wanted: Verdict | None
     begun: bool = False
     """Acknowledged."""
-    told: bool = False
+    decided: bool = False
     """Its decision was acknowledged."""
-    asked: int = 0
-    """Checks that reached it since the last power cut that may have taken their count."""
+    checked: int = 0
+    """Checks counted since the last power cut that may have taken their count."""
     torn: bool = False
-    """A power cut may have taken any part of it, and who repeats is told what memory holds."""
+    """A power cut may have taken any part of it, and a repeat is answered from memory."""
 
 
 @dataclass(slots=True)
@@ -75,87 +87,15 @@ class Plan:
         return Plan([replace(each) for each in self.transactions])
 
     def power_cut(self) -> None:
-        """What was acknowledged was not on disk: nobody counts on it any more."""
+        """Acknowledgements did not promise that anything is on disk: none counts any more."""
         for each in self.transactions:
-            each.begun = each.told = False
+            each.begun = each.decided = False
             each.torn = True
-            each.asked = 0
-
-
-class _WorldClock:
-    """The present machine's: a coordinator may outlive it."""
-
-    def __init__(self, world: DelayedStore) -> None:
-        self._world = world
-
-    def now_ms(self) -> int:
-        return self._world.machine.clock.now_ms()
-
-    def monotonic(self) -> float:
-        return self._world.machine.clock.monotonic()
-
-
-class CoordinatorKilled(Exception):
-    """The coordinator's process ended here."""
-
-
-class BrittleLog:
-    """A log whose answers get lost, and whose caller is killed, at any call's begin or end."""
-
-    def __init__(self, inner: StoreLog, rng: random.Random, chance: float) -> None:
-        self._inner = inner
-        self._rng = rng
-        self.chance = chance
-
-    def take_over(self) -> Standing:
-        self._boundary()
-        found = self._inner.take_over()
-        self._boundary()
-        return found
-
-    def append(self, records: Sequence[NewRecord]) -> list[Placement]:
-        self._boundary()
-        found = self._inner.append(records)
-        self._boundary()
-        return found
-
-    def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
-        self._boundary()
-        return self._inner.read(topic, queue_id, offset, count)
-
-    def by_key(self, topic: str, key: str) -> Keyed:
-        self._boundary()
-        return self._inner.by_key(topic, key)
-
-    def kinds(self, keys: Sequence[Key]) -> Kinds:
-        self._boundary()
-        return self._inner.kinds(keys)
-
-    def sync(self) -> None:
-        self._boundary()
-        self._inner.sync()
-
-    def position(self) -> LogPosition:
-        return self._inner.position()
-
-    def offsets(self) -> QueueOffsets:
-        self._boundary()
-        return self._inner.offsets()
-
-    def save_offsets(self, offsets: QueueOffsets) -> None:
-        self._boundary()
-        self._inner.save_offsets(offsets)
-        self._boundary()
-
-    def _boundary(self) -> None:
-        if self._rng.random() < self.chance:
-            if self._rng.random() < 0.5:
-                raise CoordinatorKilled
-            raise LogUnavailable("the answer was lost")
+            each.checked = 0
 
 
 class TransactionWorld:
-    """A store, its coordinator and its producers, one process after another on one machine."""
+    """A store with its engine, and its producers, one process after another on one machine."""
 
     def __init__(
         self,
@@ -165,38 +105,43 @@ class TransactionWorld:
         store_format: StoreFormat = StoreFormat.V4_9,
         machine: SimulatedMachine | None = None,
         plan: Plan | None = None,
-        brittle: float = 0.0,
     ) -> None:
         self.rng = random.Random(seed)
+        self.sync = sync
         flush = FlushDiskType.SYNC if sync else FlushDiskType.ASYNC
         config = CONFIG.model_copy(update={"flush_disk_type": flush})
         self.world = DelayedStore(seed, config=config, store_format=store_format, machine=machine)
         self.plan = plan or Plan()
-        self.brittle = brittle
-        self.coordinator = self._coordinator()
+        self.engine = self._start_engine()
+        self.failed = False
+        """The step raised an error, which ends a process."""
 
     @property
     def disk(self) -> SimulatedDisk:
         return self.world.machine.disk
 
-    def _coordinator(self) -> Coordinator:
-        log = BrittleLog(StoreLog(lambda: self.world.store), self.rng, self.brittle)
-        keys = UniqueKeys(self.world.machine.seams)
-        return Coordinator(log, _WorldClock(self.world), keys, RULES)
+    @property
+    def store(self) -> MessageStore:
+        return self.world.store
 
-    def restart_coordinator(self) -> None:
-        self.coordinator = self._coordinator()
+    def _start_engine(self) -> TransactionEngine:
+        seams = self.world.machine.seams
+        return TransactionEngine(self.store, seams, UniqueKeys(seams), RULES)
 
-    def restart_store(self, disk: SimulatedDisk) -> None:
-        """The next writer, on what the last one left; the coordinator starts anew, or knows nothing
-        of it."""
+    def restart(self, disk: SimulatedDisk) -> None:
+        """The next process, on what the last one left."""
         try:
             self.world.restart(disk)
         except (OSError, StorageError):
             disk.forgive()
             self.world.restart(disk.kill())
-        if self.rng.random() < 0.5:
-            self.restart_coordinator()
+        self.engine = self._start_engine()
+        self.failed = False
+
+    def close(self) -> None:
+        """End as a process does that is stopped. Raises StorageError."""
+        self.engine.leave()
+        self.store.close()
 
     # what producers do ----------------------------------------------------------------------
 
@@ -209,106 +154,126 @@ class TransactionWorld:
         self.begin_again(planned)
 
     def begin_again(self, planned: Planned) -> None:
-        messages = [self.message(key) for key in planned.uniq_keys]
-        (result,) = self.coordinator.begin([Begin(GROUP, messages)])
-        if not isinstance(result, CoordinatorError):
-            planned.begun = not planned.torn
+        self.take([planned], [])
+
+    def take(self, begins: Sequence[Planned], decisions: Sequence[Planned]) -> None:
+        """Begin some transactions and decide others, in one call."""
+        decided = [(each, each.wanted) for each in decisions if each.wanted is not None]
+        begun, results = self._take(
+            [Begin(GROUP, [self.message(key) for key in each.uniq_keys]) for each in begins],
+            [Decide(each.key, wanted, "producer") for each, wanted in decided],
+        )
+        waits = self.rng.random() < 0.8  # else the client is gone before the log is on disk
+        for planned, begin in zip(begins, begun, strict=True):
+            if not isinstance(begin, StorageError) and waits:
+                self._settle(begin.end)
+                planned.begun = not planned.torn
+        for (planned, _), result in zip(decided, results, strict=True):
+            if isinstance(result, TransactionDecided):
+                assert result.decision == Verdict.SET_ASIDE or not planned.begun
+            elif not isinstance(result, StorageError) and waits:
+                self._settle(result.end)
+                planned.decided = not planned.torn
+
+    def _take(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken:
+        """As an event loop with a thread for what it leaves."""
+        taken = self.engine.take_at_hand(begins, decisions)
+        return self.engine.take(begins, decisions) if taken is None else taken
+
+    def _settle(self, end: int) -> None:
+        """Wait as store-writer does before it replies. Raises FlushTimeout, StoreFailed."""
+        if self.sync:
+            self.store.flush.wait(self.store.flush.request(end))
 
     def message(self, key: str) -> NewRecord:
         born_ms = self.world.machine.clock.now_ms()
         table = {"UNIQ_KEY": key, "TAGS": "a"}
-        return NewRecord("T", 3, key.encode(), table, HOST, born_ms)
-
-    def decide(self, chosen: Sequence[Planned]) -> None:
-        asked = [(each, each.wanted) for each in chosen if each.wanted is not None]
-        results = self.coordinator.decide(
-            [Decide(each.key, wanted, "producer") for each, wanted in asked]
-        )
-        for (planned, _), result in zip(asked, results, strict=True):
-            if not isinstance(result, CoordinatorError):
-                planned.told = not planned.torn
-            elif isinstance(result, Contradicted):
-                assert result.decision == Verdict.SET_ASIDE or not planned.begun
+        return NewRecord(TOPIC, QUEUE_ID, key.encode(), table, HOST, born_ms)
 
     def answer_checks(self) -> None:
-        """Producers are asked, and say what they decided, if they do."""
-        due = [each.key for each in self.coordinator.due()]
-        self.coordinator.sending(due)
-        for key in self.coordinator.sent(due):
+        """Producers that can be reached answer what they decided, if they do. Raises
+        TransactionsNotLoaded."""
+        leased = [each.key for each in self.engine.lease(None, CHECKED_AT_ONCE)]
+        reached = [key for key in leased if self.rng.random() < 0.9]
+        self.engine.release(key for key in leased if key not in reached)
+        counted = self.engine.count_checks([CheckSent(key, "p", None) for key in reached])
+        self._settle(self.store.log.max_offset)
+        for key in counted:
             planned = next(each for each in self.plan.transactions if each.key == key)
-            planned.asked += 1
+            planned.checked += 1
             if planned.wanted is not None and self.rng.random() < 0.8:
-                self.decide([planned])
+                self.take([], [planned])
 
-    def step(self) -> float:
-        return self.coordinator.step(self.world.machine.clock.monotonic())
+    def step(self) -> None:
+        """A step of the engine: it does not raise what is wrong with transactions."""
+        try:
+            self.engine.step(self.world.machine.clock.monotonic())
+        except BaseException:
+            self.failed = True
+            raise
 
     def finish(self) -> None:
         """Let everything come to its end, in a time in which nothing fails any more."""
-        self.brittle = 0.0
         self.disk.before_effect = None
         self.disk.forgive()
-        if self.world.store.failure is not None:
-            self.restart_store(self.disk.kill())
-        self.restart_coordinator()
+        self.restart(self.disk.kill())
         clock = self.world.machine.clock
         deadline = clock.monotonic() + ALL_DONE_S
         while clock.monotonic() < deadline:
             self.step()
-            self.answer_checks()
+            with suppress(TransactionsNotLoaded):  # the index is being made
+                self.answer_checks()
             self.world.run(0.5)
 
     def visible(self) -> list[str]:
         """What a consumer reads."""
-        log = StoreLog(lambda: self.world.store)
-        return [found.record.body.decode() for found in log.read("T", 3, 0, 1_000).records]
+        found = TransactionLog(self.store).read(TOPIC, QUEUE_ID, 0, READ_AT_ONCE).records
+        return [each.record.body.decode() for each in found]
 
     # what must hold -------------------------------------------------------------------------
 
     def check(self) -> None:
         """Nothing is left over, each message is visible as often as it should be."""
-        state = self.coordinator.state
-        assert not state.pending, f"forgotten: {list(state.pending)}"
+        assert self.engine.trouble is None, self.engine.trouble
+        left = self.engine.pending_count
+        assert not left, f"{left} transactions are forgotten"
         visible = Counter(self.visible())
         for planned in self.plan.transactions:
             counts = {visible[key] for key in planned.uniq_keys}
             assert max(counts) <= 1, f"{planned.key} is visible again: {visible}"
             if not planned.torn:
                 assert len(counts) == 1, f"{planned.key} is visible in part: {visible}"
-            count = min(counts)
-            verdict = self._verdict(planned.key)
             if max(counts):
                 assert planned.wanted is Verdict.COMMIT, f"{planned.key} is visible"
             if planned.begun:
-                self._check_kept(planned, count, verdict)
-        assert all(each.asked <= RULES.check_max + 3 for each in self.plan.transactions)
+                self._check_kept(planned, min(counts), self._state(planned.key))
+        assert all(each.checked <= RULES.check_max + 3 for each in self.plan.transactions)
 
-    def _verdict(self, key: str) -> Verdict | None:
+    def _state(self, key: str) -> State | None:
         try:
-            decision = self.coordinator.find(key).decision
+            return self.engine.find(key).state
         except TransactionUnknown:
             return None
-        assert decision is not None
-        return decision.verdict
 
-    def _check_kept(self, planned: Planned, count: int, verdict: Verdict | None) -> None:
-        if planned.wanted is Verdict.COMMIT and planned.told:
+    def _check_kept(self, planned: Planned, count: int, state: State | None) -> None:
+        if planned.wanted is Verdict.COMMIT and planned.decided:
             assert count == 1, f"{planned.key} was committed and is lost"
         if planned.wanted is Verdict.COMMIT:
-            assert count == 1 or verdict is Verdict.SET_ASIDE, f"{planned.key} is lost: {verdict}"
+            assert count == 1 or state is State.SET_ASIDE, f"{planned.key} is lost: {state}"
         if planned.wanted is Verdict.ROLLBACK:
-            assert verdict in (Verdict.ROLLBACK, Verdict.SET_ASIDE)
+            assert state in (State.ROLLED_BACK, State.SET_ASIDE)
 
 
 class TransactionLife:
     """A life with crashes at random; at crash points, copies of the disk are brought to the end."""
 
-    def __init__(self, seed: int, *, examined: float = 0.0, brittle: float = 0.01) -> None:
+    def __init__(self, seed: int, *, examined: float = 0.0) -> None:
+        """``examined``: the share of crash points that are examined."""
         self.chance = random.Random(seed + 1)
         self.examined = examined
         self.sync = seed % 3 != 0
         self.format = list(StoreFormat)[seed % 2]
-        self.at = TransactionWorld(seed, sync=self.sync, store_format=self.format, brittle=brittle)
+        self.at = TransactionWorld(seed, sync=self.sync, store_format=self.format)
         self.rng = self.at.rng
         self.states = 0
         self.found: AssertionError | None = None
@@ -316,13 +281,9 @@ class TransactionLife:
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
-            try:
+            with suppress(OSError, StorageError):
                 self._step()
-            except CoordinatorKilled:
-                self.at.restart_coordinator()
-            except (CoordinatorError, OSError, StorageError):
-                pass
-            if self.at.world.store.failure is not None:
+            if self.at.store.failure is not None or self.at.failed:
                 self._restart(None)
         if self.found is not None:
             raise self.found
@@ -339,7 +300,7 @@ class TransactionLife:
             case 0:
                 self._restart(rng.choice(CRASHES))
             case 1:
-                at.restart_coordinator()
+                self._close()
             case 2:
                 at.world.machine.clock.step(rng.randint(-3_000, 3_000))
             case 3:
@@ -352,18 +313,25 @@ class TransactionLife:
                 at.answer_checks()
             case 10 if planned:
                 at.step()
-                at.begin_again(rng.choice(planned[-5:]))
+                again = rng.choice(planned[-5:])
+                at.take([again], rng.choices([again, *planned[-8:]], k=rng.randint(0, 2)))
             case number:
                 at.step()
                 if number < 17 or not planned:
                     at.begin(rng.choice([1, 1, 2, 3]))
                 else:
-                    at.decide(rng.choices(planned[-8:], k=rng.randint(1, 3)))
+                    at.take([], rng.choices(planned[-8:], k=rng.randint(1, 3)))
+
+    def _close(self) -> None:
+        try:
+            self.at.close()
+        finally:
+            self._restart(None)
 
     def _restart(self, loss: Loss | None) -> None:
         if loss is not None and not self.sync:
             self.at.plan.power_cut()
-        self.at.restart_store(crashed(self.at.disk, loss, self.rng))
+        self.at.restart(crashed(self.at.disk, loss, self.rng))
         self._watch()
 
     def _crash_point(self) -> None:

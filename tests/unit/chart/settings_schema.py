@@ -22,9 +22,9 @@ SET_BY_THE_CHART: Final = frozenset([
     "store", "host", "shard", "brokerName", "tokenAdmin", "tokenProduce", "tokenConsume",
     "tokenSystem", "tokensDir", "tlsCert", "tlsKey", "tlsClientCa", "shutdownTimeoutS",
     "terminationMessagePath", "listenFd", "parentPid", "storeConfig", "writerPort", "storeHost",
-    "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "queryUrl", "upstreamCa",
-    "configFile", "leaderLock", "leaseName", "leaseNamespace", "shardStatefulSet", "advertiseUrl",
-    "callbackHosts", "callbackCa", "queryPort", "logFormat", "shardsFile",
+    "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "upstreamCa", "configFile",
+    "shardStatefulSet", "shardNamespace", "callbackHosts", "callbackCa", "queryPort", "logFormat",
+    "shardsFile",
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""

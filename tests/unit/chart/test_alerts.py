@@ -22,13 +22,13 @@ MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
 HEALTHY = {
     f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
     f'mqstore_open_polls{{{MINE},pod="a"}}': "0x30",
-    f'mqstore_coordinator_leader{{{MINE},pod="b"}}': "1x30",
-    f'mqstore_coordinator_leader{{{MINE},pod="c"}}': "0x30",
+    f'mqstore_coordinator_shard_usable{{{MINE},pod="b",shard="0"}}': "1x30",
+    f'mqstore_coordinator_shard_usable{{{MINE},pod="c",shard="0"}}': "0x30",
     f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
 } | {
     f'mqstore_{metric}{{namespace="{space}",app_kubernetes_io_instance="{name}",pod="z"}}': "1x30"
     for space, name in (("default", "another"), ("another", "shop"))
-    for metric in ("store_open", "store_read_only", "open_polls", "coordinator_leader")
+    for metric in ("store_open", "store_read_only", "open_polls", "coordinator_shard_usable")
 }
 """Releases of other names, and in other namespaces, say nothing about this one."""
 # What a metric is, and the alert that follows.
@@ -62,7 +62,7 @@ BAD = {
     "ExpiryAtRisk": ("mqstore_expiry_at_risk", 'pod="a"', "1x30"),
     "TransactionsStuck": ("mqstore_transactions_oldest_seconds", 'shard="0"', "700x30"),
     "TransactionsSetAside": ("mqstore_transactions_set_aside", 'shard="0"', "1x30"),
-    "CoordinatorMissing": ("mqstore_coordinator_leader", 'pod="b"', "0x30"),
+    "CoordinatorMissing": ("mqstore_coordinator_shard_usable", 'pod="b",shard="0"', "0x30"),
 }
 FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
 

@@ -323,9 +323,7 @@ def test_an_index_rebuild_waits_to_be_started_and_tells_the_writer_its_jobs_name
 
 
 @needs_helm
-def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_tell_events() -> (
-    None
-):
+def test_only_the_coordinator_has_a_token_of_the_cluster_to_write_events() -> None:
     found = render()
     shown = {name: spec.get("automountServiceAccountToken") for name, spec in pods(found).items()}
     assert shown == {
@@ -336,8 +334,6 @@ def test_only_the_coordinator_has_a_token_of_the_cluster_to_hold_its_lease_and_t
     }
     rules = found["Role"]["shop-mqstore-coordinator"]["rules"]
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
-        (["leases"], ["get", "patch", "delete"], ["shop-mqstore-coordinator"]),
-        (["leases"], ["create"], None),
         (["events"], ["create", "patch"], None),
         (["pods"], ["get"], ["shop-mqstore-shard-0"]),
     ]

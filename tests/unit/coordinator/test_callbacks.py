@@ -32,7 +32,6 @@ from mqstore.coordinator.callbacks import (
     Unanswered,
     Wanted,
 )
-from mqstore.coordinator.producers import Producer
 from mqstore.coordinator.targets import Target
 from mqstore.service.settings import Settings
 
@@ -96,8 +95,7 @@ def ask(url: str, body: bytes = b"{}", **settings: object) -> CheckAnswer:
     async def once() -> CheckAnswer:
         caller = Caller(Settings.model_validate(settings))
         try:
-            producer = Producer("g", "p", Target(httpx.URL(url), "127.0.0.1"), SECRET, 1e9)
-            return await caller.ask(producer, body)
+            return await caller.ask(Target(httpx.URL(url), "127.0.0.1"), SECRET, body)
         finally:
             await caller.close()
 

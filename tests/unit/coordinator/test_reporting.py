@@ -1,4 +1,4 @@
-"""How the coordinator that leads follows a shard's events, over real HTTP."""
+"""How a coordinator follows a shard's events, over real HTTP."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def paused(number: int) -> bytes:
 
 
 class Pods:
-    """The Events of a pod; those of ``there`` are another leader's."""
+    """The Events of a pod; those of ``there`` are another coordinator's."""
 
     def __init__(self, there: set[str]) -> None:
         self.there = there

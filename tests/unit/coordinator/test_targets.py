@@ -132,3 +132,11 @@ def test_a_host_that_is_not_found_is_refused() -> None:
 def test_ports_that_are_none_are_refused() -> None:
     with pytest.raises(Refused):
         allowed(callback_ports="443,https")
+
+
+def test_a_target_that_another_coordinator_looked_up_is_checked_again() -> None:
+    url = "https://billing.example.org/checks"
+    assert allowed().known(url, PUBLIC) == target(url, PUBLIC)
+    for rules, address in ((allowed(), "10.0.0.1"), (allowed(callback_hosts=""), PUBLIC)):
+        with pytest.raises(TargetRefused):
+            rules.known(url, address)

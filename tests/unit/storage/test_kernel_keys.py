@@ -83,15 +83,21 @@ def test_a_walk_finds_what_clients_put() -> None:
     log.put(HALF_TOPIC, props={"UNIQ_KEY": "nowhere"})
     log.put("t", props={"UNIQ_KEY": "late", "REAL_TOPIC": "t", "DELAY": "1"})
     log.put("t", props={"UNIQ_KEY": "half"}, sys_flag=int(SysFlag.TRANSACTION_COMMIT))
+    alone = log.put(
+        "t",
+        props={"UNIQ_KEY": "alone", "REAL_TOPIC": "t"},
+        sys_flag=int(SysFlag.TRANSACTION_COMMIT),
+    )
     log.put("t", props={"UNIQ_KEY": "back"}, sys_flag=int(SysFlag.TRANSACTION_ROLLBACK))
     log.put("t", props={"UNIQ_KEY": "plain"})
     other = log.put("other", props={"UNIQ_KEY": "plain"})
     table = _found(log)
-    assert table.count == 4
+    assert table.count == 5
     assert _offset(table, "t", "plain") == plain
     assert _offset(table, "other", "plain") == other
     assert _offset(table, "t", "late") == late
     assert _offset(table, "t", "half") == half
+    assert _offset(table, "t", "alone") == alone
 
 
 def test_a_walk_stops_at_what_is_no_record_and_after_so_many() -> None:

@@ -14,11 +14,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from mqstore.service import auth
@@ -65,7 +63,6 @@ class _Supervisor:
         if coordinator:
             self._ports["coordinator"] = settings.coordinator_port
         self._environment = dict(os.environ) | _child_settings(settings)
-        self._scratch = tempfile.TemporaryDirectory(prefix="mqstore-run-")
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._stopping = False
@@ -85,7 +82,6 @@ class _Supervisor:
     def close(self) -> None:
         os.close(self._wake)
         os.close(self._waker)
-        self._scratch.cleanup()
 
     @contextlib.contextmanager
     def _signals_wake(self) -> Iterator[None]:
@@ -131,14 +127,10 @@ class _Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _coordinator_settings(self) -> dict[str, str]:
-        """Of this store alone; nobody else coordinates it, as the writer has its lock."""
+        """Settings of the coordinator that are known only once the writer listens."""
         settings = {
             "MQSTORE_WRITER_URL": self._addresses["writer"],
-            "MQSTORE_QUERY_URL": self._addresses["query"],
-            "MQSTORE_LEADER_LOCK": str(Path(self._scratch.name) / "coordinator.lock"),
         }
-        if self._settings.advertise_url is None:
-            settings["MQSTORE_ADVERTISE_URL"] = self._addresses["coordinator"]
         certificate = self._settings.tls_cert
         if certificate is not None and self._settings.upstream_ca is None:
             settings["MQSTORE_UPSTREAM_CA"] = str(certificate)

@@ -24,7 +24,6 @@ from mqstore.client.rebuild_models import (
 from mqstore.client.transaction_models import (
     Begun,
     Checks,
-    Leader,
     Producer,
     Producers,
     Transaction,
@@ -77,7 +76,6 @@ __all__ = [
     "IndexRebuild",
     "IndexRebuildEnded",
     "IndexRebuilds",
-    "Leader",
     "LogFile",
     "LogFiles",
     "Message",

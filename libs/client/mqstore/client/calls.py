@@ -16,10 +16,8 @@ from pydantic import BaseModel
 
 from mqstore.client import unique_keys
 from mqstore.client.models import (
-    Appended,
     Download,
     ExpiryReport,
-    Fence,
     Health,
     Hidden,
     NewMessage,
@@ -28,7 +26,6 @@ from mqstore.client.models import (
     RepairReport,
     Retention,
     Scrub,
-    TransactionKinds,
 )
 from mqstore.wire.groups import (
     Group,
@@ -268,38 +265,6 @@ def commit(
     body = {"offsets": new, "allowBack": allow_back}
     path, params = _group(group) + "/offsets", given(shard=shard)
     return Call(Target.WRITER, "PUT", path, GroupOffsets, params=params, json=body)
-
-
-def append(
-    fence: str,
-    epoch: int,
-    records: Sequence[Mapping[str, Any]],
-    *,
-    durability: Durability | None = None,
-) -> Call[Appended]:
-    """Records of any topics and queues under a fence, contiguous, all or none; role system."""
-    body = {"fence": {"name": fence, "epoch": epoch}, "records": list(records)}
-    body |= given(durability=durability)
-    return Call(Target.WRITER, "POST", "/v1/internal/append", Appended, json=body)
-
-
-def transaction_kinds(keys: Sequence[tuple[str, str]]) -> Call[TransactionKinds]:
-    """The transaction types of the records with each pair of topic and unique key.
-
-    At most 1,000 keys; role system."""
-    body = {"keys": [{"topic": topic, "key": key} for topic, key in keys]}
-    return Call(Target.WRITER, "POST", "/v1/internal/keys", TransactionKinds, json=body)
-
-
-def fence(name: str) -> Call[Fence]:
-    """Where a fence stands; role system."""
-    return Call(Target.WRITER, "GET", f"/v1/internal/fences/{quote(name, safe='')}", Fence)
-
-
-def raise_fence(name: str, epoch: int) -> Call[Fence]:
-    """Let nothing in under a lower epoch any more; role system."""
-    path = f"/v1/internal/fences/{quote(name, safe='')}"
-    return Call(Target.WRITER, "PUT", path, Fence, json={"epoch": epoch})
 
 
 def reset_offsets(

@@ -288,10 +288,6 @@ class Client(_Base[httpx.Client]):
     subscribe = _blocking(calls.subscribe)
     subscription = _blocking(calls.subscription)
     unsubscribe = _blocking(calls.unsubscribe)
-    append = _blocking(calls.append)
-    fence = _blocking(calls.fence)
-    raise_fence = _blocking(calls.raise_fence)
-    transaction_kinds = _blocking(calls.transaction_kinds)
     store = _blocking(calls.store)
     recovery = _blocking(calls.recovery)
     delays = _blocking(calls.delays)
@@ -346,7 +342,6 @@ class Client(_Base[httpx.Client]):
     register_producer = _blocking(transaction_calls.register_producer)
     remove_producer = _blocking(transaction_calls.remove_producer)
     producers = _blocking(transaction_calls.producers)
-    leader = _blocking(transaction_calls.leader)
 
 
 class AsyncClient(_Base[httpx.AsyncClient]):
@@ -434,10 +429,6 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     subscribe = _asynchronous(calls.subscribe)
     subscription = _asynchronous(calls.subscription)
     unsubscribe = _asynchronous(calls.unsubscribe)
-    append = _asynchronous(calls.append)
-    fence = _asynchronous(calls.fence)
-    raise_fence = _asynchronous(calls.raise_fence)
-    transaction_kinds = _asynchronous(calls.transaction_kinds)
     store = _asynchronous(calls.store)
     recovery = _asynchronous(calls.recovery)
     delays = _asynchronous(calls.delays)
@@ -492,7 +483,6 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     register_producer = _asynchronous(transaction_calls.register_producer)
     remove_producer = _asynchronous(transaction_calls.remove_producer)
     producers = _asynchronous(transaction_calls.producers)
-    leader = _asynchronous(transaction_calls.leader)
 
 
 class _Attempts(Generic[Answer]):

@@ -9,8 +9,6 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mqstore.wire.produce import Placed
-
 Hidden = Literal["delayed", "half"]
 """Messages that stand elsewhere until they are delivered or decided."""
 
@@ -53,28 +51,6 @@ class NewMessage(BaseModel):
             "uniqKey": self.uniq_key,
         }
         return members | {k: v for k, v in optional.items() if v or v == 0}
-
-
-class Appended(Model):
-    """What an internal append stored, in the order of the request."""
-
-    records: tuple[Placed, ...]
-    readable: bool
-
-
-class TransactionKinds(Model):
-    """For each key of the request the transaction types of its records; ``complete`` unless the
-    index does not cover the log."""
-
-    kinds: tuple[tuple[int, ...], ...]
-    complete: bool
-
-
-class Fence(Model):
-    """The lowest epoch that may append under a name."""
-
-    name: str
-    epoch: int
 
 
 class Recovery(BaseModel):

@@ -11,7 +11,6 @@ from mqstore.client.models import NewMessage, Nothing
 from mqstore.client.transaction_models import (
     Begun,
     Checks,
-    Leader,
     Producer,
     Producers,
     Transaction,
@@ -108,11 +107,6 @@ def producers(group: str | None = None) -> Call[Producers]:
     """Who is called back; role admin."""
     params = given(group=group)
     return Call(Target.COORDINATOR, "GET", "/v1/producers", Producers, params=params)
-
-
-def leader() -> Call[Leader]:
-    """Who leads, as the coordinator that is asked knows it."""
-    return Call(Target.COORDINATOR, "GET", "/v1/leader", Leader)
 
 
 def _decision(transaction_id: str, how: str, body: dict[str, str]) -> Call[Transaction]:

@@ -15,7 +15,7 @@ class Begun(Model):
 
 
 class Check(Model):
-    """A check that the present leader sent; ``answer`` is what came back at once."""
+    """A check that was sent since the store was opened; ``answer`` is what came back at once."""
 
     at: int
     by: str
@@ -78,18 +78,3 @@ class Producer(Model):
 
 class Producers(Model):
     producers: tuple[Producer, ...]
-
-
-class LedShard(Model):
-    shard: int
-    ready: bool
-    detail: str | None
-    pending: int
-
-
-class Leader(Model):
-    """``shards`` only where the one that was asked leads."""
-
-    url: str | None
-    leading: bool
-    shards: tuple[LedShard, ...]

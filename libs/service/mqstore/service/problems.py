@@ -64,7 +64,6 @@ _RULES: Final = (
     _Rule(errors.DiskFull, DISK_FULL, ("status", "reason", "numbers")),
     _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
     _Rule(errors.UniqueKeyTaken, UNIQUE_KEY_TAKEN, ("status",)),
-    _Rule(errors.KeysKnown, KEYS_KNOWN, ("status",)),
     _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
     _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),
     _Rule(errors.StoreFailed, STORE_FAILED),
@@ -82,9 +81,10 @@ _RULES: Final = (
     _Rule(errors.KeyUnknown, MESSAGE_UNKNOWN, ("complete",)),
     _Rule(errors.PinUnknown, PIN_UNKNOWN),
     _Rule(errors.QuarantineEntryUnknown, QUARANTINE_ENTRY_UNKNOWN),
-    _Rule(errors.FencedOff, FENCED_OFF, ("fence",)),
-    _Rule(errors.FenceRefused, FENCE_REFUSED),
-    _Rule(errors.FenceUnknown, FENCE_UNKNOWN),
+    _Rule(errors.TransactionsNotLoaded, COORDINATOR_NOT_READY),
+    _Rule(errors.TransactionUnknown, TRANSACTION_UNKNOWN),
+    _Rule(errors.TransactionGone, TRANSACTION_GONE),
+    _Rule(errors.TransactionDecided, TRANSACTION_DECIDED, ("decision", "decided_at_ms", "why")),
     _Rule(errors.PinRefused, PIN_REFUSED),
     _Rule(errors.ArchiveRefused, ARCHIVE_REFUSED),
     _Rule(errors.IndexRebuildRunning, INDEX_REBUILD_RUNNING, ("running",)),
@@ -128,7 +128,11 @@ def from_storage(error: errors.StorageError) -> Problem | None:
     for rule in _RULES:
         if isinstance(error, rule.error):
             given = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
-            extra = {name: value for name, value in given.items() if value not in (None, {})}
+            extra = {
+                name: value
+                for name, value in given.items()
+                if value not in (None, {}) or name in _NULLABLE
+            }
             kind = _BY_REASON.get(extra.get("reason", ""), rule.kind)
             return Problem(kind, str(error), extra=extra)
     return None
@@ -142,7 +146,10 @@ _EXTRA_NAMES: Final = {
     "queue_offset": "queueOffset",
     "start": "damagedFrom",
     "stop": "damagedTo",
+    "decided_at_ms": "decidedAt",
 }
+_NULLABLE: Final = frozenset({"decidedAt"})
+"""Members that are there even where they are null."""
 
 
 def schema() -> dict[str, Any]:
@@ -172,10 +179,6 @@ def schema() -> dict[str, Any]:
             "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside"]},
             "decidedAt": {"type": ["integer", "null"], "description": "Milliseconds."},
             "why": {"type": "string"},
-            "fence": {
-                "type": "object",
-                "description": "`name`, `givenEpoch` and `presentEpoch`.",
-            },
             "messages": {
                 "type": "array",
                 "items": {"type": "object"},

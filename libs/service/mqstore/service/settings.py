@@ -132,23 +132,14 @@ class Settings(BaseSettings):
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     writer_url: str = "http://127.0.0.1:8081"
     """Where the coordinator finds store-writer, without a `shards_file`."""
-    query_url: str = "http://127.0.0.1:8082"
     upstream_ca: Path | None = None
     """A PEM file: who signed the certificates of services that the coordinator calls."""
-    leader_lock: Path = Path("data/coordinator.lock")
-    """One coordinator of a machine leads: whoever holds this file's lock."""
-    lease_name: Annotated[str | None, Field(pattern="^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")] = None
-    """One coordinator of a cluster leads: whoever holds this Lease of Kubernetes; no leaderLock."""
-    lease_namespace: str | None = None
-    """By default the pod's own."""
-    lead_patience_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    """A leader that could do nothing for so long lets another one lead."""
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None
-    """Events are written on this StatefulSet's pods, in leaseNamespace; shard N is its pod N."""
-    advertise_url: Annotated[str | None, Field(pattern="^https?://[^/?#@]+/?$")] = None
-    """Where other coordinators reach this one; by default host and coordinatorPort."""
+    """Events are written on this StatefulSet's pods; shard N is its pod N."""
+    shard_namespace: str | None = None
+    """Namespace of shardStatefulSet; by default the pod's own."""
     transaction_time_out: Annotated[int, Field(ge=0)] = 6_000
     """Milliseconds before a producer is asked for the first time."""
     transaction_check_interval: Annotated[int, Field(ge=1_000)] = 60_000

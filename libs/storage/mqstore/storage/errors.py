@@ -29,11 +29,13 @@
     ├── GroupNameError, TopicConfigError, OffsetRefused
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
-    │                              QuarantineEntryUnknown, FenceUnknown, GroupUnknown,
+    │                              QuarantineEntryUnknown, GroupUnknown,
     │                              SubscriptionUnknown, SegmentUnknown, SegmentExpired;
     │                              OffsetInsideRecord is an OffsetOutOfRange
+    ├── TransactionError           TransactionsNotLoaded, TransactionUnknown, TransactionGone,
+    │                              TransactionDecided
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
-    ├── PinRefused, ArchiveRefused, FencedOff, FenceRefused
+    ├── PinRefused, ArchiveRefused
     ├── StagingDamaged             index files of a rebuild are not what was written
     ├── IndexRebuildRunning, IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid
     ├── StagingFull                an index rebuild would fill the disk too far
@@ -297,6 +299,35 @@ class FilePending(StorageError):
         self.make = make
 
 
+class TransactionError(StorageError):
+    """Base of what can go wrong with a transaction; nothing was stored."""
+
+
+class TransactionsNotLoaded(TransactionError):
+    """The half messages and op records are still being read, or the index does not cover the log:
+    a later attempt may succeed."""
+
+
+class TransactionUnknown(TransactionError):
+    """There is no half message of such a transaction."""
+
+
+class TransactionGone(TransactionError):
+    """A half message is damaged, or retention deleted it: it can only be rolled back."""
+
+
+class TransactionDecided(TransactionError):
+    """The transaction was decided otherwise before."""
+
+    def __init__(self, message: str, decision: str, decided_at_ms: int | None, why: str) -> None:
+        super().__init__(message)
+        self.decision = decision
+        """"commit", "rollback" or "set-aside"."""
+        self.decided_at_ms = decided_at_ms
+        """None where a broker decided it."""
+        self.why = why
+
+
 class FlushTimeout(StorageError):
     """Stored and readable, but not known to be on disk within syncFlushTimeout."""
 
@@ -424,20 +455,6 @@ class BodyNotInflatable(StorageError):
     """A body that is said to be compressed and cannot be inflated, or only beyond a bound."""
 
 
-class FencedOff(StorageError):
-    """Somebody with a higher epoch writes under this fence by now; nothing was stored."""
-
-    def __init__(self, fence: str, given: int, present: int) -> None:
-        super().__init__(
-            f"fence {fence} stands at epoch {present}, so epoch {given} is over; stop writing"
-        )
-        self.fence = {"name": fence, "givenEpoch": given, "presentEpoch": present}
-
-
-class FenceRefused(StorageError):
-    """A name that is none, or one fence too many."""
-
-
 class ArchiveRefused(StorageError):
     """The archive cannot be there, or retention waits for another one."""
 
@@ -496,10 +513,6 @@ class PinUnknown(QueryError):
 
 class QuarantineEntryUnknown(QueryError):
     """The quarantine has no entry of that name."""
-
-
-class FenceUnknown(QueryError):
-    """The fence was never raised, or not to that epoch."""
 
 
 class CursorError(QueryError):

@@ -26,7 +26,6 @@ from mqstore.storage.errors import (
     DiskRefuses,
     FilePending,
     FlushTimeout,
-    KeysKnown,
     StoreFailed,
     StoreNotWritable,
 )
@@ -44,7 +43,6 @@ from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import store_lock
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.own.clock_steps import StepsView
-from mqstore.storage.own.fences import Fences
 from mqstore.storage.own.lock_watch import LockWatch
 from mqstore.storage.own.quarantine_service import QuarantineService
 from mqstore.storage.own.running_manifest import RunningManifestService
@@ -202,7 +200,6 @@ class MessageStore:
         self.groups = self._admin.groups
         self.offsets = self._admin.offsets
         self.subscriptions = self._admin.subscriptions
-        self.fences = Fences(seams.files, opened.paths)
         self.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self.quarantine = QuarantineService(
@@ -300,32 +297,6 @@ class MessageStore:
         if self._ahead is not None:
             self._ahead.require_all(put)
         return self._dispatched(self.log.append_run(put))
-
-    def append_fenced(
-        self,
-        name: str,
-        epoch: int,
-        messages: Sequence[Message],
-        absent: Sequence[tuple[str, str]] = (),
-    ) -> list[Placement]:
-        """Append as ``append_run`` if the fence is at this epoch (``fences.raise_to`` sets it) and
-        no record has one of the ``absent`` pairs of topic and key.
-
-        Raises FencedOff, FenceUnknown, KeysKnown, and as ``append``.
-        """
-        with self.fences.held(name, epoch):
-            self._require_absent(absent)
-            if len(messages) == 1:
-                return [self.append(messages[0])]
-            return self.append_run(messages)
-
-    def _require_absent(self, keys: Sequence[tuple[str, str]]) -> None:
-        for topic, key in keys:
-            found = self.lookups.by_key(topic, key, limit=1)
-            if found.records or found.unreadable:
-                raise KeysKnown(f"a record of {topic} has the key {key!r}")
-            if not found.complete:
-                raise KeysKnown("the index does not cover the log: which keys it has is not known")
 
     def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:
         """As ``append`` for one message, else as ``append_batch``, or ``append_run`` where some are

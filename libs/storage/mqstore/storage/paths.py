@@ -161,11 +161,6 @@ class StorePaths:
         return self.ours / "losses.json"
 
     @cached_property
-    def fences(self) -> Path:
-        """Epochs below which nobody may append in a name."""
-        return self.ours / "fences.json"
-
-    @cached_property
     def index_staging(self) -> Path:
         """Index files that a rebuild makes."""
         return self.ours / "index-rebuild"

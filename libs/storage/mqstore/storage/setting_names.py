@@ -18,14 +18,13 @@ from mqstore.storage.config import StoreConfig
 
 ENV_PREFIX: Final = "MQSTORE_"
 _NAMES_OF_SERVICES: Final = """
-access_log advertise_url broker_cluster_name broker_name callback_ca callback_hosts
-callback_http callback_ports callback_timeout_s config_file coordinator_port
-filter_support_retry host lead_patience_s leader_lock lease_name lease_namespace listen_fd
-log_format log_level max_answer_bytes max_batch_count max_client_share max_connections
+access_log broker_cluster_name broker_name callback_ca callback_hosts callback_http
+callback_ports callback_timeout_s config_file coordinator_port filter_support_retry host
+listen_fd log_format log_level max_answer_bytes max_batch_count max_client_share max_connections
 max_header_size max_inflate_ratio max_inflated_size max_open_polls max_pending_bytes
 max_pending_queries max_request_size max_requests metrics_lags_max metrics_topics_max parent_pid
-query_port query_threads query_url receive_timeout_s retention segment_transfer_rate
-send_timeout_s shard shard_stateful_set shard_timeout_s shards_file shutdown_timeout_s store
+query_port query_threads receive_timeout_s retention segment_transfer_rate send_timeout_s shard
+shard_namespace shard_stateful_set shard_timeout_s shards_file shutdown_timeout_s store
 store_format store_host store_id store_path_commit_log store_path_root_dir store_umask
 termination_message_path tls_cert tls_client_ca tls_key token_admin token_consume token_produce
 token_system tokens_dir transaction_check_interval transaction_check_max transaction_time_out
@@ -34,7 +33,7 @@ upstream_ca writer_port writer_url
 OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
 """Settings of the services, as environment and file name them; a test compares them with
 ``mqstore.service.settings``, which the engine and the jobs may not import."""
-OF_COMMANDS: Final = frozenset({"token", "token_file", "ca"})
+OF_COMMANDS: Final = frozenset({"token", "token_file", "ca", "query_url"})
 """Variables that ``mqstore`` commands and jobs take in place of an option."""
 _OF_TESTS: Final = re.compile(r"REQUIRE_REFEREE|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+")
 _SERVICE_LINKS: Final = {

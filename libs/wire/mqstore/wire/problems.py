@@ -91,7 +91,6 @@ PIN_UNKNOWN = _register(
 QUARANTINE_ENTRY_UNKNOWN = _register(
     "quarantine-entry-unknown", 404, "No such entry", "The quarantine has no entry of that name."
 )
-FENCE_UNKNOWN = _register("fence-unknown", 404, "No such fence", "It was never raised to an epoch.")
 TRANSACTION_UNKNOWN = _register(
     "transaction-unknown", 404, "No such transaction", "It was never begun, or is long forgotten."
 )
@@ -130,12 +129,6 @@ METHOD_NOT_ALLOWED = _register(
 )
 REQUEST_TIMEOUT = _register(
     "request-timeout", 408, "The request came too slowly", "Its body was not there in time."
-)
-KEYS_KNOWN = _register(
-    "keys-known",
-    409,
-    "A key has a record",
-    "A key that the append requires to be absent has a record, or the index lags behind the log.",
 )
 PIN_REFUSED = _register(
     "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
@@ -178,15 +171,6 @@ OFFSET_REFUSED = _register(
 )
 TOPIC_NOT_WRITABLE = _register(
     "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
-)
-FENCED_OFF = _register(
-    "fenced-off",
-    409,
-    "The epoch is over",
-    "Somebody with a higher epoch writes by now; `fence` has both. Nothing was stored.",
-)
-FENCE_REFUSED = _register(
-    "fence-refused", 409, "The fence cannot be raised", "Too many fences, or no name of one."
 )
 UNIQUE_KEY_TAKEN = _register(
     "unique-key-taken",
@@ -311,7 +295,7 @@ COORDINATOR_NOT_READY = _register(
     "coordinator-not-ready",
     503,
     "Transactions wait",
-    "No leader, or the half messages are being read; `detail` says why.",
+    "The half messages are being read, or no shard answers; `detail` says why.",
     1,
 )
 STORE_NOT_WRITABLE = _register(
@@ -340,7 +324,7 @@ FLUSH_TIMEOUT = _register(
     "flush-timeout",
     504,
     "Stored, but not known to be on disk",
-    "`messages` says where, as in the answer of 201; they can be read.",
+    "It can be read; of a produce `messages` says where, as in the answer of 201.",
 )
 STAGING_DAMAGED = _register(
     "staging-damaged",

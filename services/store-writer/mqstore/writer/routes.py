@@ -60,6 +60,9 @@ from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
 from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
+from mqstore.writer.transactions.check_routes import CheckRoutes
+from mqstore.writer.transactions.hot_routes import HotRoutes
+from mqstore.writer.transactions.routes import TransactionRoutes
 from mqstore.writer.write_routes import WriteRoutes
 
 BATCH_TYPE = b"application/x-rocketmq-batch"
@@ -75,13 +78,16 @@ def add(api: Api, service: WriterService) -> None:
     """Put all routes of store-writer into its interface."""
     producer = Producer(service)
     producer.add(api)
-    TopicRoutes(service, producer.forget_topics).add(api)
+    TopicRoutes(service, service.topics.clear).add(api)
     GroupRoutes(service).add(api)
     SubscriptionRoutes(service).add(api)
     _Inspection(service).add(api)
     WriteRoutes(service).add(api)
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
+    HotRoutes(service).add(api)
+    TransactionRoutes(service).add(api)
+    CheckRoutes(service).add(api)
     InternalRoutes(service).add(api)
     ScrubRoutes(service).add(api)
     QuarantineRoutes(service).add(api)
@@ -196,14 +202,9 @@ class Producer:
         self._service = service
         self._queues = produce.QueueChooser()
         self._unique_keys = UniqueKeys(service.seams)
-        self._topics: dict[str, TopicConfig] = {}
+        self._topics = service.topics
         self._decoding = ThreadPoolExecutor(1, "decode")
         """One thread: the event loop shares the interpreter with one competitor."""
-        service.on_topics = self.forget_topics
-
-    def forget_topics(self) -> None:
-        """Topics changed: look them up again."""
-        self._topics.clear()
 
     def add(self, api: Api) -> None:
         Endpoint(

@@ -1,6 +1,7 @@
 """The store-writer process: opens the store, serves its interface, closes it.
 
-Threads: the event loop appends and answers; the store's own threads flush, dispatch and allocate;
+Threads: the event loop appends and answers; the store's own threads flush, dispatch and allocate,
+and one plans the checks of transactions;
 opening, closing and topic changes run in worker threads, since they wait for the disk, and so does
 the making of files that puts need.
 """
@@ -12,8 +13,7 @@ import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -26,12 +26,14 @@ from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
+from mqstore.storage.config import FlushDiskType
 from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
 from mqstore.storage.message_store import MessageStore, Progress
 from mqstore.storage.own import writer_note
 from mqstore.storage.own.writer_note import WriterNote
 from mqstore.storage.retention.journal import FORCED_DELETION
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.elsewhere import Elsewhere
 from mqstore.writer.files_due import FilesDue
@@ -39,6 +41,9 @@ from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.newcomer import Newcomer
 from mqstore.writer.opening import Opening
 from mqstore.writer.store_metrics import StoreMetrics
+from mqstore.writer.transactions.metrics import TransactionMetrics
+from mqstore.writer.transactions.producers import Producers
+from mqstore.writer.transactions.shard_transactions import ShardTransactions
 from mqstore.writer.watching import Watching
 
 log = logs.get(__name__)
@@ -53,8 +58,9 @@ message's `offsetMsgId`, which query finds it by.
 TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
+    "transactions": "Begin, commit, roll back; what is pending, and how each came to its end.",
     "groups": "Consumer groups: what they have consumed, and how they may.",
-    "internal": "For mqstore's other services, role system: appends, fences, reports of damage.",
+    "internal": "For mqstore's other services, role system: due checks, reports of damage.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "index": "The index made anew by a job, while messages are put and found. Role system.",
     "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
@@ -87,8 +93,8 @@ class WriterService:
         self._retrying: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
-        self.on_topics: Callable[[], None] = lambda: None
-        """Told when topics have changed other than by a request."""
+        self.topics: dict[str, TopicConfig] = {}
+        """Topics that take messages, as looked up by name; emptied when topics change."""
         self.commits: DurabilityWaiter | None = None
         """With a TransientStorePool: what is put counts once the page cache has it."""
         self.shards = Shards(settings, lambda entry: entry.writer_url)
@@ -107,12 +113,21 @@ class WriterService:
         self.key_routing = KeyRouting(self.shards)
         self._newcomer: Newcomer | None = None
         self._copying: asyncio.Task[None] | None = None
+        self.producers = Producers(time.monotonic)
+        self._transactions: ShardTransactions | None = None
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
             settings.metrics_topics_max,
             lambda: self._store,
             lambda: self._opening.refused,
+        )
+        TransactionMetrics(
+            self.api.metrics.registry,
+            self.api.metrics.rocketmq,
+            settings.metrics_topics_max,
+            settings.shard,
+            lambda: None if self._transactions is None else self._transactions.engine,
         )
 
     @cached_property
@@ -133,6 +148,18 @@ class WriterService:
         if self._durability is None:
             raise Problem(STORE_NOT_READY, "the store is not open")
         return self._durability
+
+    @property
+    def transactions(self) -> ShardTransactions:
+        """The transactions of the open store. Raises Problem (503) while there are none."""
+        if self._transactions is None:
+            self.health.require_started()
+            raise Problem(STORE_NOT_READY, "the store is not open for writing")
+        return self._transactions
+
+    @property
+    def has_transactions(self) -> bool:
+        return self._transactions is not None
 
     async def settled(self, end: int, *, sync: bool) -> None:
         """Wait until what was appended up to ``end`` counts, and for ``sync`` is on disk.
@@ -162,6 +189,12 @@ class WriterService:
         reason = self._not_joined_reason()
         if reason is not None:
             raise Problem(STORE_NOT_READY, reason)
+
+    def require_transactions(self) -> None:
+        """Raises Problem (503) while nothing can be begun, decided or checked. A pause of writes
+        does not hold transactions back."""
+        self.require_writable()
+        self.require_joined()
 
     def require_puts(self) -> None:
         """Raises Problem (503) while no messages are taken."""
@@ -194,6 +227,7 @@ class WriterService:
             if self._opening.room_made is not None:
                 self.events.publish(FORCED_DELETION, **self._opening.room_made)
         self._use(store)
+        await self.transactions.first_step()
         if before is not None:
             await asyncio.to_thread(gc.collect)
         return True
@@ -223,7 +257,8 @@ class WriterService:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
         self._newcomer = Newcomer(self.shards, store, self._own_token)
-        self._copying = self._loop.create_task(self._newcomer.run(self.on_topics))
+        self._copying = self._loop.create_task(self._newcomer.run(self.topics.clear))
+        self._transactions = self._begin_transactions(store)
         self.watching.opened(store)
         self.metrics.watch(store)
         self._note(store)
@@ -234,6 +269,15 @@ class WriterService:
             min_offset=status.min_offset,
             max_offset=status.max_offset,
             format=status.format,
+        )
+
+    def _begin_transactions(self, store: MessageStore) -> ShardTransactions:
+        sync = store.config.flush_disk_type is FlushDiskType.SYNC
+        return ShardTransactions(
+            *(store, self.seams, self.settings, self.producers),
+            settle=partial(self.settled, sync=sync) if sync or self.commits else None,
+            on_append=self.metrics.appended,
+            failed=self._note_failure,
         )
 
     def _note(self, store: MessageStore) -> None:
@@ -257,6 +301,8 @@ class WriterService:
         self._ending.set()
         if self._store is not None:
             self.watching.closing(self._store)
+        if self._transactions is not None:
+            self._transactions.end()
         self.events.end()
 
     async def stop(self) -> None:
@@ -269,6 +315,8 @@ class WriterService:
             self._copying.cancel()
             await asyncio.wait({self._copying})
         await self.shards.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(self._close, store)
@@ -300,7 +348,10 @@ class WriterService:
         return {"stage": progress.stage, "done": progress.done, "total": progress.total}
 
     def _remark(self) -> str | None:
-        return None if self._store is None else self._store.index_trouble
+        trouble = None if self._store is None else self._store.index_trouble
+        if trouble is None and self._transactions is not None:
+            trouble = self._transactions.engine.trouble
+        return trouble
 
     def _not_serving_reason(self) -> str | None:
         if self._store is None:

@@ -18,7 +18,6 @@ from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
 from mqstore.storage.codec import topic_names
-from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import Lack, StorageError
 from mqstore.storage.layout import HALF_TOPIC, TRANSACTION_MASK, SysFlag
 from mqstore.storage.log.commit_log import Placement
@@ -28,6 +27,7 @@ from mqstore.storage.own.quarantine_service import QuarantineService
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import GOING
 from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.storage.transactions import NewRecord
 from mqstore.writer.clock_metrics import of_clock
 from mqstore.writer.rebuild_metrics import of_index
 
@@ -96,17 +96,17 @@ class StoreMetrics(Collector):
         self.traffic.count(topic, "delay" if delayed else "normal", count, size)
 
     def appended(
-        self, messages: Sequence[Message], placements: Sequence[Placement], seconds: float
+        self, records: Sequence[NewRecord], placements: Sequence[Placement], seconds: float
     ) -> None:
-        """Count one append of a coordinator: half messages as a RocketMQ broker counts them, which
+        """Count one append of transactions: half messages as a RocketMQ broker counts them, which
         is under their own topic, and the messages that a commit makes visible under theirs."""
         self.put_seconds.observe(seconds)
-        for message, placed in zip(messages, placements, strict=True):
-            if message.topic == HALF_TOPIC:
+        for record, placed in zip(records, placements, strict=True):
+            if record.topic == HALF_TOPIC:
                 self.message_size.observe(placed.size)
-            elif message.sys_flag & TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
+            elif record.sys_flag & TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
                 continue  # op records, and what was set aside
-            self.traffic.count(message.topic, "transaction", 1, placed.size)
+            self.traffic.count(record.topic, "transaction", 1, placed.size)
 
     def watch(self, store: MessageStore) -> None:
         """Count what this store delivers."""

@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from mqstore.client.callbacks import SIGNATURE_HEADER, signature
 from mqstore.coordinator.errors import CoordinatorError
-from mqstore.coordinator.models import WHY_LENGTH_MAX
-from mqstore.coordinator.producers import Producer
+from mqstore.coordinator.targets import Target
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
+from mqstore.service.transaction_models import WHY_LENGTH_MAX
 
 ANSWER_SIZE_MAX: Final = 8 << 10
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -62,11 +62,11 @@ class Caller:
     async def close(self) -> None:
         await self._transport.aclose()
 
-    async def ask(self, producer: Producer, body: bytes) -> CheckAnswer:
-        """Raises NotSent, Unanswered."""
+    async def ask(self, target: Target, secret: str, body: bytes) -> CheckAnswer:
+        """The producer's answer to a request that ``secret`` signs. Raises NotSent, Unanswered."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                status, answer = await self._sent(self._request(producer, body))
+                status, answer = await self._sent(self._request(target, secret, body))
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotSent(f"it cannot be reached: {error or type(error).__name__}") from None
         except (httpx.HTTPError, TimeoutError) as error:
@@ -78,8 +78,7 @@ class Caller:
         except ValidationError:
             raise Unanswered('it answered no {"decision": "commit|rollback|unknown"}') from None
 
-    def _request(self, producer: Producer, body: bytes) -> httpx.Request:
-        target = producer.target
+    def _request(self, target: Target, secret: str, body: bytes) -> httpx.Request:
         timeout = httpx.Timeout(
             self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s / 2)
         )
@@ -92,7 +91,7 @@ class Caller:
                 "accept-encoding": "identity",
                 "connection": "close",
                 "user-agent": "mqstore",
-                SIGNATURE_HEADER: signature(producer.secret, body, int(time.time())),
+                SIGNATURE_HEADER: signature(secret, body, int(time.time())),
             },
             content=body,
             extensions={"timeout": timeout.as_dict(), "sni_hostname": target.host},

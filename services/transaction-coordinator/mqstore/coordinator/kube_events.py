@@ -11,7 +11,8 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from mqstore.coordinator.errors import CoordinatorError
-from mqstore.coordinator.kube_access import (
+from mqstore.coordinator.pod_notes import Note
+from mqstore.service.kube_access import (
     BOUNDED,
     FAILURES,
     PATCH,
@@ -19,7 +20,6 @@ from mqstore.coordinator.kube_access import (
     own_namespace,
     why,
 )
-from mqstore.coordinator.pod_notes import Note
 
 COMPONENT: Final = "mqstore"
 _NO_SUCH_POD: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
@@ -62,8 +62,8 @@ class PodEvents:
         return pod
 
     def write(self, pod: Any, note: Note) -> bool:
-        """Make the Event, or count on in the one that is there. False: another leader had made it
-        before. Raises NotWritten."""
+        """Make the Event, or count on in the one that is there. False: another coordinator
+        made it before. Raises NotWritten."""
         try:
             if note.count > 1 and self._is_counted_on(pod, note):
                 return True

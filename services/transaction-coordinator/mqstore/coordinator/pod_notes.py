@@ -2,7 +2,7 @@
 of one reason as one note with a count.
 
 Everything goes by the events themselves and their own time: whoever reads the same events again, as
-another leader does after a takeover, comes to the same notes of the same names.
+another coordinator does, comes to the same notes of the same names.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Notes:
 
     def take(self, event: StoreEvent) -> Note | None:
         """A new note, or an earlier one that now counts more; None where nothing is to be told."""
-        if self._process != process_of(event):  # its events are all that a later leader will see
+        if self._process != process_of(event):  # its events are all that another coordinator sees
             self._process = process_of(event)
             self._latest.clear()
         saying = _SAYINGS.get(event.kind, _nothing)(event.data)

@@ -1,8 +1,8 @@
 """What happens in the shards' stores, told as Events of Kubernetes on their pods.
 
-Shards have no right to its API, so the coordinator that leads follows their events and writes. It
-remembers nothing: an Event's name follows from what happened, so what an earlier leader wrote is
-there already, and what is older than Events are kept is passed over.
+Shards have no right to its API, so each coordinator follows their events and writes. It remembers
+nothing: an Event's name and its count follow from what happened, so an Event that another
+coordinator wrote is there already, and what is older than Events are kept is passed over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a large package, for clusters only
     from mqstore.coordinator.kube_events import PodEvents
 
 LOOK_S: Final = 1.0
-"""From one look at who leads to the next, and between two attempts."""
+"""Seconds between two attempts."""
 AGE_MAX_MS: Final = 1_800_000
 """Older ones are not told any more; an API server keeps Events for an hour."""
 BURST: Final = 20
@@ -60,7 +60,7 @@ class Rate:
 
 
 class ShardReporter:
-    """One shard's events, while this process leads."""
+    """One shard's events."""
 
     def __init__(self, ordinal: int, events: PodEvents, rate: Rate) -> None:
         self._ordinal = ordinal
@@ -114,7 +114,7 @@ class ShardReporter:
             details = {"shard": self._ordinal, "reason": note.reason, "why": str(error)}
             log.warning("an Event was not written", is_final=error.is_final, **details)
             return error.is_final
-        if not is_new:  # another leader wrote it: a replay leaves the burst to what is new
+        if not is_new:  # another coordinator wrote it: a replay leaves the burst to what is new
             self._rate.give_back()
         return True
 
@@ -126,47 +126,30 @@ class ShardReporter:
 
 
 class Reporter:
-    """Follows all shards while this process leads. Used on the event loop only."""
+    """Follows all shards. Used on the event loop only."""
 
     def __init__(
         self, shards: Shards, settings: Settings, tls: ssl.SSLContext | None, events: PodEvents
     ) -> None:
         token = OwnToken(settings.tokens)
         self._clients = {
-            shard.ordinal: AsyncClient(shard.writer_url, token=token, tls=tls) for shard in shards
+            shard.ordinal: AsyncClient(shard.url, token=token, tls=tls) for shard in shards
         }
         self._events = events
-        self._rates = {ordinal: Rate() for ordinal in self._clients}
-        self._looking: asyncio.Task[None] | None = None
         self._following: list[asyncio.Task[None]] = []
 
-    def start(self, leads: Callable[[], bool]) -> None:
-        self._looking = asyncio.get_running_loop().create_task(self._look(leads))
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for ordinal, client in self._clients.items():
+            reporter = ShardReporter(ordinal, self._events, Rate())
+            self._following.append(loop.create_task(reporter.follow(client)))
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-        await self._let_go()
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
         for client in self._clients.values():
             await client.close()
-
-    async def _look(self, leads: Callable[[], bool]) -> None:
-        while True:
-            if leads() and not self._following:
-                self._following = [*map(self._follow, self._clients)]
-            elif not leads() and self._following:
-                await self._let_go()
-            await asyncio.sleep(LOOK_S)
-
-    def _follow(self, ordinal: int) -> asyncio.Task[None]:
-        reporter = ShardReporter(ordinal, self._events, self._rates[ordinal])
-        return asyncio.get_running_loop().create_task(reporter.follow(self._clients[ordinal]))
-
-    async def _let_go(self) -> None:
-        tasks, self._following = self._following, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) -> Reporter | None:
@@ -175,7 +158,7 @@ def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) 
         return None
     from mqstore.coordinator.kube_events import PodEvents
 
-    events = PodEvents(settings.shard_stateful_set, settings.lease_namespace)
+    events = PodEvents(settings.shard_stateful_set, settings.shard_namespace)
     return Reporter(shards, settings, tls, events)
 
 

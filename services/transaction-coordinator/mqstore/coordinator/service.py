@@ -1,34 +1,31 @@
-"""The transaction coordinator's process.
+"""The transaction coordinator's process: a relay without state of its own.
 
-Threads: the event loop parses, waits, and takes what needs nothing but an append (``lane``); for
-each shard one thread leads (``worker``) and does all else with the shard's store-writer and query;
-another one sees to it that they can (``lead_watch``); with a Lease yet another one stands for
-election.
+Everything happens on the event loop. The shards' store-writers keep transactions, registered
+producers and the leases of checks, so any number of coordinators may run beside each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import cached_property
 from typing import Final
 
-from mqstore.coordinator.asking import Asker
 from mqstore.coordinator.callbacks import Caller
-from mqstore.coordinator.elections import leadership_of, own_url
-from mqstore.coordinator.forwarding import Forwarder
-from mqstore.coordinator.lead_watch import LeadWatch
-from mqstore.coordinator.metrics import TransactionMetrics
-from mqstore.coordinator.producers import Producers
+from mqstore.coordinator.checking import Checker
+from mqstore.coordinator.checks import Checks
+from mqstore.coordinator.hot_routes import HotRoutes
+from mqstore.coordinator.metrics import CoordinatorMetrics
+from mqstore.coordinator.producer_routes import ProducerRoutes
+from mqstore.coordinator.relay import Relay
 from mqstore.coordinator.reporting import reporter_of
+from mqstore.coordinator.routes import Routes
 from mqstore.coordinator.shards import shards_of
+from mqstore.coordinator.targets import Allowed
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.system.threads import production_seams
 
 DESCRIPTION: Final = """\
 Two-phase messages: begin stores a half message that nobody sees, commit makes it visible exactly \
@@ -48,23 +45,20 @@ class CoordinatorService:
     name = "transaction-coordinator"
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        """Raises Refused."""
         self.address = ""
         self.health = Health()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.keys = UniqueKeys(production_seams())
         self._upstream = UpstreamTls.of(settings)
         self._following: asyncio.Task[None] | None = None
         tls = None if self._upstream is None else self._upstream.context
-        self.leadership = leadership_of(settings)
-        self.forwarder = Forwarder(self.leadership, own_url(settings), tls)
-        self.shards = shards_of(settings, self.leadership, self.keys, tls, self._fail)
+        allowed = Allowed.of(settings)
+        self.shards = shards_of(settings, tls)
         self._reporter = reporter_of(settings, self.shards, tls)
-        workers = [shard.worker for shard in self.shards]
-        self.lead_watch = LeadWatch(self.leadership, workers, settings.lead_patience_s, self._fail)
-        self.producers = Producers(time.monotonic)
-        self.asker = Asker(self.shards, self.producers, Caller(settings))
+        caller = Caller(settings)
+        self.checker = Checker(self.shards, allowed, caller, settings.callback_timeout_s)
         self.health.not_ready_reason = self._not_ready
+        self.health.remark = self._remark
         self.interrupted = asyncio.Event()
         self.api = Api(
             settings,
@@ -73,11 +67,11 @@ class CoordinatorService:
             description=DESCRIPTION,
             tags=TAGS,
         )
-        metrics = self.api.metrics
-        TransactionMetrics(
-            *(metrics.registry, metrics.rocketmq, settings.metrics_topics_max),
-            *(self.shards, lambda: self.forwarder.leads, lambda: self.lead_watch.given_up),
-        )
+        CoordinatorMetrics(self.api.metrics.registry, self.shards, self.checker.counts)
+        relay, checks = Relay(self.shards), Checks(self.shards, self.interrupted)
+        HotRoutes(relay).add(self.api)
+        Routes(self.shards, relay, checks, settings.shard_timeout_s).add(self.api)
+        ProducerRoutes(self.shards, allowed).add(self.api)
 
     @cached_property
     def front(self) -> Front:
@@ -87,13 +81,10 @@ class CoordinatorService:
     async def start(self) -> None:
         if self._upstream is not None:
             self._following = asyncio.get_running_loop().create_task(self._upstream.follow())
-        self.leadership.start()
         self.shards.start()
-        self.lead_watch.start()
-        self.forwarder.start()
         if self._reporter is not None:
-            self._reporter.start(lambda: self.forwarder.leads)
-        self.asker.start()
+            self._reporter.start()
+        self.checker.start()
 
     def interrupt(self) -> None:
         self.interrupted.set()
@@ -103,17 +94,13 @@ class CoordinatorService:
             self._following.cancel()
         if self._reporter is not None:
             await self._reporter.stop()
-        await self.asker.stop()
-        await asyncio.to_thread(self.lead_watch.stop)
-        await asyncio.to_thread(self.shards.stop)
-        self.shards.disconnect()
-        await asyncio.to_thread(self.leadership.stop)
-        await self.forwarder.stop()
-
-    def _fail(self, error: BaseException) -> None:
-        """Nobody is begun or decided any more: the process ends, and the next one reads again."""
-        if not self.failure.done():
-            self.failure.set_result(error)
+        await self.checker.stop()
+        await self.shards.stop()
 
     def _not_ready(self) -> str | None:
-        return self.shards.trouble if self.forwarder.leads else self.forwarder.trouble
+        troubles = self.shards.troubles
+        return troubles[0] if len(troubles) == len(self.shards) else None
+
+    def _remark(self) -> str | None:
+        """The shards that cannot be used."""
+        return "; ".join(self.shards.troubles) or None

@@ -1,180 +1,207 @@
-"""The shards whose half queues this process watches, each with a coordinator and its thread.
+"""The shards that this process relays to: where each is, and whether it can be used now.
 
-A transaction lives on one shard, and its id says which. What concerns one shard stops no other.
+Used on the event loop only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from zlib import crc32
 
-from mqstore.client import Client, Topic
-from mqstore.coordinator.connection import Connection
-from mqstore.coordinator.coordinator import Coordinator
-from mqstore.coordinator.errors import NotLoaded, TransactionUnknown
-from mqstore.coordinator.http_log import HttpLog
-from mqstore.coordinator.leadership import Leadership
-from mqstore.coordinator.schedule import Rules
-from mqstore.coordinator.topics import Topics
-from mqstore.coordinator.transactions import Transaction, Transactions
-from mqstore.coordinator.worker import Worker
+import httpx
+import msgspec
+
+from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
+from mqstore.service.forwarded import FORWARDED, Asking
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.system.threads import production_seams
 
-HOUR_MS: Final = 3_600_000
+BY: Final = "transaction-coordinator"
+"""Value of the header ``x-mqstore-forwarded`` in requests of this service."""
+CONNECT_TIMEOUT_S: Final = 2.0
+TIMEOUT_S: Final = 30.0
+"""Seconds until a relayed request counts as unanswered."""
+KEEP_ALIVE_S: Final = 30.0
+"""Seconds for which an idle connection is kept; store-writer closes one after 75."""
+PROBE_INTERVAL_S: Final = 1.0
+PROBE_TIMEOUT_S: Final = 2.0
+_TIMEOUT: Final = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+_NO_SUCH_ROUTE: Final = frozenset({problems.NOT_FOUND.urn, problems.METHOD_NOT_ALLOWED.urn})
+_NOT_ALLOWED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_EARLIER: Final = "runs an earlier release, which has no transactions of its own; upgrade it"
 
 
-@dataclass(frozen=True, slots=True)
 class Shard:
-    """One store-writer, and what coordinates its transactions."""
+    """One shard's store-writer."""
 
-    ordinal: int
-    writer_url: str
-    client: Client
-    appends: Connection
-    topics: Topics
-    coordinator: Coordinator
-    worker: Worker
-
-    @property
-    def pending(self) -> list[Transaction]:
-        """Without a decision, as far as is known."""
-        state = self._state
-        return [] if state is None else list(state.pending.values())
+    def __init__(
+        self, ordinal: int, url: str, http: httpx.AsyncClient, token: Callable[[], str | None]
+    ) -> None:
+        self.ordinal = ordinal
+        self.url = url.rstrip("/")
+        self._http = http
+        self._token = token
+        self._probed: str | None = f"shard {ordinal} was not reached yet"
+        self._refused: str | None = None
 
     @property
-    def set_aside(self) -> int:
-        """How many a person is to decide."""
-        state = self._state
-        return 0 if state is None else len(state.set_aside)
+    def trouble(self) -> str | None:
+        """Why no transaction can be begun or decided here now; None when it can."""
+        return self._probed or self._refused
 
-    @property
-    def _state(self) -> Transactions | None:
+    async def send(self, request: Asking, times: httpx.Timeout = _TIMEOUT) -> httpx.Response:
+        """The shard's reply, whatever its status is. Raises ShardUnavailable."""
         try:
-            return self.coordinator.state
-        except NotLoaded:
-            return None
+            reply = await self._http.request(**request.at(self.url), timeout=times)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
+            reason = f"cannot be reached: {_reason(error)}"
+            raise ShardUnavailable(self.ordinal, reason, is_sent=False) from error
+        except httpx.HTTPError as error:
+            reason = f"did not answer ({_reason(error)})"
+            raise ShardUnavailable(self.ordinal, reason, is_sent=True) from error
+        if problem_type(reply) in _NO_SUCH_ROUTE:
+            self._refused = f"shard {self.ordinal} {_EARLIER}"
+            raise ShardUnavailable(self.ordinal, _EARLIER, is_sent=False)
+        self._refused = None
+        return reply
+
+    async def call(
+        self, method: str, target: str, body: bytes = b"", timeout_s: float = TIMEOUT_S
+    ) -> httpx.Response:
+        """The reply to a request of this service, under its own token. Raises ShardUnavailable."""
+        headers = {FORWARDED: BY}
+        if (token := self._token()) is not None:
+            headers["authorization"] = f"Bearer {token}"
+        if body:
+            headers["content-type"] = "application/json"
+        times = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        reply = await self.send(Asking(method, target, headers, body), times)
+        if reply.status_code in _NOT_ALLOWED:  # no word to the client, whose own token is valid
+            reason = f"rejects the system token of this coordinator ({reply.status_code})"
+            raise ShardUnavailable(self.ordinal, reason, is_sent=False)
+        return reply
+
+    async def probe(self) -> None:
+        """Find out whether the shard is ready."""
+        try:
+            reply = await self._http.get(f"{self.url}/healthz/ready", timeout=PROBE_TIMEOUT_S)
+        except httpx.HTTPError as error:
+            self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
+            return
+        self._probed = None if reply.is_success else f"shard {self.ordinal} is not ready"
 
 
 class Shards:
-    """All of them. May be read from any thread."""
+    """All of them, in the order of their numbers."""
 
-    def __init__(self, shards: list[Shard]) -> None:
+    def __init__(self, shards: list[Shard], http: httpx.AsyncClient) -> None:
         self._shards = {shard.ordinal: shard for shard in shards}
+        self._http = http
         self._turn = 0
+        self._probing: asyncio.Task[None] | None = None
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(self._shards.values())
 
+    def __len__(self) -> int:
+        return len(self._shards)
+
     @property
-    def trouble(self) -> str | None:
-        """Why nothing can be begun or decided on any of them, or None."""
-        troubles = [shard.worker.trouble for shard in self]
-        return None if None in troubles else troubles[0]
+    def troubles(self) -> list[str]:
+        return [shard.trouble for shard in self if shard.trouble is not None]
+
+    @property
+    def able(self) -> list[Shard]:
+        """Shards that can be used now; all where none is known to be."""
+        return [shard for shard in self if shard.trouble is None] or list(self)
 
     def start(self) -> None:
-        for shard in self:
-            shard.worker.start()
+        self._probing = asyncio.get_running_loop().create_task(self._probe())
 
-    def stop(self) -> None:
-        """Returns when every thread has ended."""
-        for shard in self:
-            shard.worker.interrupt()
-        for shard in self:
-            shard.worker.stop()
-            shard.client.close()
+    async def stop(self) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+        await self._http.aclose()
 
-    def disconnect(self) -> None:
-        """After ``stop``; on the event loop."""
-        for shard in self:
-            shard.appends.close()
-
-    def find(self, transaction_id: str) -> tuple[Shard, str]:
-        """The shard that an id names, and the transaction's key. Raises TransactionUnknown."""
+    def of_transaction(self, transaction_id: str) -> Shard:
+        """The shard that an id names. Raises Problem (404)."""
         ordinal, _, key = transaction_id.partition("-")
         shard = self._shards.get(int(ordinal)) if ordinal.isascii() and ordinal.isdigit() else None
         if shard is None or not key:
             known = ", ".join(map(str, self._shards))
-            raise TransactionUnknown(f"{transaction_id!r} is no transaction of shards {known}")
-        return shard, key
+            raise Problem(
+                problems.TRANSACTION_UNKNOWN,
+                f"{transaction_id!r} is no transaction of shards {known}",
+            )
+        return shard
 
-    def choose(self, ordinal: int | None, uniq_key: str | None) -> Shard | None:
-        """Where to begin a transaction: where it is asked for (None: there is no such shard); under
-        a key that may be sent again always in the same place; else in turn where it can be."""
-        if ordinal is not None:
-            return self._shards.get(ordinal)
+    def of_number(self, ordinal: int) -> Shard:
+        """Raises Problem (422)."""
+        if ordinal not in self._shards:
+            raise Problem(problems.BODY_INVALID, f"there is no shard {ordinal} here")
+        return self._shards[ordinal]
+
+    def of_key(self, uniq_key: str) -> Shard:
+        """The shard of a key that an application chose: always the same one."""
         every = list(self)
-        if uniq_key is not None:
-            return every[crc32(uniq_key.encode()) % len(every)]
-        able = [shard for shard in every if shard.worker.trouble is None] or every
+        return every[crc32(uniq_key.encode()) % len(every)]
+
+    def in_turn(self) -> list[Shard]:
+        """Shards that can be used, each in its turn the first."""
+        able = self.able
         self._turn += 1
-        return able[self._turn % len(able)]
+        at = self._turn % len(able)
+        return able[at:] + able[:at]
 
-    async def place(self, shard: Shard, topic: str, *, is_fixed: bool) -> tuple[Shard, Topic]:
-        """Where to begin a transaction of a topic: on ``shard``, and what it says of the topic.
-
-        A new shard copies the topics of the others. While it lacks one that another shard has, the
-        transaction begins there, or has to wait if its shard ``is_fixed``. Raises Problem (503: try
-        again; 404: no shard has the topic), TopicNameError.
-        """
-        try:
-            return shard, await shard.topics.writable(topic)
-        except Problem as problem:
-            if problem.kind is not problems.TOPIC_UNKNOWN:
-                raise
-            for other in self:
-                found = None if other is shard else await other.topics.find(topic)
-                if found is None:
-                    continue
-                if is_fixed:
-                    why = f"shard {shard.ordinal} does not have topic {topic} yet; try again"
-                    raise Problem(problems.COORDINATOR_NOT_READY, why) from problem
-                return other, found
-            raise
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.gather(*(shard.probe() for shard in self))
+            await asyncio.sleep(PROBE_INTERVAL_S)
 
 
-def shards_of(
-    settings: Settings,
-    leadership: Leadership,
-    keys: UniqueKeys,
-    tls: ssl.SSLContext | None,
-    failed: Callable[[BaseException], None],
-) -> Shards:
-    """As ``shardsFile`` lists them at the start, else the one that the settings name; ``failed`` as
-    of a Worker. Raises Refused."""
-    token = OwnToken(settings.tokens)
-    rules = Rules(
-        settings.transaction_time_out,
-        settings.transaction_check_interval,
-        settings.transaction_check_max,
-    )
-    reserved_ms = settings.store_config.file_reserved_time * HOUR_MS
-    shards, places = [], _places(settings)
-    for ordinal, host, writer_url, query_url in places:
-        # A single one is not named: releases that know of no other refuse the parameter.
-        named = ordinal if len(places) > 1 else None
-        client = Client(writer_url, query_url, token=token, tls=tls, shard=named)
-        appends = Connection(writer_url, token=token, tls=tls)
-        log = HttpLog(client, appends, ordinal, host, reserved_ms, leadership.next_epoch)
-        coordinator = Coordinator(log, production_seams().clock, keys, rules)
-        topics, worker = Topics(client), Worker(coordinator, log, leadership, failed)
-        shards.append(Shard(ordinal, writer_url, client, appends, topics, coordinator, worker))
-    return Shards(shards)
-
-
-def _places(settings: Settings) -> list[tuple[int, str, str, str]]:
-    """Number, STOREHOST, store-writer and query of each shard. Raises Refused."""
+def shards_of(settings: Settings, tls: ssl.SSLContext | None) -> Shards:
+    """As ``shardsFile`` lists them at the start, else the one that the settings name. Raises
+    Refused."""
     if settings.shards_file is None:
-        urls = settings.writer_url, settings.query_url
-        return [(settings.shard, settings.store_host, *urls)]
-    return [
-        (each.shard, each.store_host, each.writer_url, each.query_url)
-        for each in membership.read(settings.shards_file).shards
-    ]
+        places = [(settings.shard, settings.writer_url)]
+    else:
+        listed = membership.read(settings.shards_file).shards
+        places = [(each.shard, each.writer_url) for each in listed]
+    http = httpx.AsyncClient(
+        verify=True if tls is None else tls,
+        timeout=_TIMEOUT,
+        limits=httpx.Limits(
+            max_connections=None, max_keepalive_connections=256, keepalive_expiry=KEEP_ALIVE_S
+        ),
+        trust_env=False,
+    )
+    token = OwnToken(settings.tokens)
+    return Shards([Shard(ordinal, url, http, token) for ordinal, url in places], http)
+
+
+class _ProblemType(msgspec.Struct):
+    type: str = ""
+
+
+_PROBLEM_TYPE: Final = msgspec.json.Decoder(_ProblemType)
+
+
+def problem_type(reply: httpx.Response) -> str:
+    """The URN of the problem that a reply is; empty for another reply."""
+    if reply.status_code < 400 or reply.headers.get("content-type") != problems.CONTENT_TYPE:
+        return ""
+    try:
+        return _PROBLEM_TYPE.decode(reply.content).type
+    except msgspec.MsgspecError:
+        return ""
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

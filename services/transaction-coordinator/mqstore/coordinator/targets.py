@@ -91,6 +91,20 @@ class Allowed:
             raise TargetRefused(f"the host {host} has no address")
         return Target(url, str(addresses[0]))
 
+    def known(self, text: str, address: str) -> Target:
+        """A target that was looked up before: by this process, or by one with other settings.
+        Raises TargetRefused."""
+        target = Target(self._checked(text), address)
+        try:
+            may_call = self._may_call(_plain(ip_address(address)))
+        except ValueError as error:
+            raise TargetRefused(str(error)) from None
+        if not may_call:
+            raise TargetRefused(
+                f"{target.host} is at {address}, which callbackHosts does not allow"
+            )
+        return target
+
     def _checked(self, text: str) -> httpx.URL:
         """Raises TargetRefused."""
         try:

@@ -150,7 +150,7 @@ class Release:
             yield http
 
     def coordinator_pod(self) -> str:
-        """Any that is ready: each passes on to the leader."""
+        """Any that is ready."""
         for pod in self.kubectl.items("pods", self.selector("coordinator")):
             if _is_ready(pod):
                 return str(pod["metadata"]["name"])

@@ -223,14 +223,16 @@ cdef struct KeyFacts:
 
 
 cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
-    """Whether a record is what a client's put left, with a unique key: not the copy of a delayed
-    message, nor the outcome of a transaction. ``f.topic`` is what the put named."""
+    """Whether a record is what a client's put left, with a unique key: a message, a half message or
+    the message that a commit made visible; not the copy of a delayed message. ``f.topic`` is what
+    the put named."""
     cdef const uint8_t *p = r.properties.at
     cdef const uint8_t *end = p + r.properties.length
     cdef const uint8_t *stop
     cdef const uint8_t *equals
     cdef Text name, value
-    if r.sys_flag & COMMITTED:  # a bit that rollbacks have, too
+    cdef bint is_committed = (r.sys_flag & TRANSACTION) == COMMITTED
+    if r.sys_flag & COMMITTED and not is_committed:  # a bit that rollbacks have, too
         return False
     f.key.at = f.real_topic.at = p
     f.key.length = f.real_topic.length = 0
@@ -250,6 +252,6 @@ cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
     f.topic = r.topic
     if same(r.topic, SCHEDULE_TOPIC) or same(r.topic, HALF_TOPIC):
         f.topic = f.real_topic
-    elif f.real_topic.length:
+    elif f.real_topic.length and not is_committed:  # 4.9 keeps the property in committed messages
         return False
     return f.key.length > 0 and f.topic.length > 0

@@ -149,6 +149,12 @@ class OncePuts:
         with self._lock:
             self._known().add(key_digests(topic, keys), placements)
 
+    def may_know(self, topic: str, keys: Sequence[str]) -> bool:
+        """Whether a message under any of these unique keys may have been put before: one look-up in
+        the table, and no read of the log."""
+        with self._lock:
+            return self._known().find(key_digests(topic, keys)) is not None
+
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a message under any of these unique keys was put before."""
         with self._lock:

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.own import clock_steps, manifest, write_pause
-from mqstore.storage.own.fences import Fences
 from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
@@ -110,9 +109,6 @@ class SmallFilesCheck:
         yield from self._clock()
         yield from self._archive()
         yield from self._write_pause()
-        if (damage := Fences(self._files, self._paths).damage) is not None:
-            what = f"cannot be read, so nothing can be appended under a fence: {damage}"
-            yield self._of(Kind.OURS, self._paths.fences, what)
         yield from self._quarantine()
 
     def _format(self, content: FormatFile) -> Iterator[Finding]:

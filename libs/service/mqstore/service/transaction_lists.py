@@ -1,0 +1,34 @@
+"""Lists of transactions over several shards: order, cursors, and how parts are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mqstore.service.transaction_models import State, TransactionList, TransactionView
+from mqstore.storage.lookup import key_cursor
+
+
+def query_of(state: State | None, group: str | None) -> str:
+    """The query that a list's cursor belongs to; a cursor of another one is refused."""
+    return f"transactions {state} {group!r}"
+
+
+def place_of(shown: TransactionView) -> str:
+    """The place of a transaction in a list over all shards: by age, then shard, then key."""
+    shard, _, key = shown.transaction_id.partition("-")
+    return place_at(shown.born_timestamp, int(shard), key)
+
+
+def place_at(born_ms: int, shard: int, key: str) -> str:
+    return f"{born_ms:015d}.{shard:05d}.{key}"
+
+
+def merge(parts: Mapping[int, TransactionList | None], limit: int, query: str) -> TransactionList:
+    """One list of at most ``limit`` from the shards' parts of as many; None: no answer."""
+    answered = [part for part in parts.values() if part is not None]
+    missing = sorted(shard for shard, part in parts.items() if part is None)
+    found = sorted((each for part in answered for each in part.transactions), key=place_of)
+    shown = found[:limit]
+    goes_on = len(found) > limit or any(part.next is not None for part in answered)
+    cursor = key_cursor.encode_name(place_of(shown[-1]), query) if goes_on and shown else None
+    return TransactionList(shown, cursor, not missing, missing)

@@ -1,0 +1,61 @@
+"""What the engine counts, in plain numbers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import Final
+
+from mqstore.storage.transactions.halves import Verdict
+from mqstore.storage.transactions.table import Transaction
+
+FINISH_BUCKETS_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
+"""Those of rocketmq_finish_message_latency."""
+BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+class Buckets:
+    """How many values are at or below each bound, and above the last one."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+        """Sum of the values."""
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class Counts:
+    """Of one store, since the process began. Changed by the engine under its lock."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.decided: Counter[Verdict] = Counter()
+        """Transactions."""
+        self.messages: Counter[tuple[Verdict, str]] = Counter()
+        """Messages of decided transactions, by topic."""
+        self.finish_s = Buckets(FINISH_BUCKETS_S)
+        """From begin to commit."""
+        self.checks_sent = 0
+        self.checks_answered = 0
+        """Checked transactions that were decided then."""
+        self.batches = Buckets(BATCH_BUCKETS)
+        """Begins, decisions and checks of one append."""
+        self.loads = 0
+        self.load_s = 0.0
+        """How long the last reading of the half messages took."""
+
+    def settled(self, transaction: Transaction, verdict: Verdict, now_ms: int) -> None:
+        """A decision was stored."""
+        self.decided[verdict] += 1
+        for half in transaction.halves:
+            self.messages[verdict, half.topic] += 1
+        if verdict is Verdict.COMMIT:
+            self.finish_s.observe(max(0, now_ms - transaction.born_ms) / 1000)
+        if transaction.check_times and verdict is not Verdict.SET_ASIDE:
+            self.checks_answered += 1

@@ -1,0 +1,270 @@
+"""The records of a transaction in both formats: half messages, op records, and what is committed.
+
+Sources: TransactionalMessageBridge, EndTransactionProcessor and
+DefaultTransactionalMessageCheckListener of 4.9.7 and 5.4.0. Where both write a property's text
+before they drop the property, the property stays in the store: TRAN_MSG in committed copies, and
+in 4.9 also REAL_TOPIC and REAL_QID.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mqstore.storage.layout import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    KEY_SEPARATOR,
+    OP_SEPARATOR,
+    OP_TAG,
+    OP_TOPIC,
+    PROPERTY_CHECK_IMMUNITY,
+    PROPERTY_CHECK_TIMES,
+    PROPERTY_CRC32,
+    PROPERTY_DECIDED_AT,
+    PROPERTY_DECISION,
+    PROPERTY_KEYS,
+    PROPERTY_PREPARED_QUEUE_OFFSET,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_ID,
+    PROPERTY_TRANSACTION_KEY,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_TRANSACTION_SIZE,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WHY,
+    TRANSACTION_MASK,
+    StoreFormat,
+    SysFlag,
+)
+from mqstore.storage.transactions.records import NewRecord, Stored
+
+QUEUE: Final = 0
+"""RocketMQ puts every half message, and every op record, into this queue."""
+QUEUE_ID_MAX: Final = 2**31 - 1
+UNKEYED: Final = "@"
+"""Begins the key of a transaction whose half message has no UNIQ_KEY."""
+FILLER: Final = "a power cut took the half message that stood here"
+_HOST_FLAGS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+
+
+class Verdict(StrEnum):
+    """How a transaction ended."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    SET_ASIDE = "set-aside"
+    """Checked transactionCheckMax times, or older than fileReservedTime."""
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What was decided, when and why; a broker's op records say neither when nor why."""
+
+    verdict: Verdict
+    at_ms: int | None
+    why: str
+
+
+class Half(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a half message, with a digest instead of its body."""
+
+    key: str
+    """Of its transaction: all copies and all messages of one share it."""
+    uniq_key: str
+    """Of its message; "" without one."""
+    size: int
+    """Messages of the transaction."""
+    group: str
+    topic: str
+    queue_id: int
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    check_times: int
+    immunity_ms: int | None
+    queue_offset: int
+    physical_offset: int
+    body_digest: bytes
+
+
+def digest_body(body: bytes) -> bytes:
+    """A 16-byte digest of a body, which a begin under known unique keys compares."""
+    return hashlib.blake2b(body, digest_size=16).digest()
+
+
+def read_half(found: Stored) -> Half | None:
+    """What a record of the half queue says; None for one that no broker could commit either."""
+    table = found.record.properties
+    topic, queue = table.get(PROPERTY_REAL_TOPIC), _number(table, PROPERTY_REAL_QUEUE_ID)
+    if not topic or queue is None or queue > QUEUE_ID_MAX:
+        return None
+    first = _number(table, PROPERTY_PREPARED_QUEUE_OFFSET)
+    uniq_key = table.get(PROPERTY_UNIQ_KEY, "")
+    unkeyed = f"{UNKEYED}{found.queue_offset if first is None else first}"
+    immunity = _number(table, PROPERTY_CHECK_IMMUNITY)
+    return Half(
+        key=table.get(PROPERTY_TRANSACTION_KEY) or uniq_key or unkeyed,
+        uniq_key=uniq_key,
+        size=_number(table, PROPERTY_TRANSACTION_SIZE) or 1,
+        group=table.get(PROPERTY_PRODUCER_GROUP, ""),
+        topic=topic,
+        queue_id=queue,
+        born_timestamp_ms=found.record.born_timestamp_ms,
+        store_timestamp_ms=found.store_timestamp_ms,
+        check_times=_number(table, PROPERTY_CHECK_TIMES) or 0,
+        immunity_ms=None if immunity is None else immunity * 1000,
+        queue_offset=found.queue_offset,
+        physical_offset=found.physical_offset,
+        body_digest=digest_body(found.record.body),
+    )
+
+
+def filler_of(host: str, new_key: str, at_ms: int) -> NewRecord:
+    """Takes the place of a half message that a power cut took and an op record names: no other half
+    may get its queue offset, since whoever reads the op record would take that one for decided.
+
+    It has a body: a broker of 5.x that checked one without would come to no half behind it
+    (HookUtils.checkBeforePutMessage, TransactionalMessageServiceImpl.check of 5.4.0)."""
+    table = {PROPERTY_UNIQ_KEY: new_key, PROPERTY_WHY: FILLER}
+    return NewRecord(HALF_TOPIC, QUEUE, FILLER.encode(), table, host, at_ms)
+
+
+def is_filler(found: Stored) -> bool:
+    return found.record.properties.get(PROPERTY_WHY) == FILLER
+
+
+def half_of(message: NewRecord, group: str, store_format: StoreFormat) -> NewRecord:
+    """The half message that a message becomes; it has a UNIQ_KEY."""
+    changes = {
+        PROPERTY_TRANSACTION_PREPARED: "true",
+        PROPERTY_PRODUCER_GROUP: group,
+        PROPERTY_REAL_TOPIC: message.topic,
+        PROPERTY_REAL_QUEUE_ID: str(message.queue_id),
+    }
+    if store_format is StoreFormat.V5_X:
+        changes[PROPERTY_TRANSACTION_ID] = message.properties[PROPERTY_UNIQ_KEY]
+    return replace(
+        message,
+        topic=HALF_TOPIC,
+        queue_id=QUEUE,
+        properties={**message.properties, **changes},
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+    )
+
+
+def parts_of(key: str, size: int) -> dict[str, str]:
+    """What the messages of one transaction have besides, when there are several."""
+    if size == 1:
+        return {}
+    return {PROPERTY_TRANSACTION_KEY: key, PROPERTY_TRANSACTION_SIZE: str(size)}
+
+
+def committed_of(half: Stored, place: Half, store_format: StoreFormat) -> NewRecord:
+    """The real message: flagged as committed, and pointing at its half message.
+
+    ``place`` is the newest copy of the half, ``half`` any record that has its content.
+    """
+    dropped = {PROPERTY_CRC32}
+    if store_format is StoreFormat.V5_X:
+        dropped |= {PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID}
+    record = half.record
+    return replace(
+        record,
+        topic=place.topic,
+        queue_id=place.queue_id,
+        properties=_without(record.properties, dropped),
+        sys_flag=(record.sys_flag & ~_HOST_FLAGS) | SysFlag.TRANSACTION_COMMIT,
+        prepared_transaction_offset=place.physical_offset,
+    )
+
+
+def checked_copy_of(half: Stored, place: Half, check_times: int) -> NewRecord:
+    """The half message once more, after it was checked so many times."""
+    changes = {PROPERTY_CHECK_TIMES: str(check_times)}
+    if place.key.startswith(UNKEYED):
+        changes[PROPERTY_PREPARED_QUEUE_OFFSET] = place.key.removeprefix(UNKEYED)
+    record = half.record
+    return replace(
+        record,
+        properties={**_without(record.properties, {PROPERTY_CRC32}), **changes},
+        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+    )
+
+
+def set_aside_of(half: Stored) -> NewRecord:
+    """The copy in TRANS_CHECK_MAX_TIME_TOPIC, where a person finds it."""
+    record = half.record
+    return replace(
+        record,
+        topic=CHECK_MAX_TIME_TOPIC,
+        queue_id=QUEUE,
+        properties=_without(record.properties, {PROPERTY_CRC32}),
+        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+    )
+
+
+def ops_of(
+    offsets: Sequence[int],
+    key: str,
+    decision: Decision,
+    host: str,
+    new_key: str,
+    store_format: StoreFormat,
+) -> list[NewRecord]:
+    """Op records for half messages at these queue offsets: one each in 4.9, one for all in 5.x.
+
+    Ours also have the transaction among their keys, and what was decided, when and why.
+    """
+    at_ms = decision.at_ms or 0
+    table = {PROPERTY_UNIQ_KEY: new_key, PROPERTY_TAGS: OP_TAG}
+    if key and KEY_SEPARATOR not in key:
+        table[PROPERTY_KEYS] = key
+    table |= {PROPERTY_DECISION: decision.verdict.value, PROPERTY_DECIDED_AT: str(at_ms)}
+    if decision.why:
+        table[PROPERTY_WHY] = decision.why
+    if store_format is StoreFormat.V5_X:
+        bodies = ["".join(f"{offset}{OP_SEPARATOR}" for offset in offsets)]
+    else:
+        bodies = [str(offset) for offset in offsets]
+    return [NewRecord(OP_TOPIC, QUEUE, body.encode(), table, host, at_ms) for body in bodies]
+
+
+def read_op(found: Stored) -> list[int]:
+    """Queue offsets of the half messages that an op record resolves, in either version's form."""
+    tags = found.record.properties.get(PROPERTY_TAGS)
+    return offsets_in(found.record.body) if tags == OP_TAG else []
+
+
+def offsets_in(body: bytes) -> list[int]:
+    """The numbers of an op record's body; what is none is left out."""
+    text = body.decode("ascii", "replace")
+    return [int(part) for part in text.split(OP_SEPARATOR) if _is_number(part)]
+
+
+def read_decision(found: Stored) -> Decision | None:
+    """What an op record of ours says was decided; None for a broker's."""
+    table = found.record.properties
+    try:
+        verdict = Verdict(table.get(PROPERTY_DECISION, ""))
+    except ValueError:
+        return None
+    return Decision(verdict, _number(table, PROPERTY_DECIDED_AT), table.get(PROPERTY_WHY, ""))
+
+
+def _without(table: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: value for name, value in table.items() if name not in names}
+
+
+def _number(table: Mapping[str, str], name: str) -> int | None:
+    text = table.get(name, "")
+    return int(text) if _is_number(text) else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -1,0 +1,316 @@
+"""What memory holds of the log's transactions, and the one way to append to it.
+
+The log is the truth: where an append does not go where memory expects it, nothing is known any more
+and the log is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.errors import (
+    FilePending,
+    PutRefused,
+    StorageError,
+    StoreFailed,
+    TransactionGone,
+    TransactionsNotLoaded,
+)
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.seams import Clock
+from mqstore.storage.transactions import halves, loading
+from mqstore.storage.transactions.counts import Counts
+from mqstore.storage.transactions.halves import Decision, Verdict
+from mqstore.storage.transactions.log import TransactionLog
+from mqstore.storage.transactions.recent import RecentHalves
+from mqstore.storage.transactions.records import NewRecord, Stored
+from mqstore.storage.transactions.schedule import Schedule
+from mqstore.storage.transactions.table import (
+    Part,
+    Resolution,
+    Transaction,
+    TransactionTable,
+)
+
+FILLED_MAX: Final = 10_000
+"""Half messages in whose place fillers are put."""
+FILLED_AT_ONCE: Final = 100
+RUN_MAX: Final = 64
+RUN_SIZE_MAX: Final = 4 << 20
+"""Groups of one append that need not be one, and bytes of their bodies and properties."""
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+OnAppend = Callable[[Sequence[NewRecord], Sequence[Placement], float], None]
+"""Records, where they are, and the seconds that their append took."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Group:
+    """Records that belong together, and what to note once they are stored."""
+
+    records: list[NewRecord]
+    then: Callable[[list[Placement]], None]
+    is_unclear: bool = False
+    """Whether the log has to be read again to learn what became of it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies and properties, about."""
+        return sum(
+            len(each.body) + sum(map(len, each.properties.values())) for each in self.records
+        )
+
+
+@dataclass(slots=True)
+class Plan(Generic[T]):
+    """What several callers need of one append, and the result of each."""
+
+    results: list[T | StorageError | None]
+    """None until it is known; complete after ``Ledger.append_plans``."""
+    groups: dict[int, Group]
+    """To append, by the caller's number."""
+    stored: Callable[[int], T]
+    """The result of a caller whose group was stored; may raise a StorageError."""
+    repeated: Callable[[int], T]
+    """That of one whose request repeats another one's."""
+
+    @property
+    def complete(self) -> list[T | StorageError]:
+        """The results, once everything was appended."""
+        return [result for result in self.results if result is not None]
+
+
+class Ledger:
+    """The log, what memory holds of it, and when producers are checked. One thread at a time."""
+
+    def __init__(
+        self, log: TransactionLog, clock: Clock, keys: UniqueKeys, schedule: Schedule
+    ) -> None:
+        self.log = log
+        self.clock = clock
+        self.keys = keys
+        self.schedule = schedule
+        self.counts = Counts()
+        self.makes_files = True
+        """Whether an append may wait until a file is made; else it raises FilePending."""
+        self.on_append: OnAppend = _ignore
+        """See ``TransactionEngine.watch_appends``."""
+        self._recent = RecentHalves()
+        self._state: TransactionTable | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._state is not None
+
+    @property
+    def known(self) -> TransactionTable | None:
+        """``state``; None while the log is to be read."""
+        return self._state
+
+    @property
+    def state(self) -> TransactionTable:
+        """Raises TransactionsNotLoaded."""
+        if self._state is None:
+            raise TransactionsNotLoaded("the half messages are being read; try again in a moment")
+        return self._state
+
+    def remember(self, state: TransactionTable) -> None:
+        """What was read back counts from now on."""
+        self._state = state
+
+    def forget(self) -> None:
+        """What is known may be wrong: it must be read again."""
+        self._state = None
+        self._recent.clear()
+        self.schedule.clear()
+
+    def content(self, transaction: Transaction, part: Part) -> Stored:
+        """A record with a part's content: the newest copy of its half, or the copy that was set
+        aside. Raises TransactionGone, TransactionsNotLoaded."""
+        half = part.newest
+        if (recent := self._recent.find(half)) is not None:
+            return recent
+        found = self.log.read_one(HALF_TOPIC, halves.QUEUE, half.queue_offset)
+        if found is not None:
+            seen = halves.read_half(found)
+            if seen is None or (seen.key, seen.physical_offset) != (
+                transaction.key,
+                half.physical_offset,
+            ):
+                self.forget()
+                raise TransactionsNotLoaded(
+                    f"another half message is at {half.queue_offset}; the log is read again"
+                )
+            return found
+        if (kept := loading.kept_copy(self.log, half)) is not None:
+            return kept
+        raise TransactionGone(
+            f"the half message of transaction {transaction.key} cannot be read any more; it can "
+            "only be rolled back"
+        )
+
+    def has_content(self, transaction: Transaction) -> bool:
+        """Whether memory has the content of all its parts."""
+        return all(self._recent.find(half) is not None for half in transaction.halves)
+
+    def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
+        """Half messages of one transaction were stored."""
+        for record, place in zip(records, placed, strict=True):
+            stored = Stored(
+                record, place.queue_offset, place.physical_offset, place.store_timestamp_ms
+            )
+            half = halves.read_half(stored)
+            assert half is not None, "it was made here"
+            self._recent.keep(half, stored)
+            transaction = self.state.add_half(half)
+        self.schedule.begin(transaction)
+
+    def settle(self, transaction: Transaction, decision: Decision) -> None:
+        """A decision was stored: no check follows."""
+        self.state.settle(transaction, decision)
+        self.counts.settled(transaction, decision.verdict, self.clock.now_ms())
+        self.schedule.drop(transaction)
+        self._recent.drop(transaction.halves)
+
+    def note_ops(
+        self, ops: Sequence[NewRecord], placed: Sequence[Placement], decision: Decision
+    ) -> None:
+        """Op records of one decision were stored."""
+        for op, place in zip(ops, placed, strict=True):
+            resolution = Resolution(place.queue_offset, place.physical_offset, decision)
+            self.state.add_op(resolution, halves.offsets_in(op.body))
+
+    def fill_up(self) -> None:
+        """Let no half message get a queue offset that an op record names already. Raises as
+        ``append``."""
+        state = self.state
+        missing = state.named_end - state.half_end
+        if missing > FILLED_MAX:
+            _log.error("op records name %d half messages that there are not", missing)
+            return
+        for first in range(state.half_end, state.named_end, FILLED_AT_ONCE):
+            self._fill(first, min(first + FILLED_AT_ONCE, state.named_end))
+
+    def _fill(self, first: int, end: int) -> None:
+        """An op record names the fillers too, as a broker would check those that none names."""
+        state, now_ms = self.state, self.clock.now_ms()
+        host, store_format, new_key = self.log.host, self.log.format, self.keys.next
+        places = range(first, end)
+        fillers = [halves.filler_of(host, new_key(), now_ms) for _ in places]
+        decision = Decision(Verdict.ROLLBACK, now_ms, halves.FILLER)
+        ops = halves.ops_of(places, "", decision, host, new_key(), store_format)
+
+        def note(placed: list[Placement]) -> None:
+            state.half_end = end
+            self.note_ops(ops, placed[len(fillers) :], decision)
+
+        self.append([Group(fillers + ops, note)])
+
+    def append(self, groups: Sequence[Group]) -> None:
+        """One contiguous append. Raises PutRefused, StoreFailed, TransactionsNotLoaded, and
+        FilePending as ``makes_files`` says; nothing was stored then."""
+        records = [record for group in groups for record in group.records]
+        if not records:
+            return
+        state = self.state
+        expected = {(HALF_TOPIC, 0): state.half_end, (OP_TOPIC, 0): state.op_end}
+        began = self.clock.monotonic()
+        placed = self.log.append(records, makes_files=self.makes_files)
+        self.on_append(records, placed, self.clock.monotonic() - began)
+        self.counts.batches.observe(len(groups))
+        begin = 0
+        for group in groups:
+            end = begin + len(group.records)
+            group.then(placed[begin:end])
+            begin = end
+        self._check_offsets(records, placed, expected)
+        if any(group.is_unclear for group in groups):
+            self.forget()
+
+    def append_apart(self, groups: Iterable[Group]) -> list[PutRefused]:
+        """Append groups that need not be together, some at a time, and each by itself where the
+        store refuses several; why it refused some. Raises as ``append``."""
+        refused: list[PutRefused] = []
+        for run in _runs(groups):
+            refused += self._append_all(dict(enumerate(run))).values()
+        return refused
+
+    def append_plans(self, plans: Sequence[Plan[Any]]) -> None:
+        """Append what all of them need together, each group by itself where the store refuses that,
+        and note each one's result. Raises StoreFailed, FilePending."""
+        groups = {
+            (number, index): group
+            for number, plan in enumerate(plans)
+            for index, group in plan.groups.items()
+        }
+        refused = self._append_all(groups)
+        for number, index in groups:
+            plan, error = plans[number], refused.get((number, index))
+            plan.results[index] = attempt(partial(plan.stored, index)) if error is None else error
+        for plan in plans:
+            for index, result in enumerate(plan.results):
+                if result is None:
+                    plan.results[index] = attempt(partial(plan.repeated, index))
+
+    def _append_all(self, groups: Mapping[K, Group]) -> dict[K, PutRefused]:
+        """Why some were refused."""
+        try:
+            self.append(list(groups.values()))
+        except PutRefused as error:
+            if len(groups) == 1:
+                return dict.fromkeys(groups, error)
+            refused: dict[K, PutRefused] = {}
+            for index, group in groups.items():
+                refused |= self._append_all({index: group})
+            return refused
+        return {}
+
+    def _check_offsets(
+        self,
+        records: Sequence[NewRecord],
+        placed: Sequence[Placement],
+        expected: dict[tuple[str, int], int],
+    ) -> None:
+        """Half and op queues grow by what is written here alone; else memory is not right."""
+        for record, place in zip(records, placed, strict=True):
+            queue = record.topic, record.queue_id
+            if queue in expected:
+                if place.queue_offset != expected[queue]:
+                    self.forget()
+                    return
+                expected[queue] += 1
+
+
+def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """As many as go into one append."""
+    run: list[Group] = []
+    size = 0
+    for group in groups:
+        if run and (len(run) == RUN_MAX or size + group.size > RUN_SIZE_MAX):
+            yield run
+            run, size = [], 0
+        run.append(group)
+        size += group.size
+    if run:
+        yield run
+
+
+def attempt(act: Callable[[], T]) -> T | StorageError:
+    """What ``act`` returns or raises; raises StoreFailed and FilePending, which concern all."""
+    try:
+        return act()
+    except (StoreFailed, FilePending):
+        raise
+    except StorageError as error:
+        return error
+
+
+def _ignore(records: Sequence[NewRecord], placed: Sequence[Placement], seconds: float) -> None:
+    return

@@ -1,0 +1,197 @@
+"""A store as the transaction engine sees it: one contiguous append, reads, and saved offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
+from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host, parse_host
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.errors import FilePending, QueueUnknown, TopicUnknown, TransactionsNotLoaded
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
+from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.transactions.records import Key, Keyed, NewRecord, Page, Stored
+
+KEYED_MAX: Final = 64
+HOSTS_KEPT: Final = 1_024
+"""Hosts of producers whose parsed form is kept."""
+HOUR_MS: Final = 3_600_000
+
+QueueOffsets = Mapping[tuple[str, int], int]
+"""Next offsets of group CID_RMQ_SYS_TRANS, by topic and queue."""
+
+Kinds = Mapping[Key, Set[int]]
+"""Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the records of a topic that have a unique
+key; keys without a record are left out."""
+
+
+class TransactionLog:
+    """Used by one thread at a time."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.format: StoreFormat = store.format
+        self.host = _text(store.host)
+        """``address:port`` of the store, in records of our own."""
+
+    @property
+    def reserved_ms(self) -> int:
+        """fileReservedTime: what is older may be deleted at any time."""
+        return self._store.config.file_reserved_time * HOUR_MS
+
+    def append(self, records: Sequence[NewRecord], *, makes_files: bool) -> list[Placement]:
+        """Append contiguously, all or none.
+
+        Raises PutRefused (nothing was stored), StoreFailed; and unless it ``makes_files``
+        FilePending, where a file has to be made first.
+        """
+        store = self._store
+        messages = [self._message(each) for each in records]
+        while True:
+            try:
+                if len(messages) == 1:
+                    return [store.append(messages[0])]
+                return store.append_run(messages)
+            except FilePending as pending:
+                if not makes_files:
+                    raise
+                pending.make()
+
+    def remember(self, topic: str, keys: Sequence[str], placements: list[Placement]) -> None:
+        """Messages of a topic were put under these unique keys: a repeat is to be recognised."""
+        if self._store.once is not None:
+            self._store.once.remember(topic, keys, placements)
+
+    def may_have(self, topic: str, keys: Sequence[str]) -> bool:
+        """Whether a record of a topic may have one of these unique keys, by the table of the keys
+        that were put lately (uniqueKeyWindow); one look-up in memory. Without the table: True."""
+        once = self._store.once
+        return once is None or once.may_know(topic, keys)
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
+        """Records of a queue from an offset; an empty page for a queue that is not there."""
+        try:
+            found = self._store.lookups.records(topic, queue_id, offset, count)
+        except (QueueUnknown, TopicUnknown):
+            return Page([], 0, 0, 0)
+        records = [_stored(each) for each in found.records]
+        return Page(records, found.next_offset, found.min_offset, found.max_offset)
+
+    def read_one(self, topic: str, queue_id: int, offset: int) -> Stored | None:
+        """The record at exactly that queue offset; None when it is damaged or gone."""
+        records = self.read(topic, queue_id, offset, 1).records
+        return records[0] if records and records[0].queue_offset == offset else None
+
+    def by_key(self, topic: str, key: str) -> Keyed:
+        """Records of a topic with that unique key, or among whose keys it is; the newest 64."""
+        try:
+            found = self._store.lookups.by_key(topic, key, limit=KEYED_MAX)
+        except (QueueUnknown, TopicUnknown):
+            return Keyed()
+        complete = found.complete or found.cursor is not None
+        return Keyed([_stored(each) for each in found.records], complete)
+
+    def kinds(self, keys: Sequence[Key]) -> Kinds:
+        """The transaction types of the records under each unique key.
+
+        Raises TransactionsNotLoaded while the index does not cover the log.
+        """
+        found: dict[Key, frozenset[int]] = {}
+        for each in keys:
+            kinds = self._store.lookups.transaction_types(each.topic, each.key)
+            if kinds is None:
+                raise TransactionsNotLoaded("the store's index is being made; transactions wait")
+            if kinds:
+                found[each] = kinds
+        return found
+
+    def settle(self) -> None:
+        """Have everything that was appended readable and on disk. Raises StoreFailed,
+        TransactionsNotLoaded: queues are behind the log."""
+        store, end = self._store, self._store.log.max_offset
+        if store.commits is not None:
+            store.commits.commit()
+        store.flush.flush_all()
+        if store.dispatcher.position < end:
+            raise TransactionsNotLoaded("queues are being made up to the log's end; try again")
+
+    def sync(self) -> None:
+        """Put on disk all that was appended. Raises StoreFailed, FlushTimeout."""
+        self._store.flush.flush_all()
+
+    @property
+    def flushed_offset(self) -> int:
+        """Physical offset below which everything is on disk."""
+        return self._store.log.flushed_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset at which the next record goes."""
+        return self._store.log.max_offset
+
+    def shift_ms(self, offset: int) -> int:
+        """Milliseconds to add to a time that was read when the record at a physical offset was
+        stored, to compare it with the present wall clock, which may have been set since."""
+        return self._store.clock.steps.view.shift_ms(offset)
+
+    def offsets(self) -> QueueOffsets:
+        """As last saved."""
+        found = {}
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            with suppress(TopicUnknown):
+                for each in self._store.offsets.of(TRANSACTION_GROUP, topic):
+                    if each.committed is not None:
+                        found[topic, each.queue_id] = each.committed
+        return found
+
+    def save_offsets(self, offsets: QueueOffsets) -> None:
+        """Save what has changed. Raises StorageError."""
+        commits = [Commit(topic, queue, offset) for (topic, queue), offset in offsets.items()]
+        self._store.offsets.commit(TRANSACTION_GROUP, commits, allow_back=True)
+
+    def _message(self, record: NewRecord) -> Message:
+        separator = self.format.trailing_property_separator
+        return Message(
+            record.topic,
+            record.queue_id,
+            record.body,
+            properties.encode(record.properties, trailing_separator=separator),
+            _host(record.born_host),
+            self._store.host,
+            record.born_timestamp_ms,
+            record.flag,
+            record.sys_flag,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+        )
+
+
+_host: Final = lru_cache(maxsize=HOSTS_KEPT)(parse_host)
+
+
+def _stored(found: Record) -> Stored:
+    record = NewRecord(
+        found.topic,
+        found.queue_id,
+        found.body,
+        found.properties or {},
+        _text(found.born_host),
+        found.born_timestamp_ms,
+        found.flag,
+        found.sys_flag,
+        found.reconsume_times,
+        found.prepared_transaction_offset,
+    )
+    place = found.queue_offset, found.physical_offset, found.store_timestamp_ms
+    return Stored(record, *place)
+
+
+def _text(host: Host) -> str:
+    return (
+        f"[{host.address_text}]:{host.port}" if host.is_v6 else f"{host.address_text}:{host.port}"
+    )

@@ -1,0 +1,57 @@
+"""Records as the engine writes and reads them: a log's fields, without its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+
+class NewRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record to append. ``born_host`` is ``address:port``; times are ms since the epoch."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: Mapping[str, str]
+    born_host: str
+    born_timestamp_ms: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Key(msgspec.Struct, frozen=True, gc=False):
+    """A key of a topic's records, as the index has it."""
+
+    topic: str
+    key: str
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """A record that was read, and where it is."""
+
+    record: NewRecord
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records of a queue, ascending. Those that are damaged or expired are left out."""
+
+    records: list[Stored]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Records of a topic under a key; ``complete`` when none is missing."""
+
+    records: list[Stored] = field(default_factory=list)
+    complete: bool = True

@@ -1,0 +1,119 @@
+"""Transactions for Prometheus, under RocketMQ's names where it has them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames
+from mqstore.storage.transactions import TransactionEngine, Verdict
+from mqstore.storage.transactions.counts import Buckets
+
+
+class TransactionMetrics(Collector):
+    """Read when Prometheus scrapes, from any thread; nothing before the store is open."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        names: RocketmqNames,
+        topics_max: int,
+        shard: int,
+        engine: Callable[[], TransactionEngine | None],
+    ) -> None:
+        self._names = names
+        self._topics_max = topics_max
+        self._shard = str(shard)
+        self._engine = engine
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        engine = self._engine()
+        if engine is None:
+            return
+        yield from self._waiting(engine)
+        yield from self._counted(engine)
+        yield from self._as_rocketmq(engine)
+
+    def _waiting(self, engine: TransactionEngine) -> Iterable[Metric]:
+        oldest_ms, now_ms = engine.oldest_pending_ms, time.time_ns() // 1_000_000
+        oldest_s = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
+        for name, text, value in (
+            ("pending", "Transactions without a decision", engine.pending_count),
+            ("oldest_seconds", "Age of the oldest of them", oldest_s),
+            ("set_aside", "Transactions that wait for an operator", engine.set_aside_count),
+            ("checks_waiting", "Due for a check", engine.checks_waiting),
+            ("load_seconds", "Last reading of the log", engine.counts.load_s),
+        ):
+            family = GaugeMetricFamily(f"mqstore_transactions_{name}", text, labels=["shard"])
+            family.add_metric([self._shard], value)
+            yield family
+
+    def _counted(self, engine: TransactionEngine) -> Iterable[Metric]:
+        counts = engine.counts
+        decided = CounterMetricFamily(
+            "mqstore_transactions_decided", "Decisions stored", labels=["shard", "decision"]
+        )
+        for verdict in Verdict:
+            decided.add_metric([self._shard, verdict.value], counts.decided[verdict])
+        yield decided
+        for name, text, count in (
+            ("begun", "Transactions begun", counts.begun),
+            ("checks_sent", "Checks that producers were sent", counts.checks_sent),
+            ("checks_answered", "Transactions decided after a check", counts.checks_answered),
+            ("loads", "Readings of the half messages", counts.loads),
+        ):
+            family = CounterMetricFamily(f"mqstore_transactions_{name}", text, labels=["shard"])
+            family.add_metric([self._shard], count)
+            yield family
+        batches = HistogramMetricFamily(
+            "mqstore_transactions_batch",
+            "Begins, decisions and checks of one append",
+            labels=["shard"],
+        )
+        found = _histogram(counts.batches)
+        batches.add_metric([self._shard], found.buckets(), found.total)
+        yield batches
+
+    def _as_rocketmq(self, engine: TransactionEngine) -> Iterable[Metric]:
+        names, counts = self._names, engine.counts
+        yield names.by_topic(
+            *(GaugeMetricFamily, "half_messages", "Half messages of all topics"),
+            self._bounded(engine.half_counts),
+        )
+        for verdict, name in ((Verdict.COMMIT, "commit"), (Verdict.ROLLBACK, "rollback")):
+            messages = Counter(
+                {
+                    topic: count
+                    for (kind, topic), count in list(counts.messages.items())
+                    if kind is verdict
+                }
+            )
+            yield names.by_topic(
+                *(CounterMetricFamily, f"{name}_messages", f"Total number of {name} messages"),
+                self._bounded(messages),
+            )
+        finish_s = _histogram(counts.finish_s)
+        yield names.histogram("finish_message_latency", "Transaction finish latency", finish_s)
+
+    def _bounded(self, by_topic: Counter[str]) -> dict[str, int]:
+        """The largest by themselves, the others together."""
+        named = dict(by_topic.most_common(self._topics_max))
+        rest = by_topic.total() - sum(named.values())
+        return named | ({OTHER_TOPICS: rest} if rest else {})
+
+
+def _histogram(found: Buckets) -> Histogram:
+    made = Histogram(found.bounds)
+    made.counts, made.total = list(found.counts), found.total
+    return made

@@ -1,0 +1,74 @@
+"""Transactions as the API shows them, and their order in lists."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.service.transaction_lists import place_at
+from mqstore.service.transaction_models import (
+    CheckView,
+    HalfCopy,
+    State,
+    TransactionView,
+)
+from mqstore.storage import transactions as engine
+from mqstore.storage.transactions import Story, TransactionEngine
+
+STATES: Final = {each: State(each.value) for each in engine.State}
+_UNDECIDED: Final = frozenset({engine.State.PENDING, engine.State.SET_ASIDE})
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The transactions that a client lists. ``state`` None: those that await a decision."""
+
+    state: State | None
+    group: str | None
+    older_than_ms: int
+    after: str
+    """A place in the list, or an empty text for its beginning."""
+    limit: int
+
+    def of(self, shard: int, transactions: TransactionEngine) -> list[TransactionView]:
+        """Transactions of a shard, oldest first, behind ``after``. Raises TransactionsNotLoaded."""
+        wanted = _UNDECIDED if self.state is None else {engine.State(self.state.value)}
+        before_ms = time.time_ns() // 1_000_000 - self.older_than_ms
+        stories = transactions.stories(
+            wanted,
+            self.group,
+            before_ms,
+            follows=lambda born_ms, key: place_at(born_ms, shard, key) > self.after,
+            limit=self.limit,
+        )
+        return [view(shard, each) for each in stories]
+
+
+def view(shard: int, story: Story) -> TransactionView:
+    """All that is known of a transaction."""
+    return TransactionView(
+        transaction_id=f"{shard}-{story.key}",
+        shard=shard,
+        state=STATES[story.state],
+        producer_group=story.group,
+        messages=story.messages,
+        born_timestamp=story.born_ms,
+        checks_sent=story.check_times,
+        checks=[CheckView(check.at_ms, check.by, check.answer) for check in story.checks],
+        decided_at=story.decided_at_ms,
+        why=story.why,
+        halves=[
+            HalfCopy(
+                uniq_key=half.uniq_key,
+                topic=half.topic,
+                queue_id=half.queue_id,
+                queue_offset=half.queue_offset,
+                physical_offset=half.physical_offset,
+                store_timestamp=half.store_ms,
+                check_times=half.check_times,
+                op_offset=half.op_offset,
+            )
+            for half in story.halves
+        ],
+    )

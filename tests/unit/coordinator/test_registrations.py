@@ -1,0 +1,153 @@
+"""Producers register with every shard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mqstore.service import problems
+from mqstore.service.problems import ProblemType
+from tests.unit.coordinator.fake_shards import (
+    Answer,
+    Bench,
+    FakeShard,
+    Received,
+    Replying,
+    fakes,
+    problem,
+    run,
+)
+
+ONE = "/v1/producers/billing/one"
+REGISTRY = "/v1/internal/producers"
+CALLBACK = {"url": "https://10.1.2.3/checks", "secret": "s" * 32, "leaseSeconds": 60}
+
+
+def shown(failures: int = 0, expires_in: float = 60.0, name: str = "one") -> dict[str, Any]:
+    return {
+        "producerGroup": "billing",
+        "name": name,
+        "url": CALLBACK["url"],
+        "address": "10.1.2.3",
+        "expiresIn": expires_in,
+        "failures": failures,
+        "detail": "refused" if failures else None,
+    }
+
+
+def keeping(*names: str, failures: int = 0) -> Replying:
+    """A shard's registry."""
+    known = set(names)
+
+    def reply(received: Received) -> Answer:
+        name = received.target.rpartition("/")[2]
+        if received.method == "PUT":
+            known.add(name)
+            return Answer(200, shown(failures, name=name))
+        if received.method == "DELETE":
+            if name not in known:
+                return problem(problems.PRODUCER_UNKNOWN)
+            known.remove(name)
+            return Answer(204, b"")
+        return Answer(200, {"producers": [shown(failures, name=each) for each in sorted(known)]})
+
+    return reply
+
+
+def refusing(kind: ProblemType) -> Replying:
+    return lambda _: problem(kind)
+
+
+def ask(
+    shards: list[FakeShard], tmp_path: Path, *requests: tuple[str, str, Any]
+) -> list[httpx.Response]:
+    async def act(bench: Bench) -> list[httpx.Response]:
+        return [
+            await bench.http.request(method, path, json=body) for method, path, body in requests
+        ]
+
+    return run(shards, tmp_path, act, callback_hosts="10.1.0.0/16")
+
+
+def test_every_shard_keeps_the_registration(tmp_path: Path) -> None:
+    with fakes(keeping(), keeping(failures=2)) as shards:
+        (made,) = ask(shards, tmp_path, ("PUT", ONE, CALLBACK))
+        for each in shards:
+            (kept,) = each.seen
+            assert (kept.method, kept.target) == ("PUT", f"{REGISTRY}/billing/one")
+            assert kept.json == CALLBACK | {"address": "10.1.2.3", "host": "10.1.2.3"}
+    assert made.status_code == 200
+    assert (made.json()["address"], made.json()["failures"]) == ("10.1.2.3", 2)
+    assert "secret" not in made.text
+
+
+def test_a_shard_that_answers_is_enough(tmp_path: Path) -> None:
+    with fakes(None, keeping(), refusing(problems.NOT_FOUND)) as shards:
+        answers = ask(
+            shards,
+            tmp_path,
+            ("PUT", ONE, CALLBACK),
+            ("GET", "/v1/producers", None),
+            ("DELETE", ONE, None),
+            ("DELETE", ONE, None),
+        )
+    assert [each.status_code for each in answers] == [200, 200, 204, 404]
+    assert [each["name"] for each in answers[1].json()["producers"]] == ["one"]
+
+
+@pytest.mark.parametrize("request_", [("PUT", ONE, CALLBACK), ("GET", "/v1/producers", None)])
+def test_without_any_shard_it_is_503(request_: tuple[str, str, Any], tmp_path: Path) -> None:
+    with fakes(None, None) as shards:
+        (answer,) = ask(shards, tmp_path, request_)
+    assert answer.status_code == 503
+    assert answer.json()["type"].endswith(":coordinator-not-ready")
+    with fakes(refusing(problems.OVERLOADED), refusing(problems.OVERLOADED)) as shards:
+        (answer,) = ask(shards, tmp_path, request_)
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "overloaded")
+
+
+@pytest.mark.parametrize("kind", [problems.UNAUTHENTICATED, problems.FORBIDDEN])
+def test_a_shard_that_rejects_the_system_token_is_no_fault_of_the_client(
+    kind: ProblemType, tmp_path: Path
+) -> None:
+    with fakes(refusing(kind)) as shards:
+        (answer,) = ask(shards, tmp_path, ("GET", "/v1/producers", None))
+    assert answer.status_code == 503
+    assert "rejects the system token" in answer.json()["detail"]
+
+
+def test_a_producer_is_shown_once_and_as_the_shard_knows_it_that_cannot_call_it(
+    tmp_path: Path,
+) -> None:
+    with fakes(keeping("one", "two"), keeping("one", failures=3)) as shards:
+        every, other = ask(
+            shards,
+            tmp_path,
+            ("GET", "/v1/producers?group=billing", None),
+            ("GET", "/v1/producers?group=other", None),
+        )
+    found = {each["name"]: each["failures"] for each in every.json()["producers"]}
+    assert found == {"one": 3, "two": 0}
+    assert other.json()["producers"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "status", "kind"),
+    [
+        (ONE, {"url": "https://10.2.0.1/"}, 403, "callback-refused"),
+        (ONE, {"url": "http://10.1.2.3/"}, 403, "callback-refused"),
+        (ONE, {"secret": "short"}, 422, "body-invalid"),
+        ("/v1/producers/bil.ling/one", {}, 422, "group-invalid"),
+        ("/v1/producers/billing/a%20b", {}, 400, "bad-parameter"),
+    ],
+)
+def test_a_registration_that_is_not_allowed_reaches_no_shard(
+    path: str, change: dict[str, Any], status: int, kind: str, tmp_path: Path
+) -> None:
+    with fakes(keeping()) as shards:
+        (answer,) = ask(shards, tmp_path, ("PUT", path, CALLBACK | change))
+        assert not shards[0].seen
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, kind)
