@@ -117,7 +117,7 @@ def test_what_changed_on_its_way_is_refused_and_not_stored(
     assert client.pull(topic, 0).messages == ()
 
 
-@pytest.mark.parametrize("name", ["x-mqstore-crc32c", "x-mqstore-repeat"])
+@pytest.mark.parametrize("name", ["x-mqstore-crc32c"])
 def test_header_that_says_nothing_is_refused_and_nothing_is_stored(
     services: Run, client: Client, topic: str, name: str
 ) -> None:
