@@ -162,11 +162,13 @@ def test_a_producer_that_registered_at_one_coordinator_is_called_by_another_one(
     assert shard.bodies().count("called by another") == 1
 
 
-def test_two_coordinators_call_a_producer_once_for_a_check(shard: Shard) -> None:
+def test_two_coordinators_call_a_producer_once_for_a_check(tmp_path: Path) -> None:
+    """No second check comes within the check interval, which is a minute here."""
     billing = Billing()
     settings = allowing(billing.port)
     with (
         billing.running(),
+        shard_at(tmp_path) as shard,
         shard.coordinator(**settings) as one,
         shard.coordinator(**settings) as two,
     ):

@@ -53,7 +53,7 @@ class ProducerRoutes:
     def add(self, api: Api) -> None:
         for method, path, endpoint, summary, role, kinds in (
             ("PUT", _ONE, self.register, "Register a callback", Role.PRODUCE, _REGISTERING),
-            ("DELETE", _ONE, self.remove, "End it", Role.PRODUCE, (problems.PRODUCER_UNKNOWN,)),
+            ("DELETE", _ONE, self.remove, "End it", Role.PRODUCE, _REMOVING),
             ("GET", _BASE, self.producers, "Registered producers", Role.ADMIN, ()),
         ):
             no_content = method == "DELETE"
@@ -149,6 +149,7 @@ def _worst(views: list[ProducerView]) -> ProducerView:
     return max(views, key=lambda view: (view.failures, view.expires_in))
 
 
+_REMOVING: Final = (problems.PRODUCER_UNKNOWN, problems.GROUP_INVALID)
 _REGISTERING: Final = (
     problems.CALLBACK_REFUSED,
     problems.GROUP_INVALID,
