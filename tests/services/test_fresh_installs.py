@@ -16,7 +16,7 @@ from tests.unit.storage.stores import CONFIG, open_store, put_some
 pytestmark = pytest.mark.slow
 
 SERVER_PACKAGES: Final = {
-    *("fastapi", "starlette", "uvicorn", "uvloop", "msgspec", "kubernetes", "pyspark", "pyarrow"),
+    *("fastapi", "starlette", "uvicorn", "uvloop", "kubernetes", "pyspark", "pyarrow"),
     *("mqstore-storage", "mqstore-service", "mqstore-writer", "mqstore-query"),
     *("mqstore-coordinator", "mqstore-jobs"),
 }

@@ -29,7 +29,7 @@ TOPIC: Final = "orders"
 SEED: Final = 20261122
 FEW: Final = 12
 EXAMPLES: Final = [
-    pytest.param(24, id="more", marks=pytest.mark.slow),
+    pytest.param(12, id="more", marks=pytest.mark.slow),
     pytest.param(60, id="many", marks=pytest.mark.nightly),
 ]
 # Rules between fields are told in words only; so are limits of whole requests.

@@ -401,7 +401,7 @@ def test_over_kills_each_committed_message_is_there_once(tmp_path: Path) -> None
     live_through_kills(tmp_path, kills=3, producers=8)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_over_many_kills_each_committed_message_is_there_once(tmp_path: Path) -> None:
     live_through_kills(tmp_path, kills=20, producers=24)
 

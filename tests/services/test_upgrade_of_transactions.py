@@ -20,6 +20,8 @@ from tests.services.transaction_shard import begin, bodies_of, end
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+ENDS = [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL]
+
 SOON: dict[str, Any] = {"transaction_time_out": 0, "transaction_check_interval": 1_000}
 PATIENCE_S = 60.0
 
@@ -122,7 +124,7 @@ def decide_all(pair: Pair, begun: dict[str, str]) -> None:
     assert not httpx.get(f"{process.url}/v1/transactions", timeout=60).json()["transactions"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ENDS)
 def test_transactions_of_the_release_before_are_decided(tmp_path: Path, how: int) -> None:
     with old(tmp_path) as before:
         begun = begin_some(before)
@@ -135,7 +137,7 @@ def test_transactions_of_the_release_before_are_decided(tmp_path: Path, how: int
         assert len(bodies(again)) == 6
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ENDS)
 def test_after_a_downgrade_the_release_before_decides(tmp_path: Path, how: int) -> None:
     with new(tmp_path) as after:
         begun = begin_some(after)

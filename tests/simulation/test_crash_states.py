@@ -54,13 +54,15 @@ def test_the_first_crash_states_keep_what_was_promised(seed: int) -> None:
     assert CrashStates(Replay(seed), points=QUICK_POINTS).run() == QUICK_POINTS * len(Crash)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize(
+    "shard", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, SHARDS))]
+)
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(11, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.nightly)],
 )
 def test_every_crash_state_of_a_workload_keeps_what_was_promised(seed: int, shard: int) -> None:
-    """A workload of 2,000 operations, five states each: 10,000 in all."""
+    """A workload of 2,000 operations, five states each: 10,000 in all, half of them by night."""
     states = CrashStates(Replay(seed), shard=shard, shards=SHARDS)
     assert states.run() == POINTS // SHARDS * len(Crash)
 

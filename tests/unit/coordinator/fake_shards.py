@@ -75,7 +75,7 @@ class FakeShard:
         return await asyncio.to_thread(self.arrived.get, timeout=60)
 
     def _answer(self, received: Received) -> Answer | None:
-        if received.target == "/healthz/ready":
+        if received.target == "/healthz/serving":
             return Answer(200 if self.is_ready else 503)
         self.seen.append(received)
         self.arrived.put(received)

@@ -89,13 +89,16 @@ class Shard:
         return reply
 
     async def probe(self) -> None:
-        """Find out whether the shard is ready."""
+        """Find out whether the shard replies to requests. A shard whose disk is full does: its
+        transactions can be listed, looked at and, with the room that is left, decided."""
         try:
-            reply = await self._http.get(f"{self.url}/healthz/ready", timeout=PROBE_TIMEOUT_S)
+            reply = await self._http.get(f"{self.url}/healthz/serving", timeout=PROBE_TIMEOUT_S)
         except httpx.HTTPError as error:
             self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
             return
-        self._probed = None if reply.is_success else f"shard {self.ordinal} is not ready"
+        # A shard of an earlier release has no such path.
+        is_up = reply.is_success or reply.status_code == HTTPStatus.NOT_FOUND
+        self._probed = None if is_up else f"shard {self.ordinal} does not serve requests yet"
 
 
 class Shards:
