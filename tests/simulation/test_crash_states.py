@@ -55,7 +55,8 @@ def test_the_first_crash_states_keep_what_was_promised(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "shard", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, SHARDS))]
+    "shard",
+    [0, 1, *(pytest.param(number, marks=pytest.mark.nightly) for number in range(2, SHARDS))],
 )
 @pytest.mark.parametrize(
     "seed",
