@@ -43,10 +43,11 @@ KERNEL := $(addprefix libs/storage/mqstore/storage/,_kernel.pyx _kernel.h) \
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 SPARK_READY := $(VENV)/.ready-for-spark
+DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
 .PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench simulate soak \
-	fuzz lint fmt clean help
+	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
@@ -121,6 +122,11 @@ fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel unde
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(BIN)/python -m tests.fuzz \
 		--kernel build/fuzz/mqstore/storage/_kernel.*.so --records $(FUZZ_RECORDS)
 
+docs: $(DOCS_READY) ## build the documentation site, reference pages included, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "built build/site: open build/site/index.html, or for the search run"
+	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
+
 lint: $(SPARK_READY) ## ruff, mypy --strict, and the direction of imports
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
@@ -151,10 +157,15 @@ $(RUN_READY): $(SETUP_INPUTS) $(KERNEL) | $(BIN)/python
 	@$(PIP) check >/dev/null || { $(PIP) check; exit 1; }
 	@touch $@
 
-$(TEST_READY): $(RUN_READY) requirements/test.txt $(JOBS_PACKAGE)/pyproject.toml
+$(TEST_READY): $(RUN_READY) $(DOCS_READY) requirements/test.txt $(JOBS_PACKAGE)/pyproject.toml
 	@echo "installing the test tools (once)" >&2
 	@$(PIP_INSTALL_LOCKED) requirements/test.txt
 	@$(PIP_INSTALL_OURS) --editable $(JOBS_PACKAGE)
+	@touch $@
+
+$(DOCS_READY): $(RUN_READY) requirements/docs.txt
+	@echo "installing the generator of the documentation site (once)" >&2
+	@$(PIP_INSTALL_LOCKED) requirements/docs.txt
 	@touch $@
 
 # Spark is large: only its jobs, what tests them and the type checker need it.

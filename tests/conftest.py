@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compat.referee import VERSIONS, Referee, missing
+from tests.leftover_processes import restore_interrupts, watch
 
 # A change that others wait for is tested with the same examples as the one before it; examples that
 # nobody has seen are for the night (MQSTORE_EXPLORE).
@@ -20,6 +21,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+restore_interrupts()
+watch()
+# A service that compiles all its modules takes half as long again to start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -21,6 +21,7 @@ from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.rocketmq import SEGMENT_DEFAULT
 from tests.bench.stores import fresh_directory, open_store
 from tests.bench.workload import QUEUES, encoded_properties, make_body, make_message
+from tests.unit.storage.puts import put_encoded
 
 WARM: Final = 10_000
 """Records put into the fresh store before the clock starts."""
@@ -71,19 +72,19 @@ def prepare(
         return [make_message(number % QUEUES, body, each) for each in encoded]
 
     def put(number: int) -> None:
-        store.put(make_message(number % QUEUES, body, properties[number]))
+        store.append(make_message(number % QUEUES, body, properties[number]))
 
     def put_batch(number: int) -> None:
-        store.put_batch(batch_of(number))
+        store.append(batch_of(number), as_batch=True)
 
     if not shape.encoded:
         return put if shape.batch == 1 else put_batch, numbers
     ready = [encode_batch(batch_of(number)) for number in numbers]
 
-    def put_encoded(number: int) -> None:
-        store.put_encoded(ready[number], make_message(number % QUEUES, body, b""))
+    def put_ready(number: int) -> None:
+        put_encoded(store, ready[number], make_message(number % QUEUES, body, b""))
 
-    return put_encoded, numbers
+    return put_ready, numbers
 
 
 def _ours(setting: Setting, shape: Shape) -> Figures:

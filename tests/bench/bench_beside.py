@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage.message_store import Durability, MessageStore
+from mqstore.storage.message_store import MessageStore
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body
@@ -73,7 +73,7 @@ def _p99(store: MessageStore, puts: int) -> float:
     for number, encoded in enumerate(encoded_properties(0, puts)):
         message = message_of(number % QUEUES, body, encoded)
         began = time.perf_counter()
-        store.put(message, Durability.ASYNC)
+        store.append(message)
         took.append(time.perf_counter() - began)
         time.sleep(PACE_S)
     return sorted(took)[int(len(took) * 0.99)] * 1e6

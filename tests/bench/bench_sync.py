@@ -18,7 +18,7 @@ from typing import Final
 
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.message_store import Durability, MessageStore
+from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system import native
 from tests.bench import latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
@@ -58,12 +58,12 @@ def _count(threads: int) -> str:
 
 
 def wait_inline(store: MessageStore, message: Message) -> None:
-    store.put(message)
+    store.wait(store.append(message).end)
 
 
 def wait_for_callback(store: MessageStore, message: Message) -> None:
     done = threading.Event()
-    placement = store.put(message, Durability.ASYNC)
+    placement = store.append(message)
     store.flush.request(placement.end).add_done_callback(lambda _: done.set())
     done.wait()
 

@@ -23,6 +23,7 @@ from tests.bench.workload import (
     make_body,
     make_message,
 )
+from tests.unit.storage.puts import put_batch
 
 FILL_BATCH: Final = 64
 
@@ -78,5 +79,5 @@ def _fill(store: MessageStore, size: int, body_size: int) -> list[int]:
         queue_id = len(offsets) // FILL_BATCH % QUEUES
         encoded = encoded_properties(len(offsets), FILL_BATCH, with_rare=True)
         batch = [make_message(queue_id, body, each) for each in encoded]
-        offsets += [placement.physical_offset for placement in store.put_batch(batch)]
+        offsets += [placement.physical_offset for placement in put_batch(store, batch)]
     return offsets

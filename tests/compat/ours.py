@@ -33,6 +33,7 @@ from tests.compat.scripts import (
     WaitDispatch,
     visible,
 )
+from tests.unit.storage.puts import put_batch, put_message
 
 if TYPE_CHECKING:
     from mqstore.storage.codec.hosts import Host
@@ -205,9 +206,9 @@ def _operate(
     for index, operation in enumerate(operations):
         match operation:
             case Put():
-                answer(_answer(index, [store.put(_message(operation, store.format))]))
+                answer(_answer(index, [put_message(store, _message(operation, store.format))]))
             case Batch():
-                answer(_answer(index, store.put_batch(_messages(operation, store.format))))
+                answer(_answer(index, put_batch(store, _messages(operation, store.format))))
             case Flush():
                 store.flush.wait(store.flush.request(store.status().max_offset), 10)
             case Sleep(ms):

@@ -12,6 +12,7 @@ from tests.compat.referee import Referee
 from tests.simulation import SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.world import ROOT, open_store, rocketmq_settings
+from tests.unit.storage.puts import put_message
 
 MESSAGES = 12
 QUEUE = ("T", 0)
@@ -33,7 +34,7 @@ def test_a_seek_by_time_finds_its_message_before_and_behind_tombstones(
         machine.clock.advance(1)
         durability = Durability.SYNC if number == lost.start - 1 else Durability.ASYNC
         message = message_of(store, QUEUE, NewMessage(number, 60, 0, None), 0)
-        placed = store.put(message, durability)
+        placed = put_message(store, message, durability)
         offsets.append(placed.physical_offset)
         times_ms.append(placed.store_timestamp_ms)
     again = machine.restart(machine.disk.kill())

@@ -14,6 +14,7 @@ from tests.simulation import SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT, open_store, rocketmq_settings
+from tests.unit.storage.puts import put_message
 
 DAY_MS = 86_400_000
 COUNT = 120
@@ -36,7 +37,7 @@ def test_a_broker_finds_all_that_was_stored_after_a_halt(
             machine.scheduler.run_for(1)
             new = NewMessage(len(offsets), 200, 0, None)
             message = message_of(store, QUEUE, new, machine.clock.now_ms())
-            offsets.append(store.put(message, Durability.SYNC).physical_offset)
+            offsets.append(put_message(store, message, Durability.SYNC).physical_offset)
         machine.clock.step(step_ms)
     assert [step.step_ms for step in store.clock.steps.view.steps] == [DAY_MS, -DAY_MS]
     disk = machine.disk.kill() if loss is None else machine.disk.power_cut(1, loss)

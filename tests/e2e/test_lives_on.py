@@ -41,18 +41,19 @@ def _acked(lines: list[dict[str, int]]) -> int:
 
 def test_the_readme_installs_and_an_uninstall_keeps_messages_and_tokens() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## On Kubernetes\n")[2]
+    section = readme.partition("## Install on Kubernetes\n")[2]
     block = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0]
-    *_, status = block.splitlines()
-    install, test, *_ = [shlex.split(line, comments=True) for line in block.splitlines()]
+    images, *commands, status = block.splitlines()
+    assert images == "make images"  # `make e2e` has made them
+    install, test = [shlex.split(line, comments=True) for line in commands]
     with namespace() as name:
         install, test = (_in_namespace(words, name) for words in (install, test))
         release = Release(name, "shop", small_values())
         install += ["--set", f"image.repository={release.values['image']['repository']}"]
         run(*install)
         assert "was committed" in helm_test(*test)
-        told = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name}")))
-        assert [shard["isWell"] for shard in told["shards"]] == [True]
+        shown = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name}")))
+        assert [shard["isWell"] for shard in shown["shards"]] == [True]
         before = _what_is_kept(release)
         release.uninstall()
         left = ("pods", "-l", "app.kubernetes.io/name=mqstore")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.writer.report_models import EXAMPLE
+from mqstore.wire.examples.reports import EXPIRY as EXAMPLE
 from tests.e2e.cluster import Release, run, until
 from tests.services.transaction_shard import Shard, shard_at
 

@@ -1,4 +1,4 @@
-"""Each runbook of docs/operations.md, by its own commands, in a situation that asks for it."""
+"""Each repair page of docs/how-to, by its own commands, on a cluster that has the fault."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ pytestmark = [
     pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's volumes of a size"),
     pytest.mark.timeout(600),
 ]
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-RUNBOOKS = PAGE.partition("\n## Runbooks\n")[2].partition("\n## ")[0]
+HOW_TO = ROOT / "docs" / "how-to"
 FENCE = re.compile(r"^ *```sh\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 FINDINGS = ("kubectl mqstore status", "kubectl exec $POD -c query -- mqstore store verify")
 """Commands whose exit code 1 is an answer."""
+NOT_ON_A_CLUSTER = {"check-a-clock-step", "open-a-refused-store"}
+"""Repair pages without commands for a release."""
 TOPIC = "t"
 STORE = "/var/lib/mqstore/store"
 
@@ -40,13 +41,12 @@ def _blocks(section: str) -> list[str]:
     return [textwrap.dedent(block) for block in FENCE.findall(section)]
 
 
-def _steps(title: str) -> list[str]:
-    """The commands of a runbook's steps, of those that have any."""
-    found = RUNBOOKS.partition(f"\n### Runbook: {title}\n")[2].partition("\n### ")[0]
-    return _blocks(found)
+def _steps(page: str) -> list[str]:
+    """Return the blocks of a page that are marked ``sh``, in order."""
+    return _blocks((HOW_TO / f"{page}.md").read_text(encoding="utf-8"))
 
 
-PREAMBLE = _blocks(RUNBOOKS.partition("\n### ")[0])[0]
+[PREAMBLE] = _steps("README")
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def on_call(shop: Release, tmp_path: Path) -> OnCall:
     return OnCall(shop, tmp_path)
 
 
-def test_restore(on_call: OnCall) -> None:
-    save, put_back, see = _steps("restore")
+def test_back_up_and_restore(on_call: OnCall) -> None:
+    save, put_back, see = _steps("back-up-and-restore")
     on_call.puts("one", "two")
     on_call.does(save)
     on_call.puts("three")
@@ -136,19 +136,19 @@ def test_restore(on_call: OnCall) -> None:
     assert on_call.bodies() == ["one", "two"]
 
 
-def test_stuck_half_messages(on_call: OnCall) -> None:
-    look, who_leads, resolve, see = _steps("stuck half messages")
+def test_resolve_stuck_transactions(on_call: OnCall) -> None:
+    look, ready, resolve, see = _steps("resolve-stuck-transactions")
     spec = {"producerGroup": "g", "topic": TOPIC, "messages": [{"body": "half"}]}
     begin = f"kubectl mqstore ask /v1/transactions -c coordinator -d '{json.dumps(spec)}'"
     begun = json.loads(on_call.does(begin))["transactionId"]
     assert begun in on_call.does(look)
-    assert "leading" in on_call.does(who_leads)
+    assert '"status":"ready"' in on_call.does(ready)
     on_call.does(resolve, ID=begun)
     assert json.loads(on_call.does(see, ID=begun))["state"] == "rolled-back"
 
 
-def test_lost_index(on_call: OnCall) -> None:
-    look, make_again, see = _steps("lost index")
+def test_rebuild_the_index(on_call: OnCall) -> None:
+    look, make_again, see = _steps("rebuild-the-index")
     on_call.puts("lost")
     on_call.does(look)
     on_call.does(make_again)
@@ -157,21 +157,23 @@ def test_lost_index(on_call: OnCall) -> None:
     assert json.loads(on_call.does(found))["messages"][0]["body"] == "lost"
 
 
-def test_corrupt_segment(on_call: OnCall) -> None:
-    scrub, verify, keep, accept = _steps("corrupt segment")
+def test_repair_damage(on_call: OnCall) -> None:
+    scrub, keep, mend, verify, accept = _steps("repair-damage")
     [damaged] = on_call.puts("x" * 300_000)
     on_call.does("kubectl mqstore ask /v1/store:flush -X POST")
     segment = _flip(on_call, damaged)
-    until(lambda: _found(on_call.does(scrub)), "the scrub finds it")
-    assert segment in on_call.does(verify)
+    on_call.does("kubectl mqstore ask /v1/store/scrub:run -X POST")
+    until(lambda: _repairs(on_call.does(scrub)), "the scrub repairs it")
     on_call.does(keep)
+    on_call.does(mend)
+    on_call.does(verify)
     on_call.does(accept, SEGMENT=segment)
     assert on_call.takes()
 
 
-def _found(said: str) -> list[Any]:
-    """Findings of the scrub, of the answer that came last."""
-    found: list[Any] = json.loads(said.splitlines()[-1])["findings"]
+def _repairs(said: str) -> list[Any]:
+    """Repairs of the scrub, from the last reply of a step."""
+    found: list[Any] = json.loads(said.splitlines()[-1])["repairs"]
     return found
 
 
@@ -194,8 +196,8 @@ def _flip(on_call: OnCall, message: str) -> str:
     return segment
 
 
-def test_a_sync_that_failed(on_call: OnCall) -> None:
-    look, wait, see = _steps("a sync that failed")
+def test_recover_from_a_failed_sync(on_call: OnCall) -> None:
+    look, wait, see = _steps("recover-from-a-failed-sync")
     claim = f"{on_call.release.namespace}/store-{on_call.release.shard}"
     kept = on_call.puts("before")
     restarts = on_call.release.restarts("store-writer")
@@ -213,8 +215,8 @@ def test_a_sync_that_failed(on_call: OnCall) -> None:
     assert on_call.takes()
 
 
-def test_disk_full(on_call: OnCall) -> None:
-    look, who, run_now, grow, see = _steps("disk full")
+def test_free_a_full_disk(on_call: OnCall) -> None:
+    look, who, run_now, grow, see = _steps("free-a-full-disk")
     while on_call.takes():
         _fill(on_call)
     for step in (look, who, run_now):
@@ -233,8 +235,8 @@ def _fill(on_call: OnCall) -> None:
         assert error.status == 507
 
 
-def test_node_loss(on_call: OnCall) -> None:
-    look, replace = _steps("node loss")
+def test_replace_a_lost_node(on_call: OnCall) -> None:
+    look, replace = _steps("replace-a-lost-node")
     on_call.puts("gone")
     on_call.does(look)
     on_call.does(replace)
@@ -242,7 +244,21 @@ def test_node_loss(on_call: OnCall) -> None:
     assert on_call.bodies() == ["new"]
 
 
-def test_every_runbook_is_tried_here() -> None:
-    titles = re.findall(r"^### Runbook: (.*)$", RUNBOOKS, re.MULTILINE)
-    tried = {name.removeprefix("test_").replace("_", " ") for name in globals()}
-    assert set(titles) <= tried
+def test_accept_missing_data(on_call: OnCall) -> None:
+    look, accept = _steps("accept-missing-data")
+    on_call.puts("lost")
+    on_call.release.in_container("store-writer", "sh", "-c", f"rm {STORE}/commitlog/0*")
+    on_call.release.kill_writer()
+    until(lambda: "watermark" in on_call.does(look), "the writer reports the loss")
+    loss = on_call.does(look.splitlines()[0]).split()[-1]
+    on_call.does(accept, LOSS=loss)
+    assert on_call.takes()
+
+
+def test_every_repair_page_is_tried_here() -> None:
+    index = (HOW_TO / "README.md").read_text(encoding="utf-8")
+    repairs = re.findall(
+        r"\]\(([\w-]+)\.md\)", index.partition("**Repair**")[2].partition("\n## ")[0]
+    )
+    tried = {name.removeprefix("test_").replace("_", "-") for name in globals()}
+    assert set(repairs) - tried == NOT_ON_A_CLUSTER

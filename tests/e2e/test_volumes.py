@@ -90,7 +90,7 @@ def test_forced_retention_deletes_no_more_than_the_volume_needs_beside_a_reading
         assert len(gone) <= 2, gone
         oldest = sorted(before)
         assert gone <= {oldest[0], oldest[-1]}, "the oldest one, and the one made ahead"
-        assert "SegmentsForced" in until(lambda: _described(release), "Events")
+        until(lambda: "SegmentsForced" in _described(release), "an Event of the pod reports it")
         maps = "cat /proc/[0-9]*/maps 2>/dev/null | grep -c 'commitlog.*deleted' || true"
         until(
             lambda: release.in_container("query", "sh", "-c", maps).strip() == "0",

@@ -25,7 +25,7 @@ from mqstore.storage._kernel import (
     index_find,
     index_put,
 )
-from mqstore.storage.codec import message_id, properties, record
+from mqstore.storage.codec import cursors, message_id, properties, record
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.codec.record import Blank, Message, Record
@@ -41,7 +41,6 @@ from mqstore.storage.errors import (
 from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.log.multi_dispatch import further_queues
-from mqstore.storage.lookup import key_cursor
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.own import format_file, manifest
 from mqstore.storage.own.state_page import read_state
@@ -340,9 +339,9 @@ class Texts:
         assert message_id.encode(host, offset) == text.upper()
 
     def _cursor(self) -> None:
-        text = self._changed(key_cursor.encode(123_456, "T k").encode()).decode("latin-1")
+        text = self._changed(cursors.encode(123_456, "T k").encode()).decode("latin-1")
         try:
-            assert key_cursor.decode(text, "T k") == 123_456
+            assert cursors.decode(text, "T k") == 123_456
         except CursorError as error:
             assert len(str(error)) < 300
 

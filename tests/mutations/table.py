@@ -100,9 +100,9 @@ _SYNCS: Final = (
     ),
     _of(
         "`sync` answered without waiting",
-        "message_store",
-        "            self.flush.wait(self.flush.request(end))\n",
-        "            self.flush.request(end)\n",
+        "appends",
+        "            self._log.flush.wait(self._log.flush.request(end))\n",
+        "            self._log.flush.request(end)\n",
     ),
     _of(
         "A failed sync tried again",
@@ -207,11 +207,9 @@ _RECOVERY: Final = (
     ),
     _of(
         "Dispatch begins a record late",
-        "dispatch.dispatcher",
-        "            return position\n"
-        "        return self._log.min_offset if self._boundary is None",
-        "            return position\n"
-        "        return self._log.min_offset + 1 if self._boundary is None",
+        "index.catch_up",
+        "            position = log.min_offset if self.boundary is None",
+        "            position = log.min_offset + 1 if self.boundary is None",
     ),
     _of(
         "Block checksums of what recovery changes kept",

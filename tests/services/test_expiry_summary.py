@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from mqstore.client import ProblemError
-from mqstore.writer.report_models import EXAMPLE
+from mqstore.wire.examples.reports import EXPIRY as EXAMPLE
 from tests.services.service_processes import running
 
 PATH = "/v1/reports/expiry"

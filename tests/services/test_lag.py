@@ -21,6 +21,7 @@ from mqstore.storage.tables.config_tables import ConsumerOffsets
 from mqstore.wire.examples import lags as examples
 from tests.services.service_processes import Process, Run, query, writer
 from tests.services.shard_processes import cluster
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 SAVED_SOON = {"flush_consumer_offset_interval": 20}
@@ -43,8 +44,8 @@ def _make_behind(root: Path) -> None:
     with open_store(root) as store:
         store.create_topic("T", queues=2)
         for number in range(3):
-            store.put(message(store, number))
-        store.put(message(store, 3, queue_id=1))
+            put_message(store, message(store, number))
+        put_message(store, message(store, 3, queue_id=1))
         store.offsets.commit("g", [Commit("T", 0, 1)])
         store.offsets.commit("h", [Commit("T", 0, 3), Commit("T", 1, 1)])
 
@@ -169,7 +170,7 @@ def test_what_makes_no_sense_is_refused(
 def test_group_without_an_offset_in_a_topic_has_all_of_it_before_it(behind: Path) -> None:
     with open_store(behind) as store:
         store.create_topic("U", queues=1)
-        store.put(message(store, 1, topic="U"))
+        put_message(store, message(store, 1, topic="U"))
     with query(behind) as find, Client(find.url, find.url) as client:
         assert client.lag("g", topic="U").lag == 1
         with pytest.raises(ProblemError) as caught:

@@ -15,6 +15,7 @@ from mqstore.client import Client, NewMessage, ProblemError, Target, TopicEvent
 from mqstore.storage.codec import properties
 from mqstore.storage.paths import StorePaths, segment_name
 from tests.services.service_processes import Run, await_ready, query, running, writer
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 FLAG_AT, BODY_AT = 16, 90
@@ -75,7 +76,7 @@ def test_compressed_body_is_as_stored_unless_inflating_is_asked_for(tmp_path: Pa
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
         for number, (flag, body) in enumerate(bodies.items()):
-            store.put(message(store, number).replaced(sys_flag=flag, body=body))
+            put_message(store, message(store, number).replaced(sys_flag=flag, body=body))
     with query(tmp_path) as find:
         pull = httpx.get(f"{find.url}/v1/topics/T/queues/0/messages?inflate=true").json()
         for found, body in zip(pull["messages"], bodies.values(), strict=True):
@@ -93,7 +94,9 @@ def test_answers_with_inflated_bodies_are_short_and_go_on(tmp_path: Path) -> Non
         store.create_topic("T", queues=1)
         for number in range(count):
             encoded = properties.encode({"KEYS": "k"}, trailing_separator=False)
-            store.put(message(store, number).replaced(sys_flag=0x1, body=body, properties=encoded))
+            put_message(
+                store, message(store, number).replaced(sys_flag=0x1, body=body, properties=encoded)
+            )
     bounds = {"max_inflated_size": 1 << 16, "max_inflate_ratio": 1000}
     with query(tmp_path, **bounds) as find, Client(find.url, find.url) as client:
 
@@ -167,7 +170,7 @@ def _damaged(root: Path, at: int) -> dict[str, Any]:
     """What is answered for a message with one byte changed on the disk."""
     with open_store(root) as store:
         store.create_topic("T", queues=1)
-        placed = store.put(message(store, 0))
+        placed = put_message(store, message(store, 0))
     segment = StorePaths(root).commit_log / segment_name(0)
     with segment.open("r+b") as file:
         file.seek(at)
@@ -200,7 +203,7 @@ def test_messages_beside_a_lost_page_are_served_and_say_what_vouches_for_them(
     root = tmp_path / "store"
     with open_store(root) as store:
         store.create_topic("T", queues=1)
-        placed = [store.put(message(store, number)) for number in range(100)]
+        placed = [put_message(store, message(store, number)) for number in range(100)]
     with (StorePaths(root).commit_log / segment_name(0)).open("r+b") as file:
         file.seek(4096)
         file.write(bytes(4096))

@@ -21,7 +21,8 @@ from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from mqstore.client import Client, NewMessage
+from mqstore.client import Client, NewMessage, Target
+from mqstore.wire.operations import all_operations
 from tests.services.service_processes import Run, running
 
 TOPIC: Final = "orders"
@@ -51,6 +52,11 @@ CONFIG: Final = SchemathesisConfig.from_dict(
     }
 )
 COORDINATOR: Final = "transaction-coordinator"
+TARGETS: Final = {
+    "store-writer": Target.WRITER,
+    "query": Target.QUERY,
+    COORDINATOR: Target.COORDINATOR,
+}
 SERVICES: Final = (
     "store-writer",
     "query",
@@ -98,6 +104,23 @@ def _provide(client: Client) -> None:
     client.put_writes(paused=False)
     client.create_topic(TOPIC)
     client.produce(TOPIC, [NewMessage(body="hello", keys=("order-1",))])
+
+
+def test_the_document_has_the_operations_of_the_contract_and_no_others(
+    service: Documented,
+) -> None:
+    found = {
+        (method.upper(), path, operation["operationId"])
+        for path, operations in service.document()["paths"].items()
+        for method, operation in operations.items()
+        if operation["tags"] != ["operations"]
+    }
+    expected = {
+        (each.method, each.path.replace(":path}", "}"), each.name)
+        for each in all_operations()
+        if TARGETS[service.name] in each.targets
+    }
+    assert found == expected
 
 
 def _never_ends(operation: APIOperation[Any, Any, Any, Any]) -> bool:

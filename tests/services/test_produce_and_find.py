@@ -273,6 +273,13 @@ def test_messages_of_one_request_may_be_delayed_or_not(client: Client, topic: st
     assert client.delays().levels[17].pending >= 1
 
 
+def test_a_request_with_delayed_messages_is_as_large_as_any_batch_at_most(
+    client: Client, topic: str
+) -> None:
+    messages = [NewMessage(body=b"x" * (3 << 20), delay_level=level) for level in (0, 1)]
+    _refused(413, "body-too-large", client.produce, topic, messages)
+
+
 def test_a_delay_level_that_is_none_is_refused(client: Client, topic: str) -> None:
     _refused(422, "message-invalid", client.produce, topic, [NewMessage(delay_level=19)])
 

@@ -26,6 +26,13 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
         yield found
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at a time as a test makes; one too many is retried after a second,
+    and the check that it belongs to after the interval of checks."""
+
+    request_queue_size = 128
+
+
 class Billing:
     """A producer with a memory of what it decided."""
 
@@ -54,7 +61,7 @@ class Billing:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
 

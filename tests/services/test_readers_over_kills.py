@@ -19,6 +19,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.paths import StorePaths, segment_name
 from tests.page_cache import evict, is_in_memory
 from tests.services.service_processes import SEGMENT_SIZE, query, writer
+from tests.unit.storage.puts import put_batch
 from tests.unit.storage.stores import CONFIG, message, open_store
 
 TOPIC = "cut"
@@ -199,5 +200,5 @@ def _fill(root: Path) -> None:
         store.create_topic("T", queues=1)
         number = 0
         while store.log.max_offset < SEGMENTS * config.mapped_file_size_commit_log:
-            store.put_batch([message(store, number + each) for each in range(100)])
+            put_batch(store, [message(store, number + each) for each in range(100)])
             number += 100

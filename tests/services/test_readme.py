@@ -1,4 +1,4 @@
-"""Every command of the README does what it says; only addresses and paths are put in.
+"""Every command of README.md and docs/start.md does what it says; only addresses and paths change.
 
 Those for Kubernetes are run by tests/e2e.
 """
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,20 @@ from mqstore.client import Client, NewMessage
 from tests.services.service_processes import REPOSITORY, Run, running, writer
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-BLOCKS = [
-    [re.sub(r"\s+# .*", "", line) for line in block.replace("\\\n", " ").splitlines()]
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-]
+START = (REPOSITORY / "docs" / "start.md").read_text(encoding="utf-8")
+
+
+def _blocks(page: str) -> list[list[str]]:
+    """Return the commands of each block, without comments."""
+    return [
+        [re.sub(r"\s+# .*", "", line) for line in block.replace("\\\n", " ").splitlines()]
+        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    ]
+
+
 MQSTORE = str(Path(sys.executable).with_name("mqstore"))
-TWO_COMMANDS, PRODUCE_AND_FIND, TRANSACTION, BROKERS_STORE, _ON_KUBERNETES = BLOCKS
+TWO_COMMANDS, PRODUCE_AND_FIND, BROKERS_STORE, _ON_KUBERNETES = _blocks(README)
+_RUN, START_PRODUCE, CONSUME, TRANSACTION, START_BROKERS_STORE = _blocks(START)
 
 
 def _run(command: str, **variables: str) -> str:
@@ -49,13 +58,7 @@ def test_the_two_commands_are_targets_of_make() -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the README's own commands")
 def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
-    answers = []
-    for command in PRODUCE_AND_FIND:
-        for port, url in (("8081", services.writer_url), ("8082", services.query_url)):
-            command = command.replace(f"localhost:{port}", url)
-        command = command.replace(".venv/bin/mqstore", MQSTORE)
-        answers.append(json.loads(_run(command, MQSTORE_QUERY_URL=services.query_url)))
-    topic, produced, found, traced, lag = answers
+    topic, produced, found, traced, lag = _replies(PRODUCE_AND_FIND, services)
     assert [each["kind"] for each in traced["copies"]] == ["message"]
     assert lag["next"] is None
     assert topic["queues"] == 4
@@ -66,11 +69,36 @@ def test_what_is_produced_is_found_by_its_key(services: Run) -> None:
     assert found["complete"]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the README's own commands")
+def _replies(commands: list[str], services: Run) -> list[Any]:
+    """Run each command against the services; its output is JSON."""
+    replies = []
+    for command in commands:
+        for port, url in (("8081", services.writer_url), ("8082", services.query_url)):
+            command = command.replace(f"localhost:{port}", url)
+        command = command.replace(".venv/bin/mqstore", MQSTORE)
+        output = _run(command, MQSTORE_QUERY_URL=services.query_url)
+        replies.append(json.loads(output) if output else None)
+    return replies
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the page's own commands")
+def test_a_queue_is_consumed_by_a_group(services: Run) -> None:
+    _replies(START_PRODUCE, services)
+    stored, pulled, _, lag = _replies(CONSUME, services)
+    assert stored["messages"][0]["queueId"] == 0
+    assert "a kettle" in [each["body"] for each in pulled["messages"]]
+    (topic,) = lag["topics"]
+    (queue,) = [each for each in topic["queues"] if each["queueId"] == 0]
+    assert queue["lag"] == pulled["next"] - 1
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the page's own commands")
 @pytest.mark.xdist_group("coordinator")
-def test_a_transaction_is_begun_committed_and_told_of(with_coordinator: Run) -> None:
+def test_a_transaction_is_begun_and_committed(with_coordinator: Run) -> None:
     run = with_coordinator
     script = "\n".join(TRANSACTION).replace("localhost:8083", run.coordinator_url)
+    with run.client() as client:
+        client.create_topic("orders", queues=4)
     committed, story = _run(script.replace("curl ", "curl -sS ")).replace("}{", "}\n{").split("\n")
     assert json.loads(committed)["state"] == json.loads(story)["state"] == "committed"
     (half,) = json.loads(story)["halves"]
@@ -94,9 +122,9 @@ def test_a_copy_of_a_store_is_dumped_and_served(tmp_path: Path) -> None:
         client.produce("t", [NewMessage(body="from the broker")])
         process.process.terminate()
         process.ended()
-    make_copy, setup, dump, serve = BROKERS_STORE
+    make_copy, dump, serve = BROKERS_STORE
+    assert BROKERS_STORE == START_BROKERS_STORE
     _run(make_copy.replace("/path/to/broker/store", str(store)).replace("/path/to/copy", str(copy)))
-    assert setup == "make setup"
     lines = _run(dump.replace(".venv/bin/mqstore", MQSTORE).replace("/path/to/copy", str(copy)))
     assert [json.loads(line)["t"] for line in lines.splitlines()[:2]] == ["recovered", "msg"]
     assert serve == "make run STORE=/path/to/copy"

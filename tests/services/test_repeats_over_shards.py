@@ -22,12 +22,12 @@ from mqstore.client import (
     Placed,
     ProblemError,
     Produced,
-    unique_keys,
 )
 from mqstore.service.key_shards import shard_of
 from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
+from mqstore.wire import unique_keys
 from tests.services.service_processes import Process, writer
 from tests.services.shard_processes import Cluster, cluster, store_host
 

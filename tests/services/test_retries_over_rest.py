@@ -12,6 +12,7 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
 from tests.services.service_processes import Process, query
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import open_store
 
 RETRY = "%RETRY%g"
@@ -21,7 +22,7 @@ def _put(store: MessageStore, topic: str, real: str, price: int) -> None:
     given = {"RETRY_TOPIC": real, "price": str(price), "TAGS": f"t{price % 2}"}
     raw = properties.encode(given, trailing_separator=False)
     body = f"{real}{price}".encode()
-    store.put(Message(topic, 0, body, raw, store.host, store.host, 1))
+    put_message(store, Message(topic, 0, body, raw, store.host, store.host, 1))
 
 
 @pytest.fixture

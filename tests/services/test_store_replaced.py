@@ -14,6 +14,7 @@ import pytest
 from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths
 from tests.services.service_processes import query
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
 COUNT: Final = 5
@@ -26,7 +27,7 @@ def _fill(root: Path, start: int) -> list[str]:
     with open_store(root, CONFIG) as store:
         store.create_topic("T", queues=1)
         for number in range(start, start + COUNT):
-            store.put(message(store, number), Durability.SYNC)
+            put_message(store, message(store, number), Durability.SYNC)
         return [each.offset_message_id for each in store.lookups.records("T", 0, 0).records]
 
 

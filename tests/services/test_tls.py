@@ -17,8 +17,7 @@ import httpx
 import pytest
 import trustme
 
-from mqstore.client import Client, NewMessage, ProblemError, Unreachable, trusting
-from mqstore.client.calls import Target
+from mqstore.client import Client, NewMessage, ProblemError, Target, Unreachable, trusting
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Process,

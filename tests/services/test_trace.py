@@ -19,6 +19,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
 from mqstore.wire.examples import traces as examples
 from tests.services.service_processes import Process, Run, query
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import open_store
 
 KEY = "U1"
@@ -29,7 +30,7 @@ def _put(store: MessageStore, topic: str, **more: str) -> str:
     raw = {"UNIQ_KEY": KEY, "KEYS": "order-1", **more}
     encoded = properties.encode(raw, trailing_separator=False)
     message = Message(topic, 0, b"x", encoded, store.host, store.host, 1)
-    return store.put(message).offset_message_id
+    return put_message(store, message).offset_message_id
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from tests.simulation.driver import QUEUES, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.simulation.invariants import Checker
 from tests.simulation.world import World, open_store, seams_on
+from tests.unit.storage.puts import put_message
 
 POINTS: Final = 2_000
 """Crash points of one workload."""
@@ -166,7 +167,7 @@ def _go_on(world: World, store: MessageStore, disk: SimulatedDisk, seed: int) ->
     before = _log_bytes(store)
     new = NewMessage(MARK, 50, 0, None)
     message = message_of(store, ("T", seed % QUEUES), new, disk.clock.now_ms())
-    placed = store.put(message, Durability.SYNC)
+    placed = put_message(store, message, Durability.SYNC)
     again = open_store(seams_on(disk.power_cut(seed, Loss.DROP), seed), world.format, world.config)
     assert _log_bytes(again).startswith(before), "what was recovered was not durable"
     assert again.log.record_at(placed.physical_offset).body == new.body

@@ -12,6 +12,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.unit.storage.puts import put_message
 
 ROOT = Path("/store")
 CONFIG = StoreConfig(
@@ -57,7 +58,7 @@ class DelayedStore:
         return self.restart(self.machine.disk.kill())
 
     def put(self, number: int, level: int, *, topic: str = "T", **members: int) -> None:
-        self.store.put(self.message(number, level, topic=topic, **members))
+        put_message(self.store, self.message(number, level, topic=topic, **members))
 
     def message(self, number: int, level: int, *, topic: str = "T", **members: int) -> Message:
         table = {"UNIQ_KEY": f"u{number}", "TAGS": "a"} | ({"DELAY": str(level)} if level else {})

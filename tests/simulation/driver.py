@@ -20,6 +20,7 @@ from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.seams import Seams
 from tests.simulation.invariants import GROUP
 from tests.simulation.model import QueueKey
+from tests.unit.storage.puts import put_batch, put_message
 
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=16 << 10,
@@ -135,8 +136,8 @@ class Driver:
         while True:
             try:
                 if len(messages) == 1:
-                    return self.store.put(messages[0], durability).end
-                return self.store.put_batch(messages, durability)[-1].end
+                    return put_message(self.store, messages[0], durability).end
+                return put_batch(self.store, messages, durability)[-1].end
             except FilePending as pending:
                 pending.make()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from tests.simulation import SimulatedClock, SimulatedDisk, SimulatedMachine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 SEGMENT = 16 << 10
@@ -44,7 +45,9 @@ class Machine:
         """Until the log has so many."""
         number = 0
         while len(self.store.log.files.files) < segments:
-            self.store.put(message(self.store, number, queue_id=number % 2), Durability.ASYNC)
+            put_message(
+                self.store, message(self.store, number, queue_id=number % 2), Durability.ASYNC
+            )
             number += 1
         self.machine.scheduler.run_for(0.001)  # the next segment is made ahead of need
         self.store.retention.plan()  # the simulated disk dates a change when it is looked at

@@ -26,6 +26,7 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.simulation.scheduler import SimulatedScheduler
+from tests.unit.storage.puts import put_message
 
 ROOT: Final = Path("/disk1/store")
 LOG: Final = Path("/disk2/log")
@@ -52,7 +53,7 @@ def beside(machine: SimulatedMachine) -> Seams:
 
 def put(store: MessageStore, number: int) -> None:
     message = message_of(store, ("T", 0), NewMessage(number, 300, 0, None), 1)
-    store.put(message, Durability.SYNC)
+    put_message(store, message, Durability.SYNC)
 
 
 def numbers(store: MessageStore) -> list[int]:

@@ -24,6 +24,7 @@ from tests.simulation import SimulatedMachine
 from tests.simulation.delayed_store import CONFIG, DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_message
 
 SMALL: Final = CONFIG.model_copy(
     update={"mapped_file_size_commit_log": 8 << 10, "flush_delay_offset_interval": 3_000}
@@ -99,7 +100,7 @@ class Life:
         number, self.next_number = self.next_number, self.next_number + 1
         durability = self.rng.choice([Durability.SYNC, *[Durability.ASYNC] * 3])
         message = self.world.message(number, self.rng.choice(LEVELS))
-        self.world.store.put(message, durability)
+        put_message(self.world.store, message, durability)
         self.acknowledged.add(number)
         if durability is Durability.SYNC:
             self.durable = set(self.acknowledged)

@@ -15,6 +15,7 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_message
 
 ROOT = Path("/store")
 CRASHES = [None, *Loss]
@@ -42,7 +43,7 @@ class Life:
         new = NewMessage(number, 40, number % 7, None)
         now_ms = self.machine.clock.now_ms()
         message = message_of(self.store, (topic, number % 2), new, now_ms)
-        self.store.put(message, Durability.SYNC)
+        put_message(self.store, message, Durability.SYNC)
         self.durable[topic] += 1
 
     def live(self) -> None:

@@ -25,6 +25,7 @@ from mqstore.storage.paths import StorePaths
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_message
 
 ROOT = Path("/store")
 CRASHES = [None, *Loss]
@@ -52,7 +53,7 @@ class Life:
             for number in range(MESSAGES):
                 new = NewMessage(number, 40, number % 7, None)
                 message = message_of(store, ("T", number % 2), new, self.machine.clock.now_ms())
-                self.placed[number] = store.put(message, Durability.ASYNC).physical_offset
+                self.placed[number] = put_message(store, message, Durability.ASYNC).physical_offset
             store.wait_for_index()
         self.states = 0
         self.found: BaseException | None = None

@@ -15,6 +15,7 @@ from mqstore.storage.paths import StorePaths
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.rebuild_job import RebuildJob
 
 ROOT = Path("/store")
@@ -43,7 +44,7 @@ class Life:
             new = NewMessage(number, 40, number % 7, None)
             now_ms = self.machine.clock.now_ms()
             message = message_of(self.store, ("T", number % 2), new, now_ms)
-            self.placed[number] = self.store.put(message, Durability.ASYNC).physical_offset
+            self.placed[number] = put_message(self.store, message, Durability.ASYNC).physical_offset
         self.store.wait_for_index()
         self.indexed = dict(self.placed)
 
@@ -123,7 +124,7 @@ class Life:
             high = store.log.max_offset if durable is None else durable
             assert machine.disk.stat(paths.index_staging) is None
             assert machine.disk.stat(paths.index_journal) is None
-            assert store.dispatcher.index_complete
+            assert store.dispatcher.catch_up.complete
             for number, offset in self.placed.items():
                 if low <= offset < high:
                     assert offset in store.index.query("T", f"n{number}", 100).offsets, number

@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.storage.message_store import Durability
 from tests.simulation.retention_machine import Machine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 PUTS = 200
@@ -17,11 +18,11 @@ PUTS = 200
 
 def _put(machine: Machine, first: int) -> None:
     for number in range(first, first + PUTS):
-        machine.store.put(message(machine.store, number), Durability.ASYNC)
+        put_message(machine.store, message(machine.store, number), Durability.ASYNC)
 
 
 def _is_complete(machine: Machine) -> bool:
-    return machine.store.dispatcher.index_complete
+    return machine.store.dispatcher.catch_up.complete
 
 
 def _has_key(machine: Machine, number: int) -> bool:

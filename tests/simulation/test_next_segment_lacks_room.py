@@ -19,6 +19,7 @@ from mqstore.storage.retention.journal import FORCED_DELETION
 from mqstore.storage.retention.plan import Trigger, Why
 from mqstore.storage.store_reader import StoreReader
 from tests.simulation.retention_machine import HOUR_S, Machine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 ROOT = Path("/store")
@@ -51,7 +52,7 @@ def machine_without_room(seed: int, old: int, young: int) -> Machine:
 
 
 def put(machine: Machine) -> None:
-    machine.store.put(message(machine.store, 0).replaced(body=BODY), Durability.ASYNC)
+    put_message(machine.store, message(machine.store, 0).replaced(body=BODY), Durability.ASYNC)
 
 
 def fill(machine: Machine, segments: int) -> None:

@@ -52,9 +52,9 @@ class Process:
     def send(self, request: Request, *, sync: bool) -> Put:
         """Raises what the store raises."""
         store = self.store
-        put = store.append_once(
-            TOPIC, [self._message(each) for each in request], [f"u{each}" for each in request]
-        )
+        messages = [self._message(each) for each in request]
+        keys = [f"u{each}" for each in request]
+        put = store.append(messages, keys, as_batch=len(messages) > 1)
         if store.commits is not None:
             store.commits.wait(end_of(put))
         if sync:

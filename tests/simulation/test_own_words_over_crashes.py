@@ -27,6 +27,7 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT
+from tests.unit.storage.puts import put_message
 
 CRASHES: Final = (None, *Loss)
 FAILING: Final = ("write", "rename", "unlink", "sync_directory")
@@ -173,7 +174,7 @@ class Words:
             self.number += 1
             new = NewMessage(self.number, 400, 0, None)
             message = message_of(self.store, ("T", self.number % 2), new, 1)
-            self.store.put(message, self.rng.choice(list(Durability)))
+            put_message(self.store, message, self.rng.choice(list(Durability)))
 
     # crashes
 

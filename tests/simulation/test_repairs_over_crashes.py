@@ -20,6 +20,7 @@ from mqstore.storage.verify.broker import foresee
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_message
 
 ROOT = Path("/store")
 CRASHES = [None, *Loss]
@@ -48,7 +49,7 @@ class Life:
             for number in range(MESSAGES):
                 new = NewMessage(number, 300, number % 7, None)
                 message = message_of(store, ("T", number % 2), new, self.machine.clock.now_ms())
-                placed.append(store.put(message, Durability.SYNC).physical_offset)
+                placed.append(put_message(store, message, Durability.SYNC).physical_offset)
             self.due: list[Record] = [store.lookups.by_physical_offset(each) for each in placed]
         rot(self)
 

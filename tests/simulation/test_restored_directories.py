@@ -19,6 +19,7 @@ from tests.simulation.invariants import Checker
 from tests.simulation.model import QueueKey
 from tests.simulation.restored import CHANGES, durable_end, lacks, lived, next_offsets
 from tests.simulation.world import ROOT, World, open_store, seams_on
+from tests.unit.storage.puts import put_message
 
 SEEDS = range(100, 110)
 MANY = range(120, 520)
@@ -103,7 +104,7 @@ def _goes_on(world: World, disk: SimulatedDisk, seed: int, missing: DataMissing)
 
 def _put(store: MessageStore, disk: SimulatedDisk, key: QueueKey) -> tuple[int, int]:
     new = NewMessage(MARK, 50, 0, None)
-    placed = store.put(message_of(store, key, new, disk.clock.now_ms()), Durability.SYNC)
+    placed = put_message(store, message_of(store, key, new, disk.clock.now_ms()), Durability.SYNC)
     return placed.queue_offset, placed.physical_offset
 
 

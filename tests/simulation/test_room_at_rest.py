@@ -13,6 +13,7 @@ from mqstore.storage.errors import DiskRefuses, StoreLocked
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from tests.simulation import Loss, PowerCut, SimulatedDisk, SimulatedMachine
 from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 ROOT = Path("/store")
@@ -106,7 +107,7 @@ def test_a_full_volume_is_opened_once_the_oldest_segment_went(closed: bool) -> N
     assert rest.segments_now() == rest.segments[least // SEGMENT :]
     assert bodies(store) == {at: body for at, body in rest.bodies.items() if at >= least}
     rest.machine.scheduler.run_for(30)
-    store.put(message(store, 100_000), Durability.SYNC)
+    put_message(store, message(store, 100_000), Durability.SYNC)
     store.close()
 
 

@@ -25,6 +25,7 @@ from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import NewMessage, message_of
 from tests.simulation.inode import PAGE, SECTOR, Loss
 from tests.simulation.world import ROOT, WAITLESS_SEEDS, World, open_store, seams_on
+from tests.unit.storage.puts import put_message
 
 SEEDS = st.integers(0, 2**32)
 BODY_SIZE = 258
@@ -285,7 +286,7 @@ def test_queue_entries_that_a_recovery_failed_to_drop_do_not_come_back() -> None
     left = _cut_off_at(left, f"sync {ROOT}/consumequeue/T/0/{0:020d}")
     store = open_store(seams_on(left, 1), StoreFormat.V4_9)
     other = message_of(store, ("T", 1), NewMessage(12, BODY_SIZE, 0, None), 0)
-    assert store.put(other, Durability.SYNC).physical_offset == cut.physical_offset
+    assert put_message(store, other, Durability.SYNC).physical_offset == cut.physical_offset
     again = open_store(seams_on(left.power_cut(1, Loss.DROP), 1), StoreFormat.V4_9)
     assert [(queue.queue_id, queue.max_index) for queue in again.queues.all()] == [(0, 1), (1, 1)]
 
@@ -326,7 +327,7 @@ def _cut_off_at(left: SimulatedDisk, operation: str) -> SimulatedDisk:
 
 
 def _put_one(store: MessageStore, new: NewMessage) -> Placement:
-    return store.put(message_of(store, ("T", 0), new, 0), Durability.ASYNC)
+    return put_message(store, message_of(store, ("T", 0), new, 0), Durability.ASYNC)
 
 
 def test_what_a_process_before_the_last_noted_of_the_queues_is_not_believed() -> None:

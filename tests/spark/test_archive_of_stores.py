@@ -30,6 +30,7 @@ from tests.services.service_processes import running
 from tests.spark.deletions import DeletingRun
 from tests.unit.jobs.expiry_examples import ANY_HOUR
 from tests.unit.jobs.written import BODY_AT, offsets_of, overwrite, put_body, written
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -58,7 +59,7 @@ def topics_written(root: Path) -> Path:
     with open_store(root, KEEPING) as store:
         for number in range(1200):
             topic = ("T", "007", "%RETRY%g")[number % 3]
-            store.put(message(store, number, topic=topic), Durability.ASYNC)
+            put_message(store, message(store, number, topic=topic), Durability.ASYNC)
     aged(root, 80)
     return root
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mqstore.client import NewMessage
 from mqstore.jobs.commitlog import commitlog
-from mqstore.jobs.errors import AccessRefused, SegmentGone, told
+from mqstore.jobs.errors import AccessRefused, SegmentGone, job_error_in
 from tests.services.service_processes import Run, running
 from tests.unit.jobs.written import written
 
@@ -74,7 +74,7 @@ def test_a_segment_that_went_before_its_task_ends_the_job_with_why(
     (root / "commitlog" / f"{0:020d}").unlink()
     with pytest.raises(Exception, match="SegmentGone") as caught:
         plan.count()
-    found = told(str(caught.value))
+    found = job_error_in(str(caught.value))
     assert isinstance(found, SegmentGone)
     assert str(found).startswith("segment 00000000000000000000 was deleted while it was read")
 

@@ -32,6 +32,7 @@ from tests.unit.jobs.written import (
     put_forged,
     written,
 )
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -63,7 +64,9 @@ def random_store(root: Path, seed: int, count: int = 1500) -> list[Record]:
     """A store of a few segments; its records as the strict reader of one record reads them."""
     dice = random.Random(seed)
     with open_store(root, LARGE) as store:
-        placed = [store.put(random_message(store, dice), Durability.ASYNC) for _ in range(count)]
+        placed = [
+            put_message(store, random_message(store, dice), Durability.ASYNC) for _ in range(count)
+        ]
         return [store.log.record_at(each.physical_offset) for each in placed]
 
 

@@ -30,6 +30,7 @@ from tests.services.service_processes import running
 from tests.spark.deletions import DeletingRun
 from tests.unit.jobs.expiry_examples import ANY_HOUR
 from tests.unit.jobs.written import offsets_of, overwrite, written
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -66,7 +67,8 @@ def random_store(
         for topic in "TUV":
             store.create_topic(topic, queues=3)
         placed = [
-            store.put(
+            put_message(
+                store,
                 message(store, n, topic=dice.choice("TTUV"), queue_id=dice.randrange(3)),
                 Durability.ASYNC,
             )
@@ -144,13 +146,13 @@ def half(store: MessageStore, key: str, topic: str = "T") -> None:
     new.properties = properties.encode(
         pairs, trailing_separator=store.format.trailing_property_separator
     )
-    store.put(new, Durability.ASYNC)
+    put_message(store, new, Durability.ASYNC)
 
 
 def decided(store: MessageStore, body: bytes) -> None:
     new = message(store, 0, topic=OP_TOPIC)
     new.body = body
-    store.put(new, Durability.ASYNC)
+    put_message(store, new, Durability.ASYNC)
 
 
 def test_half_messages_are_lost_that_nobody_decided(spark: SparkSession, tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_half_messages_are_lost_that_nobody_decided(spark: SparkSession, tmp_pat
         decided(store, b"2,6,")
         store.offsets.commit("CID_RMQ_SYS_TRANS", [Commit(HALF_TOPIC, 0, 1)])
         for number in range(500):
-            store.put(message(store, number, topic="U"), Durability.ASYNC)
+            put_message(store, message(store, number, topic="U"), Durability.ASYNC)
     aged(root, 80)
     outcome, report = reported(spark, str(root), tmp_path / "out")
     assert outcome.exit_code == 1

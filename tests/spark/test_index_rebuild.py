@@ -31,6 +31,7 @@ from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.shapes import EVERYTHING, expand
 from tests.spark.deletions import DeletingRun
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -67,7 +68,7 @@ def written(root: Path, count: int = 700) -> Path:
 def found_in(root: Path) -> set[int]:
     """Which messages are found by their key, once the store is opened as usual."""
     with open_store(root) as store:
-        assert store.dispatcher.index_complete
+        assert store.dispatcher.catch_up.complete
         return {n for n in range(700) if store.index.query("T", f"k{n}", 100).offsets}
 
 
@@ -145,7 +146,7 @@ def test_a_store_keeps_its_settings_and_delayed_messages_their_time(
     root = tmp_path / "store"
     settings = {"message_delay_level": "1h 2h", "file_reserved_time": 720}
     with open_store(root, CONFIG.model_copy(update=settings)) as store:
-        store.put(delayed(store, 1))
+        put_message(store, delayed(store, 1))
         broker_conf = store.paths.broker_conf
     due = {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")}
     assert due
@@ -265,7 +266,7 @@ def items_by(way: type[Spilled] | type[Shuffled], spark: SparkSession, root: Pat
     found = way(spark.sparkContext, extraction, ranges, 2)
     items = found.each_part(lambda items: [list(items)])
     found.drop()
-    return [found.told, items]
+    return [found.chunks, items]
 
 
 def test_sparks_shuffle_carries_the_same_items_as_files_do(

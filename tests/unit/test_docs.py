@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ROOT_PAGES)])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ROOT_PAGES)])
 IN_CODE = re.compile(r"`([^`\n]+)`")
 TEST_PATH = re.compile(r"\btests/[\w/-]+(?:\.py)?")
 TEST_NAME = re.compile(r"\btest_\w+(?!\w|\.py)")
@@ -26,7 +26,7 @@ def defined() -> set[str]:
     return {name for source in sources for name in DEFINED.findall(source)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_that_is_named_exists(page: Path, defined: set[str]) -> None:
     named = " ".join(IN_CODE.findall(page.read_text(encoding="utf-8")))
     paths = TEST_PATH.findall(named)
@@ -41,7 +41,7 @@ def test_the_pages_name_tests_at_all(defined: set[str]) -> None:
     assert len(set(TEST_NAME.findall(text)) & defined) > 5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     links = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mqstore.jobs.columns import SEGMENT
 from mqstore.jobs.log.scan import CorruptStretch
-from mqstore.storage._kernel import RecordColumns
+from mqstore.storage.formats import RecordColumns
 
 TYPES: Final[Mapping[str, pa.DataType]] = {
     "bigint": pa.int64(),
@@ -23,7 +23,10 @@ _ENDS: Final = pa.int32()
 
 
 def message_batch(columns: Mapping[str, str], rows: RecordColumns, segment: str) -> pa.RecordBatch:
-    """What ``rows`` has, which then has none; ``columns`` with types, as it was made for them."""
+    """Take the rows out of ``rows`` as a batch.
+
+    ``columns`` maps names to Spark's types, in the order that ``rows`` was made for.
+    """
     count = rows.rows
     found = iter(rows.take())
     arrays = [
@@ -36,6 +39,7 @@ def message_batch(columns: Mapping[str, str], rows: RecordColumns, segment: str)
 def corrupt_batch(
     columns: Mapping[str, str], stretches: Sequence[CorruptStretch]
 ) -> pa.RecordBatch:
+    """A batch with a row for each corrupt stretch."""
     arrays = [
         pa.array([getattr(each, name) for each in stretches], TYPES[of])
         for name, of in columns.items()

@@ -33,10 +33,10 @@ MESSAGES: Final[Mapping[str, str]] = {
     "properties": "map<string,string>",
     "body": "binary",
 }
-"""A row for each whole record."""
+"""Columns of the table ``messages``, which has a row for each whole record."""
 
 ON_DEMAND: Final = frozenset({"properties", "body"})
-"""Decoded only where they are asked for by name."""
+"""Columns that are decoded only if a query names them."""
 
 CORRUPT: Final[Mapping[str, str]] = {
     "physical_offset": "bigint",
@@ -45,13 +45,16 @@ CORRUPT: Final[Mapping[str, str]] = {
     "defect": "string",
     "detail": "string",
 }
-"""A row for each stretch that is no whole record."""
+"""Columns of the table ``corrupt``, which has a row for each stretch without a whole record."""
 
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {"messages": MESSAGES, "corrupt": CORRUPT}
 
 
 def chosen(table: str, names: Sequence[str] | None) -> dict[str, str]:
-    """The named columns of a table with their types; without names all but those on demand."""
+    """The named columns of a table with their types; without names all but ``ON_DEMAND``.
+
+    Raises WrongUsage for unknown names and for an empty list.
+    """
     known = TABLES[table]
     if names is None:
         return {name: of for name, of in known.items() if name not in ON_DEMAND}
@@ -66,5 +69,5 @@ def chosen(table: str, names: Sequence[str] | None) -> dict[str, str]:
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """A schema as Spark reads one."""
+    """The columns as a schema in Spark's DDL."""
     return ", ".join(f"{name} {of}" for name, of in columns.items())

@@ -1,4 +1,4 @@
-"""How a job ends as a command: one line of why on stderr, and its exit code."""
+"""Runs a job as a command: an error becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ from mqstore.jobs.errors import (
     JobError,
     SparkMissing,
     Unreachable,
-    told,
+    job_error_in,
 )
 from mqstore.storage.errors import StorageError
-from mqstore.storage.setting_names import unknown_variables
+from mqstore.storage.settings import unknown_variables
 
 OF_SPARK: Final = frozenset({"pyspark", "pyarrow", "pandas", "numpy"})
-"""Packages that come with mqstore-jobs[spark]."""
+"""Packages that the extra mqstore-jobs[spark] installs."""
 SAID_MAX: Final = 300
-"""Characters of what a defect, or Spark, says of itself: the log has it whole."""
+"""Maximum characters of the text of a defect or of Spark's error; the log has the whole text."""
 
 log = logging.getLogger(__name__)
 
 
 def run(job: Callable[[], int | None]) -> int:
-    """The exit code of ``job``: its own, 0 for None, or that of what ended it.
+    """Run a job and return its exit code: its own, 0 for None, or that of its error.
 
-    Told to end (SIGTERM, as when its pod is deleted) it first gives up what it holds.
+    SIGTERM (Kubernetes sends it when it deletes a pod) raises SystemExit in the job, which releases
+    its locks and leases first.
     """
     _log_to_stderr()
     unknown = unknown_variables(os.environ)
     if unknown is not None:
-        print(f"mqstore: {unknown}", file=sys.stderr)  # noqa: T201  # what a command says
+        print(f"mqstore: {unknown}", file=sys.stderr)  # noqa: T201  # output of a command
         return EXIT_REFUSED
     before = signal.signal(signal.SIGTERM, _end)
     try:
         return job() or EXIT_FINE
     except Exception as error:
-        refused = end_of(error)
-        print(f"mqstore: {refused}", file=sys.stderr)  # noqa: T201  # what a command says
+        refused = job_error_of(error)
+        print(f"mqstore: {refused}", file=sys.stderr)  # noqa: T201  # output of a command
         return refused.exit_code
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -57,25 +58,27 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def end_of(error: Exception) -> JobError:
-    """What an error ends with; of a defect, and where Spark itself gave up, the log has all."""
+def job_error_of(error: Exception) -> JobError:
+    """The JobError for any error; logs the traceback of a defect or of an error of Spark itself."""
     refused = refusal(error)
     if refused is None:
-        log.error("what ended it is no refusal", exc_info=error)
+        log.error("the job failed", exc_info=error)
         refused = JobError(f"{type(error).__name__}: {_said(error)}"[:SAID_MAX])
     return refused
 
 
 def _said(error: Exception) -> str:
-    """In one line: how a text begins; of one with a task's traceback, how that ends."""
+    """The text of an error in one line: its first two lines, or the last of a task's traceback."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     is_task = "Traceback (most recent call last):" in lines
     return " ".join(lines[-1:] if is_task else lines[:2])
 
 
 def refusal(error: Exception) -> JobError | None:
-    """The JobError that an error stands for: of the engine, the client, the system, or of Spark,
-    which has its own for whatever ends a task, with ours in its text. None for a defect."""
+    """The JobError for an error of the engine, the client, the system or Spark.
+
+    Spark raises an error of its own for a failed task; its text holds ours. None for a defect.
+    """
     match error:
         case JobError():
             return error
@@ -89,11 +92,11 @@ def refusal(error: Exception) -> JobError | None:
             )
         case StorageError() | ClientError() | OSError():
             return JobError(str(error))
-    return told(str(error))
+    return job_error_in(str(error))
 
 
 def _log_to_stderr() -> None:
-    """Stdout is the summary's."""
+    """Send log lines to stderr: stdout is for the summary."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for name in ("py4j", "httpx"):  # each request
         logging.getLogger(name).setLevel(logging.WARNING)

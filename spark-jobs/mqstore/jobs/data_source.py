@@ -1,7 +1,7 @@
 """Spark's data source ``commitlog``: ``spark.read.format("commitlog").load(path or address)``.
 
-Spark makes a reader in a Python process of its own beside the driver, and sends a partition to
-wherever it is read; a partition says by itself all that its task needs.
+Spark makes the reader in a Python process of its own beside the driver and sends each partition to
+the worker that reads it. A partition therefore holds everything that its task needs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mqstore.jobs.log.ranges import plan
 from mqstore.jobs.log.scan import RangeScan
 from mqstore.jobs.log.source import Log, LogRange
 from mqstore.jobs.read_options import ReadOptions
-from mqstore.storage._kernel import RecordColumns
+from mqstore.storage.formats import RecordColumns
 
 NAME: Final = "commitlog"
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -43,7 +43,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass
 class LogPartition(InputPartition):
-    """What one task reads, and from where."""
+    """The range of the log that one task reads, and the log."""
 
     log: Log
     part: LogRange
@@ -53,26 +53,37 @@ class LogPartition(InputPartition):
 
 
 class CommitLogSource(DataSource):
+    """The data source ``commitlog``, which Spark makes for each load."""
+
     @classmethod
     def name(cls) -> str:
+        """The name that ``spark.read.format`` takes."""
         return NAME
 
     def schema(self) -> str:
+        """The schema of the chosen table and columns, in DDL. Raises WrongUsage."""
         options = ReadOptions.of(self.options)
         return columns.ddl(columns.chosen(options.table, options.columns))
 
     def reader(self, schema: StructType) -> CommitLogReader:
+        """The reader of the columns of ``schema``. Raises WrongUsage."""
         options = ReadOptions.of(self.options)
         reader = NarrowedReader if options.pushdown else CommitLogReader
-        return reader(options, _asked(options.table, schema))
+        return reader(options, _wanted_columns(options.table, schema))
 
 
 class CommitLogReader(DataSourceReader):
-    def __init__(self, options: ReadOptions, asked: dict[str, str]) -> None:
+    """Plans the partitions of a log, and reads one in each task.
+
+    ``wanted`` maps the names of the columns to Spark's types.
+    """
+
+    def __init__(self, options: ReadOptions, wanted: dict[str, str]) -> None:
         self.options = options
-        self.asked = asked
+        self.wanted = wanted
 
     def partitions(self) -> list[InputPartition]:
+        """One partition for each range of the log. Raises JobError."""
         options = self.options
         seen = options.look()
         with seen.log.opened() as reader:
@@ -80,11 +91,12 @@ class CommitLogReader(DataSourceReader):
             return [LogPartition(seen.log, part) for part in ranges]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition, a batch for each step of the scan. Raises JobError."""
         if not isinstance(partition, LogPartition):
-            return  # of a log without bytes Spark makes one partition that is None
+            return  # for a log without bytes Spark makes one partition that is None
         options, part = self.options, partition.part
         rows = RecordColumns(
-            [name for name in self.asked if name != SEGMENT and options.table == "messages"],
+            [name for name in self.wanted if name != SEGMENT and options.table == "messages"],
             topics=None if options.topics is None else map(str.encode, options.topics),
             lowest=options.low,
             since_ms=options.since_ms,
@@ -93,26 +105,29 @@ class CommitLogReader(DataSourceReader):
         with partition.log.opened() as reader:
             for corrupt in RangeScan(reader, part, rows, high=options.high).steps():
                 if options.table == "messages":
-                    yield message_batch(self.asked, rows, part.segment.name)
+                    yield message_batch(self.wanted, rows, part.segment.name)
                     continue
                 rows.take()
                 behind = [c for c in corrupt if c.physical_offset + c.size > options.low]
-                yield corrupt_batch(self.asked, behind)
+                yield corrupt_batch(self.wanted, behind)
 
 
 class NarrowedReader(CommitLogReader):
-    """Takes filters. Spark 4.3 refuses such a reader where its setting for that is off, and keeps
-    what it has taken for every other query over the same DataFrame: so it has to be asked for."""
+    """A reader that accepts filters from Spark; the option ``pushdown`` selects it.
+
+    It is not the default for two reasons. Spark 4.3 rejects such a reader if its setting for
+    pushdown is off, and it keeps accepted filters for every other query over the same DataFrame.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """What a filter rules out is not made a row; Spark still looks at each row itself."""
+        """Narrow the range and rows to read; returns all filters, which Spark applies again."""
         for each in filters:
             self.options = narrowed(self.options, each)
         return filters
 
 
-def _asked(table: str, schema: StructType) -> dict[str, str]:
-    """The columns of a schema; WrongUsage where it is not one of ours."""
+def _wanted_columns(table: str, schema: StructType) -> dict[str, str]:
+    """The columns of a schema with their types. Raises WrongUsage if a type is not the table's."""
     wanted = columns.chosen(table, schema.names)
     for field in schema.fields:
         if field.dataType.simpleString() != wanted[field.name]:
@@ -123,7 +138,7 @@ def _asked(table: str, schema: StructType) -> dict[str, str]:
 
 
 def narrowed(options: ReadOptions, pushed: Filter) -> ReadOptions:
-    """Without what a filter surely rules out."""
+    """Options without the ranges, topics and times that a filter certainly excludes."""
     match pushed:
         case EqualTo(attribute=("topic",), value=str(topic)) if _is_exact(topic):
             return options.of_topics([topic])
@@ -154,7 +169,7 @@ def narrowed(options: ReadOptions, pushed: Filter) -> ReadOptions:
 
 
 def _is_exact(topic: str) -> bool:
-    """Whether no other bytes than its own are read as this text."""
+    """Whether only one byte string decodes to this text."""
     return "\ufffd" not in topic
 
 

@@ -1,20 +1,20 @@
-"""What ends a job, each error with the exit code that it ends with.
+"""The errors that end a job, with their exit codes.
 
 ::
 
-    JobError             2  refused, with why
-    ├── WrongUsage       2  an option or argument that cannot be
-    ├── JavaMissing      2  Spark needs a Java that is not there
+    JobError             2  the job was refused, with the reason
+    ├── WrongUsage       2  an option or argument is invalid
+    ├── JavaMissing      2  Spark does not find the Java that it needs
     ├── SparkMissing     2  the packages of mqstore-jobs[spark] are not installed
-    ├── NoStore          2  nothing to read where the job was told to read
-    ├── AccessRefused    2  the service wants other credentials
-    ├── SegmentGone      2  retention deleted what was still to be read
-    ├── StoreChanged     2  the store was recovered while it was read
-    ├── OutputRefused    2  what the job made cannot be put where it was told to
-    ├── ArchiveDamaged   2  what was archived is not read back as it was written
-    └── Unreachable      3  a service gives no answer
+    ├── NoStore          2  the given place holds no readable store
+    ├── AccessRefused    2  the service rejects the credentials
+    ├── SegmentGone      2  retention deleted a segment before the job read it
+    ├── StoreChanged     2  the store was recovered while the job read it
+    ├── OutputRefused    2  the job cannot write to the given output
+    ├── ArchiveDamaged   2  an archived file does not read back as it was written
+    └── Unreachable      3  a service does not answer
 
-Spark passes an error of a task on as text: ``told`` finds it there again.
+Spark passes an error of a task on as text, in which ``job_error_in`` finds it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class JobError(Exception):
 
 
 class WrongUsage(JobError):
-    """An option or argument that cannot be."""
+    """An option or argument is invalid."""
 
 
 class JavaMissing(JobError):
-    """Spark needs a Java that is not there."""
+    """Spark does not find the Java that it needs."""
 
 
 class SparkMissing(JobError):
@@ -47,43 +47,43 @@ class SparkMissing(JobError):
 
 
 class NoStore(JobError):
-    """Nothing to read where the job was told to read."""
+    """The given place holds no readable store."""
 
 
 class AccessRefused(JobError):
-    """The service wants other credentials."""
+    """The service rejects the credentials."""
 
 
 class SegmentGone(JobError):
-    """Retention deleted what was still to be read."""
+    """Retention deleted a segment before the job read it."""
 
 
 class StoreChanged(JobError):
-    """The store was recovered while it was read."""
+    """The store was recovered while the job read it."""
 
 
 class OutputRefused(JobError):
-    """What the job made cannot be put where it was told to."""
+    """The job cannot write to the given output."""
 
 
 class ArchiveDamaged(JobError):
-    """What was archived is not read back as it was written."""
+    """An archived file does not read back as it was written."""
 
 
 class Unreachable(JobError):
-    """A service gives no answer, however often it is asked."""
+    """A service does not answer, after all retries."""
 
     exit_code = EXIT_UNREACHABLE
 
 
 _TYPES: Final[tuple[type[JobError], ...]] = (JobError, *JobError.__subclasses__())
 _BY_NAME: Final = {each.__name__: each for each in _TYPES}
-_TOLD: Final = re.compile(rf"^{re.escape(__name__)}\.(\w+): (.*)$", re.MULTILINE)
+_PASSED_ON: Final = re.compile(rf"^{re.escape(__name__)}\.(\w+): (.*)$", re.MULTILINE)
 
 
-def told(text: str) -> JobError | None:
-    """The last error of ours in the text of one of Spark's; None without one."""
-    found = _TOLD.findall(text)
+def job_error_in(text: str) -> JobError | None:
+    """The last JobError in the text of an error of Spark; None if the text holds none."""
+    found = _PASSED_ON.findall(text)
     if not found:
         return None
     name, why = found[-1]

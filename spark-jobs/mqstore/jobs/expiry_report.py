@@ -1,7 +1,7 @@
-"""The expiry report: what retention will delete, who has not come to it, how full the disk gets.
+"""The expiry report: which messages retention will delete, which readers lose them, disk usage.
 
 ``python -m mqstore.jobs.expiry_report SHARD… --out PLACE``; see docs/jobs.md. It only reads the
-shards; exit code 1 says that something which somebody still needs will be deleted.
+shards; exit code 1 says that retention will delete messages that a reader has not consumed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from mqstore.jobs.shard_place import ShardPlace
 HORIZONS: Final = "24,72,168"
 HOURS_MAX: Final = 24 * 366 * 100
 NOT_ARCHIVED: Final = ("corruptStretches", "missedBytes")
-"""Of what an archive's run tells: more than none is a finding."""
-RISKS_TOLD: Final = 20
-"""Of the summary on stdout."""
+"""Fields of an archive's report; a value above 0 is a finding."""
+RISKS_SHOWN: Final = 20
+"""Maximum number of risks in the summary on stdout."""
 
 app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of one run, over however many shards."""
+    """The options of one run over any number of shards."""
 
     out: Output
     horizons: tuple[int, ...]
@@ -55,32 +55,33 @@ def main(
         list[str],
         typer.Argument(
             metavar="SHARD...",
-            help="DIRECTORY, or QUERY_ADDRESS,WRITER_ADDRESS; also DIRECTORY,WRITER_ADDRESS. One"
-            " fails: the rest finish.",
+            help="DIRECTORY, or QUERY_ADDRESS,WRITER_ADDRESS; also DIRECTORY,WRITER_ADDRESS. If one"
+            " fails, the others finish.",
         ),
     ],
     out: Annotated[
-        str, typer.Option(help="Directory or URL (any that fsspec knows) for what is made.")
+        str, typer.Option(help="Directory or URL (any that fsspec supports) for the reports.")
     ],
     horizons: Annotated[str, typer.Option(help="Hours ahead, separated by commas.")] = HORIZONS,
     what_if_hours: Annotated[
-        str, typer.Option(help="Other values of fileReservedTime to look at, with commas.")
+        str, typer.Option(help="Other values of fileReservedTime, separated by commas.")
     ] = "",
     settings: Annotated[
         Path | None,
         typer.Option(help="A broker.conf with the rule in force, for a broker's own directory."),
     ] = None,
     token_file: TokenFile = None,
-    ca: Annotated[str | None, typer.Option(help="Who signed https addresses (PEM).")] = None,
+    ca: Annotated[str | None, typer.Option(help="CA bundle for https addresses (PEM).")] = None,
     archive: Annotated[
         str | None,
-        typer.Option(help="Directory or URL that segments which go are exported to, as Parquet."),
+        typer.Option(help="Directory or URL for an export of expiring segments, as Parquet."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Say what retention will delete, who has not come to it, and how full the disk gets.
+    """Report which messages retention will delete, which readers lose them, and disk usage.
 
-    Exit code 0: nobody loses anything; 1: somebody does; 2: refused; 3: a service does not answer.
+    Exit code 0: no reader loses messages; 1: a reader does; 2: refused; 3: a service does not
+    answer.
     """
 
     def job() -> int:
@@ -102,7 +103,7 @@ def main(
 
 
 def hours_of(option: str, text: str) -> tuple[int, ...]:
-    """Ascending, each once. Raises WrongUsage."""
+    """Parse a list of hours; ascending, without duplicates. Raises WrongUsage."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words or not all(word.isascii() and word.isdigit() for word in words):
         raise WrongUsage(f"--{option} {text!r} is no list of hours; write e.g. {HORIZONS}")
@@ -113,7 +114,7 @@ def hours_of(option: str, text: str) -> tuple[int, ...]:
 
 
 def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
-    """Look, count, publish, and tell the shard's writer, if one was named.
+    """Make and publish the report of one shard; send its summary to the writer, if one is named.
 
     Raises JobError, ClientError.
     """
@@ -124,16 +125,16 @@ def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
         return Outcome(_would(facts, options))
     report = counted(run, place, facts, options)
     files = published(report, options.out)
-    told = summary(report, options.out)
+    fields = summary(report, options.out)
     if place.writer_url is not None:
         with place.client() as client:
-            client.put_expiry_report(told)
+            client.put_expiry_report(fields)
     is_found = report.at_risk
     if options.archive is not None:
-        told["archive"] = _archived(run, place, facts, report, options.archive)
-        is_found = is_found or any(told["archive"][name] > 0 for name in NOT_ARCHIVED)
+        fields["archive"] = _archived(run, place, facts, report, options.archive)
+        is_found = is_found or any(fields["archive"][name] > 0 for name in NOT_ARCHIVED)
     code = EXIT_FINDINGS if is_found else EXIT_FINE
-    return Outcome(told | {"files": files}, code, log_bytes)
+    return Outcome(fields | {"files": files}, code, log_bytes)
 
 
 def _would(facts: ShardFacts, options: Options) -> Report:
@@ -144,24 +145,24 @@ def _would(facts: ShardFacts, options: Options) -> Report:
         for each in planned.segments
         if each.not_before_ms is not None and each.not_before_ms <= until_ms
     ]
-    told: Report = {
+    would: Report = {
         "wouldRead": facts.max_offset - facts.min_offset,
         "segments": len(facts.segments),
         "out": options.out.url,
     }
     if options.archive is not None:
-        told["wouldArchive"] = {
+        would["wouldArchive"] = {
             "place": options.archive.url,
             "segments": len(going),
             "bytes": sum(each.size for each in going),
         }
-    return told
+    return would
 
 
 def _archived(
     run: JobRun, place: ShardPlace, facts: ShardFacts, report: ExpiryReport, out: Output
 ) -> Report:
-    """What goes within the longest horizon by the rule in force, exported."""
+    """Export the segments that the rule in force deletes within the longest horizon."""
     from mqstore.jobs.archive.archiving import archive, due
     from mqstore.jobs.archive.keeper import keeper_of
     from mqstore.jobs.read_options import ReadOptions
@@ -171,14 +172,14 @@ def _archived(
         seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
         first = seen.segments[0].start if seen.segments else facts.max_offset
         archived = keeper.archived()
-        if archived is None:  # from now on nothing goes that is not archived
+        if archived is None:  # from now on retention deletes only archived segments
             keeper.advance(archived := first)
-        told = archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
-        return told | {"missedBytes": max(0, first - archived)}
+        done = archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
+        return done | {"missedBytes": max(0, first - archived)}
 
 
 def _facts(place: ShardPlace, options: Options) -> ShardFacts:
-    """Where it is to be archived, what is not archived yet counts as going."""
+    """The facts of a shard; with an archive, without the hold of segments not archived yet."""
     facts = _looked(place, options)
     if options.archive is None:
         return facts
@@ -195,15 +196,15 @@ def _looked(place: ShardPlace, options: Options) -> ShardFacts:
 
 
 def counted(run: JobRun, place: ShardPlace, facts: ShardFacts, options: Options) -> ExpiryReport:
-    """What Spark says of the log, as a report."""
+    """Count the messages of the log with Spark and make the report. Raises JobError."""
     from mqstore.jobs.commitlog import commitlog  # only now is Spark needed
     from mqstore.jobs.expiry import counting, making
     from mqstore.jobs.expiry.facts import TRANSACTION_GROUP
     from mqstore.jobs.expiry.log_counts import LogCounts
-    from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+    from mqstore.storage.formats import HALF_TOPIC, OP_TOPIC
 
     places = Places.of(facts)
-    with run.stage(f"counting what is in the log of {facts.name}") as spark:
+    with run.stage(f"counting the messages in the log of {facts.name}") as spark:
         read = partial(commitlog, spark, place.where, token_file=place.token_file, ca=place.ca)
         messages = read(columns=counting.COLUMNS)
 
@@ -213,14 +214,14 @@ def counted(run: JobRun, place: ShardPlace, facts: ShardFacts, options: Options)
             return counting.undecided(records, decided.get(0, 0))
 
         counts = LogCounts(counting.counted(spark, messages, places.marks, facts.now_ms))
-        asked = making.Asked(options.horizons, options.what_if)
-        report = making.make(facts, places, counts, undecided, asked, place.where)
+        request = making.ReportRequest(options.horizons, options.what_if)
+        report = making.make(facts, places, counts, undecided, request, place.where)
     _require_all(place, facts)
     return report
 
 
 def _require_all(place: ShardPlace, facts: ShardFacts) -> None:
-    """Raises SegmentGone where retention took what was to be counted, before Spark came to it."""
+    """Raise SegmentGone if retention deleted a segment before Spark counted it."""
     from mqstore.jobs.read_options import ReadOptions
 
     seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look().segments
@@ -233,8 +234,10 @@ def _require_all(place: ShardPlace, facts: ShardFacts) -> None:
 
 
 def published(report: ExpiryReport, out: Output) -> list[str]:
-    """Write all forms of the report; those of the same shard and day that it replaces go. The
-    names. Raises OutputRefused."""
+    """Write the report in all formats and delete older ones of the same shard and day.
+
+    Returns the names of the files. Raises OutputRefused.
+    """
     from mqstore.jobs.expiry import page, tables
 
     day = f"report_date={report.date}"
@@ -261,7 +264,7 @@ def _writer(content: bytes) -> Callable[[IO[bytes]], object]:
 
 
 def summary(report: ExpiryReport, out: Output) -> Report:
-    """What is told on stdout, and to store-writer: small, whatever the shard's size."""
+    """The summary for stdout and store-writer; its size does not depend on the shard's."""
     risks = report.risks_in_force
     return {
         "name": report.shard,
@@ -271,8 +274,8 @@ def summary(report: ExpiryReport, out: Output) -> Report:
         "minOffset": report.min_offset,
         "maxOffset": report.max_offset,
         "expiring": [each.model_dump(by_alias=True) for each in report.expiring],
-        "risks": [each.model_dump(by_alias=True) for each in risks[:RISKS_TOLD]],
-        "risksMore": max(0, len(risks) - RISKS_TOLD),
+        "risks": [each.model_dump(by_alias=True) for each in risks[:RISKS_SHOWN]],
+        "risksMore": max(0, len(risks) - RISKS_SHOWN),
         "out": out.url,
     }
 

@@ -16,11 +16,11 @@ from mqstore.jobs import command
 from mqstore.jobs.job_options import DryRun, Shards, TokenFile
 from mqstore.jobs.job_run import JobRun
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage.formats import StoreFormat
 
 
 class FormatName(StrEnum):
-    """As ``--format`` names them."""
+    """The values of ``--format``."""
 
     V4_9 = "4.9"
     V5_X = "5.x"
@@ -31,11 +31,11 @@ def rebuild(
     dry_run: DryRun = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Compare with the index that is there; change nothing."),
+        typer.Option("--verify", help="Compare with the existing index; change nothing."),
     ] = False,
     store_format: Annotated[
         FormatName | None,
-        typer.Option("--format", help="Of which RocketMQ; 5.x indexes TAGS. Default: the store's."),
+        typer.Option("--format", help="RocketMQ version; 5.x indexes TAGS. Default: the store's."),
     ] = None,
     hash_slots: Annotated[
         int | None, typer.Option(min=1, help="maxHashSlotNum (default: the store's)")
@@ -50,10 +50,11 @@ def rebuild(
         ),
     ] = 75,
     name: Annotated[
-        str, typer.Option(help="Of this run, for writers to tell; default: host and process.")
+        str,
+        typer.Option(help="Name of this run in the writer's reports; default: host and process."),
     ] = "",
     token_file: TokenFile = None,
-    ca: Annotated[str | None, typer.Option(help="Who signed https addresses (PEM).")] = None,
+    ca: Annotated[str | None, typer.Option(help="CA bundle for https addresses (PEM).")] = None,
 ) -> None:
     """Rebuild the index of each SHARD from its log; the summary is one line of JSON.
 
@@ -82,6 +83,7 @@ def rebuild(
 
 
 def main() -> None:
+    """Run the job with the arguments of the process."""
     typer.run(rebuild)
 
 

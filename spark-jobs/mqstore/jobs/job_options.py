@@ -10,11 +10,12 @@ Shards = Annotated[
     list[str],
     typer.Argument(
         metavar="SHARD...",
-        help="DIRECTORY, or QUERY,WRITER addresses, or DIRECTORY,WRITER. One fails: others finish.",
+        help="DIRECTORY, or QUERY,WRITER addresses, or DIRECTORY,WRITER. If one fails, the others"
+        " finish.",
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done and how much; write nothing.")
+    bool, typer.Option("--dry-run", help="Report what the job would do; write nothing.")
 ]
 TokenFile = Annotated[
     str | None,

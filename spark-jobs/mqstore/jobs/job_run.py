@@ -1,7 +1,7 @@
-"""What every job shares: a run over several shards, its Spark session, summary and exit code.
+"""The run of a job over several shards: Spark session, progress, summary and exit code.
 
-A job is a module with a ``main``: a typer command that makes a ``JobRun`` and hands ``over`` the
-shards and what is to be done with each. One shard that fails is told, and the rest finish.
+A job is a module with a ``main``: a typer command that makes a ``JobRun`` and calls ``over`` with
+the shards and the work on each. The summary reports a shard that fails, and the others finish.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Report = dict[str, Any]
-"""What is told of one shard, in JSON."""
+"""The report of one shard, in JSON."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one shard ended."""
+    """The result of the work on one shard."""
 
     report: Report = field(default_factory=dict)
     exit_code: int = EXIT_FINE
     log_bytes: int = 0
-    """Of the log that were read."""
+    """Bytes of the log that the job read."""
 
 
 class JobRun:
     """One run of a job. Used once, in one thread."""
 
     def __init__(self, name: str, spark: SparkSession | None = None, **settings: str) -> None:
-        """``settings`` are Spark's, with ``_`` for ``.``. A session that is given is not stopped;
-        without one it is started by the first ``spark``."""
+        """``settings`` are Spark's, with ``_`` for ``.``. The run does not stop a given session;
+        without one the first use of ``spark`` starts one."""
         self.name = name
         self._spark = spark
         self._settings = {"spark_ui_showConsoleProgress": "false"} | settings
@@ -55,11 +55,12 @@ class JobRun:
 
     @property
     def progress(self) -> Progress:
+        """The function that shows the progress of the run."""
         return self._progress
 
     @property
     def spark(self) -> SparkSession:
-        """Raises JavaMissing."""
+        """The Spark session, which the first use starts. Raises JavaMissing."""
         if self._spark is None:
             self._progress("starting Spark", 0, 1)
             self._spark = spark_session(f"mqstore {self.name}", **self._settings)
@@ -67,14 +68,14 @@ class JobRun:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[SparkSession]:
-        """Whatever Spark does within is counted, and shown as it goes."""
+        """Count the work of Spark within the context, and show its progress."""
         with watched(self.spark, self.name, what, self._progress, self._figures):
             yield self.spark
 
     def over(self, shards: Sequence[str], work: Callable[[JobRun, str], Outcome]) -> int:
-        """Do the work on each shard, print the summary on stdout; the worst exit code of all.
+        """Do the work on each shard and print the summary on stdout; returns the worst exit code.
 
-        What ends a shard is told in its report, and the others are done all the same.
+        An error of a shard is in its report and does not end the others.
         """
         began = time.monotonic()
         with ExitStack() as stack:
@@ -101,18 +102,18 @@ class JobRun:
         try:
             outcome = work(self, shard)
         except Exception as error:
-            refused = command.end_of(error)
+            refused = command.job_error_of(error)
             log.error("%s: %s", shard, refused)
             outcome = Outcome({"error": str(refused)}, refused.exit_code)
         seconds = round(time.monotonic() - began, 3)
         log.info("%s: %s took %.1f s", shard, self.name, seconds)
-        told = {"shard": shard, "exitCode": outcome.exit_code, "seconds": seconds}
-        return Outcome(told | outcome.report, outcome.exit_code, outcome.log_bytes)
+        fields = {"shard": shard, "exitCode": outcome.exit_code, "seconds": seconds}
+        return Outcome(fields | outcome.report, outcome.exit_code, outcome.log_bytes)
 
     def _stop(self) -> None:
         if not self._is_ours or self._spark is None:
             return
         try:
             self._spark.stop()
-        except Exception as error:  # its Java was killed: that is what ended the shards
+        except Exception as error:  # Spark's Java was killed, which has also failed the shards
             log.warning("Spark cannot be stopped: %s", error)

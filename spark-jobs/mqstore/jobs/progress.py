@@ -1,4 +1,5 @@
-"""How far a job is: a bar on a terminal, else a log line at each stage's begin and now and then."""
+"""Progress of a job: a bar on a terminal, else log lines at the start and the end of each stage and
+every ``LINE_INTERVAL_S`` seconds."""
 
 from __future__ import annotations
 
@@ -10,17 +11,20 @@ from contextlib import contextmanager
 from typing import Final
 
 LINE_INTERVAL_S: Final = 10.0
-"""Between two log lines of one stage."""
+"""Seconds between two log lines of one stage."""
 
 Progress = Callable[[str, int, int], None]
-"""Told a stage, how much of it is done, and of how much. Any thread, one at a time."""
+"""Called with the name of a stage, the amount done and the total, by one thread at a time."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """What is told is shown on stderr, as stdout is for the job's summary."""
+    """Show progress on stderr for the context, since stdout is for the job's summary.
+
+    Yields the function that reports progress.
+    """
     if sys.stderr.isatty():
         with _bar() as shown:
             yield shown
@@ -29,17 +33,19 @@ def shown_progress() -> Iterator[Progress]:
 
 
 class LoggedProgress:
+    """Writes progress as log lines, at most one per interval except at the start and end."""
+
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._told = "", False
+        self._logged = "", False
         self._due = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        told = stage, done >= total
-        is_new = stage != self._told[0] or (told[1] and not self._told[1])
+        state = stage, done >= total
+        is_new = stage != self._logged[0] or (state[1] and not self._logged[1])
         if not is_new and self._now() < self._due:
             return
-        self._told, self._due = told, self._now() + LINE_INTERVAL_S
+        self._logged, self._due = state, self._now() + LINE_INTERVAL_S
         log.info("%s: %d of %d", stage, done, total)
 
 

@@ -30,22 +30,24 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
+    """The options of a read: place, table, columns and filters. Raises WrongUsage if invalid."""
+
     where: str
     """A store directory, or the http(s) address of a shard's query service."""
     table: str = "messages"
     columns: tuple[str, ...] | None = None
     topics: frozenset[str] | None = None
     since_ms: int = -OFFSET_MAX - 1
-    """Stored at this time or later, ..."""
+    """Earliest store time of a message, in milliseconds since 1970, ..."""
     until_ms: int = OFFSET_MAX
-    """... and before this one."""
+    """... and the time that it must be before."""
     low: int = 0
-    """Records that begin at this physical offset or behind it, ..."""
+    """Lowest physical offset of a record, ..."""
     high: int = OFFSET_MAX
-    """... and before this one."""
+    """... and the offset that it must be below."""
     partition_bytes: int = RANGE_SIZE
     pushdown: bool = False
-    """Whether Spark's filters are taken."""
+    """Whether the reader accepts filters from Spark."""
     token_file: str | None = None
     ca: str | None = None
 
@@ -55,15 +57,16 @@ class ReadOptions:
         if self.partition_bytes < RANGE_MIN:
             raise WrongUsage(f"partitionBytes {self.partition_bytes}: at least {RANGE_MIN}")
         if self.is_url and (urlsplit(self.where).username or urlsplit(self.where).password):
-            raise WrongUsage("an address with credentials is shown to everyone; use tokenFile")
+            raise WrongUsage("Spark shows an address with its credentials; use tokenFile")
 
     @property
     def is_url(self) -> bool:
+        """Whether the place is the address of a service."""
         return self.where.startswith(("http://", "https://"))
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Spark's options, whose names have any case. Raises WrongUsage."""
+        """Parse Spark's options, whose names may have any case. Raises WrongUsage."""
         given = {_known(name): text for name, text in options.items()}
         if not given.get("path"):
             raise WrongUsage("nothing to read: load a store directory or a shard's address")
@@ -83,12 +86,13 @@ class ReadOptions:
         )
 
     def look(self) -> Snapshot:
-        """The log as it is now. Raises JobError."""
+        """Take a snapshot of the log. Raises JobError."""
         if self.is_url:
             return at_url.look(LogAtUrl(self.where, self.token_file, self.ca))
         return at_path.look(Path(self.where.removeprefix("file:")))
 
     def of_topics(self, names: Iterable[str]) -> ReadOptions:
+        """These options, restricted to some topics."""
         wanted = frozenset(names)
         return replace(self, topics=wanted if self.topics is None else self.topics & wanted)
 
@@ -100,6 +104,7 @@ class ReadOptions:
         since_ms: int = -OFFSET_MAX - 1,
         until_ms: int = OFFSET_MAX,
     ) -> ReadOptions:
+        """These options, restricted to a range of physical offsets and store times."""
         return replace(
             self,
             low=max(self.low, low),

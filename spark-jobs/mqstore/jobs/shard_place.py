@@ -1,4 +1,4 @@
-"""One shard as it is named to a job: where its log is read, and its writer where one is told."""
+"""The place of a shard as a job's argument names it: its log, and optionally its writer."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _SCHEMES = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class ShardPlace:
+    """The addresses of one shard, with token file and CA bundle (PEM)."""
+
     where: str
     """A store directory, or the address of its query service."""
     writer_url: str | None
-    """Of its store-writer; None only for a directory."""
+    """Address of its store-writer; None only for a directory."""
     token_file: str | None
     ca: str | None
 
     @property
     def is_url(self) -> bool:
+        """Whether the log is read from a query service."""
         return self.where.startswith(_SCHEMES)
 
     @classmethod
     def of(cls, text: str, token_file: str | None = None, ca: str | None = None) -> Self:
-        """From DIRECTORY, DIRECTORY,WRITER_ADDRESS or QUERY_ADDRESS,WRITER_ADDRESS.
+        """Parse DIRECTORY, DIRECTORY,WRITER_ADDRESS or QUERY_ADDRESS,WRITER_ADDRESS.
 
         Raises WrongUsage.
         """
@@ -42,7 +45,7 @@ class ShardPlace:
         return place
 
     def client(self) -> Client:
-        """Of its writer, and of query where that was named. Raises AccessRefused, WrongUsage."""
+        """A client of the writer, and of query if named. Raises AccessRefused, WrongUsage."""
         if self.writer_url is None:
             raise WrongUsage(f"{self.where}: no store-writer was named")
         query = self.where if self.is_url else self.writer_url

@@ -78,8 +78,8 @@ def watched(
         watcher.join()
         try:
             figures.add(context, group)
-        except Exception as error:  # its Java is gone: what ended it is to be told, not this
-            log.warning("Spark does not say what it did: %s", error)
+        except Exception as error:  # Spark's Java has died; the error of the stage is reported
+            log.warning("Spark's figures are unavailable: %s", error)
 
 
 def _stages(context: SparkContext, group: str) -> list[tuple[int, int]]:

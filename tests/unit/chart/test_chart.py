@@ -48,7 +48,7 @@ EVERYTHING = {
     "jobs": {"output": {"existingClaim": "results"}},
     "monitoring": {
         "serviceMonitor": {"enabled": True},
-        "rules": {"enabled": True, "runbookUrl": "https://example.org/operations"},
+        "rules": {"enabled": True, "runbookUrl": "https://example.org/docs"},
         "dashboard": {"enabled": True},
     },
     "ingress": {"enabled": True, "writerHost": "w.example.org", "tlsSecret": "cert"},
@@ -548,15 +548,15 @@ def test_the_hours_of_deletewhen_are_those_of_one_zone() -> None:
 
 @needs_helm
 def test_alerts_go_by_metrics_that_there_are() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rules = render(**EVERYTHING)["PrometheusRule"]["shop-mqstore"]["spec"]["groups"][0]["rules"]
     assert len(rules) >= 10
     for rule in rules:
         _goes_by_metrics_of(rule["expr"], 'namespace="default",app_kubernetes_io_instance="shop"')
         assert rule["annotations"]["summary"]
-        anchor = rule["annotations"]["runbook_url"].partition("#")[2]
-        titles = re.findall(r"^#+ (.*)$", page, re.M)
-        assert anchor in {re.sub(r"[^a-z0-9 -]", "", t.lower()).replace(" ", "-") for t in titles}
+        address, _, page = rule["annotations"]["runbook_url"].rpartition("/")
+        assert address == "https://example.org/docs/how-to"
+        assert rule["alert"] in (ROOT / "docs/how-to/monitor-the-services.md").read_text("utf-8")
+        assert (ROOT / "docs/how-to" / page).is_file(), page
 
 
 @needs_helm

@@ -25,6 +25,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 
 SEGMENT = 1 << 16
 CONFIG = StoreConfig(
@@ -97,9 +98,9 @@ def root(tmp_path: Path) -> Path:
 def small_store(root: Path) -> Path:
     """Three messages in two queues, closed cleanly."""
     with open_store(root) as store:
-        store.put(message(store, UNIQ_KEY="U1", KEYS="a b", TAGS="tag"))
-        store.put(message(store, queue_id=1, body=b"", born_host=BORN_V6))
-        store.put(message(store, topic="Other", body=b"x" * 100, KEYS="a"))
+        put_message(store, message(store, UNIQ_KEY="U1", KEYS="a b", TAGS="tag"))
+        put_message(store, message(store, queue_id=1, body=b"", born_host=BORN_V6))
+        put_message(store, message(store, topic="Other", body=b"x" * 100, KEYS="a"))
     return root
 
 
@@ -151,7 +152,7 @@ def test_queues_and_entries_are_as_in_the_files(small_store: Path) -> None:
         assert entry["size"] == sizes[entry["off"]]
 
 
-def test_the_first_line_tells_how_it_was_recovered(small_store: Path) -> None:
+def test_the_first_line_reports_the_recovery(small_store: Path) -> None:
     lines = dumped(small_store)
     last = of_type(lines, "msg")[-1]
 
@@ -179,7 +180,9 @@ def test_queries_cover_each_topic_and_key_once(small_store: Path) -> None:
 def test_queries_include_hash_collisions_and_stop_at_the_64_newest(root: Path) -> None:
     with open_store(root) as store:
         placed = [
-            store.put(message(store, KEYS="AaAa" if number % 2 else "BBBB")).physical_offset
+            put_message(
+                store, message(store, KEYS="AaAa" if number % 2 else "BBBB")
+            ).physical_offset
             for number in range(100)
         ]
 
@@ -192,7 +195,7 @@ def test_queries_include_hash_collisions_and_stop_at_the_64_newest(root: Path) -
 def test_segment_ends_are_blank_lines(root: Path) -> None:
     with open_store(root) as store:
         for _ in range(5):
-            store.put(message(store, body=bytes(SEGMENT // 2 - 100)))
+            put_message(store, message(store, body=bytes(SEGMENT // 2 - 100)))
 
     lines = dumped(root)
     log = [line for line in lines if line["t"] in ("msg", "blank")]
@@ -242,7 +245,7 @@ def test_strange_files_change_nothing(small_store: Path) -> None:
 
 def test_a_living_store_can_be_dumped(root: Path) -> None:
     with open_store(root) as store:
-        store.put(message(store, KEYS="k"))
+        put_message(store, message(store, KEYS="k"))
 
         assert len(of_type(dumped(root), "msg")) == 1
 
@@ -291,7 +294,7 @@ def test_a_torn_tail_is_cut_and_said(root: Path) -> None:
 
 def test_the_delay_topic_shows_delivery_times(root: Path) -> None:
     with open_store(root) as store:
-        store.put(message(store, topic="SCHEDULE_TOPIC_XXXX", TAGS="t", DELAY="1"))
+        put_message(store, message(store, topic="SCHEDULE_TOPIC_XXXX", TAGS="t", DELAY="1"))
 
     lines = dumped(root)
     found = of_type(lines, "msg")[0]
@@ -302,7 +305,7 @@ def test_the_delay_topic_shows_delivery_times(root: Path) -> None:
 
 def test_prepared_records_have_no_entry(root: Path) -> None:
     with open_store(root) as store:
-        store.put(message(store, sys_flag=SysFlag.TRANSACTION_PREPARED))
+        put_message(store, message(store, sys_flag=SysFlag.TRANSACTION_PREPARED))
 
     lines = dumped(root)
 
@@ -323,7 +326,7 @@ def test_in_place_recovers_for_good(root: Path) -> None:
 
 def test_in_place_is_refused_while_another_holds_the_lock(root: Path) -> None:
     with open_store(root) as store:
-        store.put(message(store))
+        put_message(store, message(store))
         result = run_dump(root, "--in-place")
 
     assert result.exit_code == 2
@@ -366,7 +369,7 @@ def killed_while_open(root: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.unit.cli import test_dump as t\n"
         "store = t.open_store(Path(sys.argv[1]))\n"
-        "for n in range(20): store.put(t.message(store, queue_id=n % 3, KEYS=f'k{n}'))\n"
+        "for n in range(20): t.put_message(store, t.message(store, queue_id=n % 3, KEYS=f'k{n}'))\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", program, str(root)]

@@ -1,5 +1,4 @@
-"""Commands of the kubectl plugin on a cluster that answers as it is told to: what goes wrong there,
-or comes late."""
+"""Commands of the kubectl plugin on a simulated cluster: errors, and replies that arrive late."""
 
 from __future__ import annotations
 
@@ -163,7 +162,7 @@ def test_a_shard_without_a_pod_may_hold_messages(cluster: Cluster, copy: Path) -
     cluster.answers({"^get statefulsets": [items(stateful_set())], "^get pods": [items()]})
     ran = does("restore", "0", str(copy))
     assert ran.exit_code == 2
-    assert "shard 0 has no pod that tells what it holds; --replace" in ran.stderr
+    assert "shard 0 has no pod, so its messages are unknown; --replace" in ran.stderr
     assert not cluster.requests("^scale")
 
 
@@ -186,7 +185,7 @@ def test_a_volume_has_grown_whatever_its_storage_makes_of_the_size(cluster: Clus
     assert "has 2.0 GiB" in ran.stdout
 
 
-def test_a_job_that_does_not_start_tells_the_last_warning(
+def test_a_job_that_does_not_start_reports_the_last_warning(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "START_S", 0.0)

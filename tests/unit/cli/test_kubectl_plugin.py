@@ -1,5 +1,6 @@
-"""What the kubectl plugin makes of its command line and of what a cluster tells; the rest needs one
-(tests/e2e)."""
+"""Command line of the kubectl plugin, and what it prints of a cluster's replies.
+
+Tests that need a cluster are in tests/e2e."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def test_what_follows_two_dashes_is_the_commands() -> None:
     assert own_first(["backup", "0", "--", "-n"]) == ["backup", "0", "--", "-n"]
 
 
-def test_an_option_without_its_value_is_told_of() -> None:
+def test_an_option_without_its_value_is_reported() -> None:
     ran = CliRunner().invoke(app, own_first(["status", "-n"]))
     assert ran.exit_code == 2
     assert "requires an argument" in ran.stderr
@@ -56,7 +57,7 @@ def test_no_kubectl_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         ("Warning: old\nerror: no such pod", "kubectl: no such pod"),
         (
@@ -68,7 +69,7 @@ def test_no_kubectl_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_why_kubectl_failed_is_one_line_of_what_it_said(
-    said: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(f"#!/bin/sh\nprintf '%b' {shlex.quote(said)} >&2\nexit 1\n")
@@ -76,11 +77,11 @@ def test_why_kubectl_failed_is_one_line_of_what_it_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KubeError) as raised:
         Kubectl().run("get", "pods")
-    assert str(raised.value) == told
+    assert str(raised.value) == reported
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "text"),
     [
         (0, "0 B"),
         (1023, "1023 B"),
@@ -89,8 +90,8 @@ def test_why_kubectl_failed_is_one_line_of_what_it_said(
         (3 << 50, "3072.0 TiB"),
     ],
 )
-def test_sizes_are_told_in_the_largest_unit(count: int, told: str) -> None:
-    assert size(count) == told
+def test_a_size_is_shown_in_the_largest_unit(count: int, text: str) -> None:
+    assert size(count) == text
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,8 @@ def test_names_follow_the_chart() -> None:
 def test_more_shards_are_the_charts_to_add(capsys: pytest.CaptureFixture[str]) -> None:
     stateful_set = {"metadata": {"name": "mq-mqstore-shard"}, "spec": {"replicas": 2}}
     assert scaled(Release(Kubectl(), "mq", stateful_set), 3, force=True) == 2
-    told = capsys.readouterr().err
-    assert "helm upgrade mq charts/mqstore --reset-then-reuse-values --set shards=3" in told
+    errors = capsys.readouterr().err
+    assert "helm upgrade mq charts/mqstore --reset-then-reuse-values --set shards=3" in errors
 
 
 @dataclass(frozen=True)

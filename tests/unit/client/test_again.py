@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable, unique_keys
+from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable
 from mqstore.client.again import Patience, may_be_stored, writable_shard
 from mqstore.client.calls import produce
+from mqstore.wire import unique_keys
 
 
 def problem(kind: str, status: int = 503, retry_after_s: float | None = None) -> ProblemError:

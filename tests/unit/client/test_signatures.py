@@ -48,3 +48,24 @@ def test_help_of_produce_names_what_it_takes_and_returns() -> None:
 def test_a_single_message_needs_no_list() -> None:
     message = NewMessage(body="one", uniq_key="k")
     assert produce("t", message) == produce("t", [message])
+
+
+def test_help_of_a_new_message_names_its_fields_as_python_does() -> None:
+    expected = (
+        "(*, body: 'bytes | str' = b'', tags: 'str | None' = None, keys: 'Sequence[str]' = (), "
+        "properties: 'Mapping[str, str] | None' = None, queue_id: 'int | None' = None, "
+        "flag: 'int' = 0, delay_level: 'int' = 0, uniq_key: 'str | None' = None) -> 'None'"
+    )
+    assert str(inspect.signature(NewMessage)) == expected
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    own = [
+        {name for name in vars(each) if not name.startswith("_")} for each in (Client, AsyncClient)
+    ]
+    assert own[0] == own[1]
+
+
+def test_a_body_is_sent_as_text_or_in_base64_with_its_checksum() -> None:
+    assert NewMessage(body="x").as_json() == {"body": "x", "crc32c": 2839306131}
+    assert NewMessage(body=b"\xff").as_json() == {"bodyBase64": "/w==", "crc32c": 4278190080}

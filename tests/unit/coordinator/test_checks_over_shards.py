@@ -230,7 +230,7 @@ def test_an_answer_counts_where_the_report_is_refused(tmp_path: Path) -> None:
         shard = Leasing(producer("sure", port_of(server)))
         shard.refuses_reports = True
         _, decision = settle(shard, tmp_path, 2)
-    assert decision == ("/v1/transactions/0-k%3A1:commit", {"reason": "asked: sure"})
+    assert decision == ("/v1/transactions/0-k%3A1:commit", {"reason": "check: sure"})
 
 
 def test_a_check_without_an_answer_counts_and_decides_nothing(tmp_path: Path) -> None:

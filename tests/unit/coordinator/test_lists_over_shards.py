@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.service import problems
 from mqstore.service.transaction_lists import query_of
-from mqstore.storage.lookup import key_cursor
+from mqstore.storage.codec import cursors
 from tests.unit.coordinator.fake_shards import (
     Answer,
     Bench,
@@ -35,14 +35,14 @@ def having(shard: int, *born_ms: int) -> Replying:
         limit = int(wanted.get("limit", 100))
         after = ""
         if "cursor" in wanted:
-            after = key_cursor.decode_name(wanted["cursor"], query_of(None, wanted.get("group")))
+            after = cursors.decode_name(wanted["cursor"], query_of(None, wanted.get("group")))
         every = [view(f"{shard}-k{at}", at) for at in sorted(born_ms)]
         left = [each for each in every if place(each) > after]
         shown = left[:limit]
         cursor = None
         if len(left) > limit:
             query = query_of(None, wanted.get("group"))
-            cursor = key_cursor.encode_name(place(shown[-1]), query)
+            cursor = cursors.encode_name(place(shown[-1]), query)
         found = {"transactions": shown, "next": cursor, "complete": True, "missing": []}
         return Answer(200, found)
 

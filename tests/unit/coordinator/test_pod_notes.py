@@ -12,7 +12,7 @@ from mqstore.client import StoreEvent
 from mqstore.coordinator.pod_notes import MESSAGE_MAX, WINDOW_MS, Note, Notes, Severity
 from mqstore.coordinator.reporting import BURST, REFILL_S, Rate
 
-PAGE = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
 OPENED: dict[str, Any] = {"durationMs": 400, "minOffset": 0, "maxOffset": 900, "readOnly": None}
 LOWERED = {"group": "g", "topic": "T", "queueId": 1, "before": 9, "after": 4}
 FORCED: dict[str, Any] = {

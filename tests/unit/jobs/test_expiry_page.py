@@ -47,7 +47,7 @@ def test_who_loses_messages_is_said_before_all_else() -> None:
 
 def test_where_nobody_loses_anything_it_says_so() -> None:
     html = shown(report())
-    assert "Nothing that somebody still needs goes within 1 d." in html
+    assert "Retention deletes no message that a reader still needs within 1 d." in html
     assert "Not consumed" not in html
 
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from mqstore.jobs import command, errors
-from mqstore.jobs.errors import JavaMissing, JobError, NoStore, SegmentGone, Unreachable, told
+from mqstore.jobs.errors import (
+    JavaMissing,
+    JobError,
+    NoStore,
+    SegmentGone,
+    Unreachable,
+    job_error_in,
+)
 from mqstore.jobs.session import check_java
 
 
@@ -104,8 +111,8 @@ def test_the_exit_code_of_a_job_is_its_own() -> None:
 
 def test_every_error_is_found_again_by_its_name() -> None:
     for kind in JobError.__subclasses__():
-        assert type(told(f"{errors.__name__}.{kind.__name__}: why")) is kind
-    assert told("nothing of ours") is None
+        assert type(job_error_in(f"{errors.__name__}.{kind.__name__}: why")) is kind
+    assert job_error_in("nothing of ours") is None
 
 
 def java_saying(directory: Path, version: str) -> dict[str, str]:

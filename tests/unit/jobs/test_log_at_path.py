@@ -13,6 +13,7 @@ from mqstore.jobs.errors import NoStore, SegmentGone
 from mqstore.jobs.log import at_path
 from mqstore.storage.message_store import Durability
 from tests.unit.jobs.written import offsets_of, read_all, written
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import abandon, message, open_store, put_some
 
 
@@ -41,7 +42,7 @@ def test_a_store_without_messages_has_no_segments(tmp_path: Path) -> None:
 def test_beside_a_writer_what_is_synced_is_read_and_its_lock_stays(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         put_some(store, 400)
-        store.put(message(store, 400), Durability.SYNC)
+        put_message(store, message(store, 400), Durability.SYNC)
         synced = store.log.max_offset
         put_some(store, 3, start=401)
         [*_, last] = at_path.look(tmp_path / "store").segments

@@ -11,6 +11,7 @@ from mqstore.jobs.log.scan import CorruptStretch, RangeScan
 from mqstore.storage._kernel import RecordColumns
 from mqstore.storage.message_store import Durability, MessageStore
 from tests.unit.storage import kernel_model as model
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.record_examples import ordinary
 from tests.unit.storage.stores import message, open_store, put_some
 
@@ -36,14 +37,14 @@ def put_forged(store: MessageStore, number: int) -> int:
     inner = store.log.max_offset + BODY_AT
     forged = message(store, number)
     forged.body = forged_at(inner) * 3
-    store.put(forged, Durability.ASYNC)
+    put_message(store, forged, Durability.ASYNC)
     return inner
 
 
 def put_body(store: MessageStore, body: bytes, *, topic: str = "T") -> int:
     new = message(store, 0, topic=topic)
     new.body = body
-    return store.put(new, Durability.ASYNC).physical_offset
+    return put_message(store, new, Durability.ASYNC).physical_offset
 
 
 def overwrite(root: Path, offset: int, data: bytes, segment_size: int = 64 << 10) -> None:

@@ -15,8 +15,8 @@ from mqstore.query.bodies import BodyForm
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.service import QueryService
 from mqstore.service.events import RETRY
+from mqstore.storage.codec import cursors
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
-from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.topic_scan import TopicQuery
 
@@ -54,7 +54,7 @@ class Scripted:
         self._left -= 1
         if self._left == 0:
             self.arrivals.interrupt()
-        following = key_cursor.encode(reached, repr(query))
+        following = cursors.encode(reached, repr(query))
         return KeyAnswer([], [], following, False, Scanned(0, 0, 100, 0, reached))
 
 
@@ -71,7 +71,7 @@ def told(scans: list[int | StorageError]) -> list[bytes]:
 
 
 def position(offset: int) -> bytes:
-    place = key_cursor.encode(offset, "events of t")
+    place = cursors.encode(offset, "events of t")
     return f"id: {place}\nevent: position\ndata: {{}}\n\n".encode()
 
 

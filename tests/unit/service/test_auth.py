@@ -6,10 +6,11 @@ from functools import cached_property
 import pytest
 
 from mqstore.service import problems
-from mqstore.service.auth import REREAD_S, Authenticator, OwnToken, Role, check_binding
+from mqstore.service.auth import REREAD_S, Authenticator, OwnToken, check_binding
 from mqstore.service.problems import Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Tokens
+from mqstore.wire.operation import Role
 
 TOKENS: Tokens = {role.value: (f"{role.value}-token-of-enough-length",) for role in Role}
 OLD, NEW = "the-old-token-of-a-role", "the-new-token-of-a-role"

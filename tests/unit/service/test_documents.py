@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.service import app
 from mqstore.service.documents import Document
-from tests.unit.service.test_direct import Server, run
+from tests.unit.service.fast_path.test_connection import Server, run
 
 GET: Final = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
 

@@ -8,18 +8,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mqstore.service import problems
-from mqstore.service.auth import Role
+from mqstore.service import expressions, problems
 from mqstore.service.expressions import CLIENT_SHARE, COMPILED_AT_ONCE_MAX, Compilations
-from mqstore.service.http import HotRequest, HotRoute
+from mqstore.service.http import HotRequest, HotRoute, Reply
 from mqstore.service.limits import client_of
 from mqstore.service.problems import Problem
-from mqstore.service.reply import Reply
 from mqstore.storage.errors import FilterError
-from mqstore.storage.filter import expression
+from mqstore.storage.filter import compile_expression
 from mqstore.storage.filter.expression import EXPRESSION_LENGTH_MAX, Filter
 from mqstore.storage.layout import StoreFormat
-from tests.unit.service.test_direct import OPERATION, post, serving
+from mqstore.wire.operation import Role
+from tests.unit.service.fast_path.test_connection import OPERATION, post, serving
 
 FORMAT = StoreFormat.V5_X
 SHARE = COMPILED_AT_ONCE_MAX * CLIENT_SHARE // 100
@@ -42,8 +41,8 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    found = Gate(expression.compile_expression)
-    monkeypatch.setattr(expression, "compile_expression", found)
+    found = Gate(compile_expression)
+    monkeypatch.setattr(expressions, "compile_expression", found)
     return found
 
 
@@ -99,17 +98,16 @@ def test_the_event_loop_turns_while_a_long_expression_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns, while_compiling = 0, 0
-    compile_ = expression.compile_expression
 
     def counted(text: str, store_format: StoreFormat) -> Filter:
         nonlocal while_compiling
         begun = turns
         try:
-            return compile_(text, store_format)
+            return compile_expression(text, store_format)
         finally:
             while_compiling += turns - begun
 
-    monkeypatch.setattr(expression, "compile_expression", counted)
+    monkeypatch.setattr(expressions, "compile_expression", counted)
 
     async def scenario(compilations: Compilations) -> None:
         nonlocal turns

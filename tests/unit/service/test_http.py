@@ -9,12 +9,11 @@ import pytest
 from fastapi import Query
 
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
 from mqstore.service.health import Health
-from mqstore.service.http import HotRequest, HotRoute
-from mqstore.service.reply import Reply
+from mqstore.service.http import HotRequest, HotRoute, Reply
 from mqstore.service.settings import load
 from mqstore.storage.errors import TopicUnknown
+from mqstore.wire.operation import Role
 
 BODY_MAX = 4096
 

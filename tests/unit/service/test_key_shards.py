@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.client import unique_keys
 from mqstore.service.key_shards import jump_hash, shard_of, shards_to_visit
+from mqstore.wire import unique_keys
 
 KEYS = [f"order-{number}" for number in range(2_000)]
 

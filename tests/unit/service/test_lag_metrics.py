@@ -19,6 +19,7 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 SEAMS = production_seams()
@@ -31,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
     with open_store(tmp_path) as found:
         found.create_topic("T", queues=2)
         for number in range(6):
-            found.put(message(found, number, queue_id=number % 2))
+            put_message(found, message(found, number, queue_id=number % 2))
         for group in ("CID_RMQ_SYS_TRANS", "a", "b"):
             found.offsets.commit(group, [Commit("T", 0, 1), Commit("T", 1, 3)])
         yield found

@@ -1,4 +1,4 @@
-"""docs/operations.md has every setting with its default, every problem, every field of a report."""
+"""The documents have every setting with its default, every problem, every field of a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mqstore.service.settings import Settings
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.recovery.report import Action, RecoveryPlan, RecoveryReport
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "operations.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
 SETTINGS = {
     name: row[1]
@@ -53,8 +54,9 @@ def test_every_problem_is_there_with_its_status_and_a_remedy() -> None:
 
 
 def test_every_field_and_action_of_the_recovery_report_is_there() -> None:
+    page = (DOCS / "concepts" / "recovery.md").read_text(encoding="utf-8")
     unnamed = {"magic", "version", "plan", "last_store_timestamp_ms", "finished_at_ms"}
     for name in {*RecoveryPlan.model_fields, *RecoveryReport.model_fields} - unnamed:
-        assert re.search(rf"`(plan\.)?{to_camel(name)}`", PAGE), name
+        assert re.search(rf"`(plan\.)?{to_camel(name)}`", page), name
     for action in get_args(get_args(Action)[0]):
-        assert f"`{action.model_fields['kind'].default}`" in PAGE
+        assert f"`{action.model_fields['kind'].default}`" in page

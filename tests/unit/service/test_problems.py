@@ -14,8 +14,8 @@ def test_every_type_has_a_stable_name_and_an_error_status() -> None:
     for name, kind in problems.REGISTRY.items():
         assert kind.name == name
         assert 400 <= kind.status < 600
-        assert kind.title
-        assert kind.when
+        assert kind.title and not kind.title.endswith(".")
+        assert kind.when.endswith(".") and kind.remedy.endswith(".")
 
 
 def test_problem_body_is_rfc_9457() -> None:

@@ -16,7 +16,17 @@ from mqstore.wire import lags as lag_models
 from mqstore.wire import messages, queues, segments
 from mqstore.wire import traces as trace_models
 from mqstore.wire.examples import lags, lookups, traces
-from mqstore.wire.produce import NewMessage, ProduceRequest, body_bytes
+from mqstore.wire.produce import Content, NewMessage, ProduceRequest, body_bytes
+from mqstore.wire.transactions import (
+    CheckReport,
+    LeaseChecks,
+    NewHalf,
+    ProducerCall,
+    ProducerTarget,
+    Reason,
+    SentCheck,
+    TransactionSpec,
+)
 
 REPLIES = [
     (messages.Message, lookups.MESSAGE),
@@ -67,7 +77,11 @@ def test_a_struct_takes_no_field_for_granted_that_services_send() -> None:
         msgspec.convert(offset, type=struct_of(lag_models.QueueLag))
 
 
-REQUESTS = (ProduceRequest, NewMessage)
+PARTS: tuple[type[BaseModel], ...] = (NewMessage, NewHalf, SentCheck, ProducerCall)
+REQUESTS: tuple[type[BaseModel], ...] = (
+    *(ProduceRequest, TransactionSpec, Reason, LeaseChecks, CheckReport, ProducerTarget),
+    *PARTS,
+)
 """Models of which hot routes decode structs."""
 _INTEGERS = st.integers() | st.sampled_from([-1, 0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63])
 _SCALARS = (
@@ -98,8 +112,9 @@ def _documents(draw: st.DrawFn, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _fitting(annotation: Any) -> st.SearchStrategy[Any]:
-    if annotation == list[NewMessage]:
-        return st.lists(_documents(NewMessage), max_size=3)
+    for part in PARTS:
+        if annotation == list[part]:  # type: ignore[valid-type]
+            return st.lists(_documents(part), max_size=3)
     if annotation == list[str]:
         return st.lists(st.text(max_size=9), max_size=3)
     if annotation == dict[str, str]:
@@ -131,14 +146,15 @@ def _of_struct(model: type[BaseModel], text: str) -> dict[str, Any] | None:
         found: Any = msgspec.json.decode(text, type=struct_of(model))
     except msgspec.ValidationError:
         return None
-    messages = found.messages if isinstance(found, struct_of(ProduceRequest)) else [found]
+    given_ = [found] if issubclass(model, Content) else []
+    messages: Any = found.messages if "messages" in model.model_fields else given_
     try:
         for each in messages:
             body_bytes(each.body, each.body_base64)
     except ValueError:
         return None
     taken: dict[str, Any] = msgspec.to_builtins(found)
-    names = {each.alias: name for name, each in NewMessage.model_fields.items()}
+    names = {each.alias: name for known in REQUESTS for name, each in known.model_fields.items()}
     renamed: dict[str, Any] = _renamed(
         taken, {alias: name for alias, name in names.items() if alias}
     )

@@ -14,6 +14,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_batch
 
 LIMIT: Final = 512 << 20
 TOPIC: Final = "large"
@@ -29,7 +30,7 @@ def append(root: Path, size: int) -> int:
     store = MessageStore.open(root, CONFIG, production_seams())
     count = 0
     while store.log.max_offset < size:
-        store.put_batch([_message(count + number) for number in range(BATCH)])
+        put_batch(store, [_message(count + number) for number in range(BATCH)])
         count += BATCH
     print(count, flush=True)
     os._exit(0)

@@ -10,6 +10,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=64 << 10,
@@ -38,7 +39,7 @@ def message(store: MessageStore, number: int, *, topic: str = "T", queue_id: int
 
 def put_some(store: MessageStore, count: int, *, start: int = 0, queues: int = 3) -> None:
     for number in range(start, start + count):
-        store.put(message(store, number, queue_id=number % queues), Durability.ASYNC)
+        put_message(store, message(store, number, queue_id=number % queues), Durability.ASYNC)
 
 
 def bodies(store: MessageStore, *, topic: str = "T", queues: int = 3) -> set[bytes]:

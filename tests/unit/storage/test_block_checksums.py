@@ -25,6 +25,7 @@ from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, message, open_store, put_some
 
 SEGMENT = CONFIG.mapped_file_size_commit_log
@@ -131,7 +132,7 @@ def test_all_that_was_synced_is_covered(originals: Path, name: str) -> None:
 def test_a_sync_put_is_covered_when_it_returns_to_whoever_synced(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         for number in range(400):
-            placed = store.put(message(store, number), Durability.SYNC)
+            placed = put_message(store, message(store, number), Durability.SYNC)
             store.flush.flush_all()  # the put may have been served by the flush thread
             if number % 57 == 0:
                 assert covered_end(store) == placed.end
@@ -256,7 +257,7 @@ def test_a_cut_below_what_was_covered_condemns_nothing_that_comes_after(killed: 
     with open_store(killed) as store:
         assert any(isinstance(action, CutTail) for action in store.recovery.plan.actions)
         assert store.log.max_offset == due[-1].physical_offset
-        placed = store.put(message(store, COUNT + 1), Durability.SYNC)
+        placed = put_message(store, message(store, COUNT + 1), Durability.SYNC)
         assert store.lookups.by_physical_offset(placed.physical_offset).body
     with open_store(killed, in_place=False, services=False) as store:
         assert covered_end(store) == store.log.max_offset
@@ -310,7 +311,7 @@ def test_checksums_of_a_store_that_lost_its_log_are_gone_before_another_one_begi
     accept_loss.accept(closed, CONFIG, files, clock, lost.confirmation)
     with open_store(closed) as store:
         assert all(base >= lost.watermark for base in store._opened.blocks.bases())
-        placed = store.put(message(store, 1), Durability.SYNC)
+        placed = put_message(store, message(store, 1), Durability.SYNC)
         assert store.lookups.by_physical_offset(placed.physical_offset).body
 
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,13 +21,14 @@ from mqstore.storage.errors import (
     TopicUnknown,
 )
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.message_store import Durability, MessageStore
+from mqstore.storage.message_store import Durability
 from mqstore.storage.own import format_file, manifest
 from mqstore.storage.own.state_page import Health, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.checkpoint import Checkpoint
+from tests.unit.storage.puts import put_batch, put_message
 from tests.unit.storage.stores import (
     CONFIG,
     FILES,
@@ -59,33 +59,33 @@ def test_what_was_put_is_read_back_after_a_clean_close(closed: Path) -> None:
         assert bodies(store) == all_bodies(1000)
         assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
         assert store.recovery.plan.scanned_bytes == 0
-        assert store.dispatcher.index_complete
+        assert store.dispatcher.catch_up.complete
 
 
 def test_a_message_can_be_looked_up_when_its_put_returns(root: Path) -> None:
     with open_store(root) as store:
-        placement = store.put(message(store, 7))
+        placement = put_message(store, message(store, 7))
         assert store.lookups.by_message_id(placement.offset_message_id).body == b"body 7 " * 10
         assert store.lookups.by_unique_key("T", f"U{7:031d}").queue_offset == 0
 
 
 def test_queue_offsets_go_on_after_reopening(closed: Path) -> None:
     with open_store(closed) as store:
-        placement = store.put(message(store, 1, queue_id=0))
+        placement = put_message(store, message(store, 1, queue_id=0))
         assert placement.queue_offset == 334
-        assert store.put(message(store, 1, topic="New")).queue_offset == 0
+        assert put_message(store, message(store, 1, topic="New")).queue_offset == 0
 
 
 def test_a_batch_is_contiguous_in_its_queue(root: Path) -> None:
     with open_store(root) as store:
-        placements = store.put_batch([message(store, n) for n in range(50)], Durability.SYNC)
+        placements = put_batch(store, [message(store, n) for n in range(50)], Durability.SYNC)
         assert [p.queue_offset for p in placements] == list(range(50))
         assert store.log.flushed_offset == placements[-1].end
 
 
 def test_sync_durability_returns_with_the_message_on_disk(root: Path) -> None:
     with open_store(root) as store:
-        placement = store.put(message(store, 1), Durability.SYNC)
+        placement = put_message(store, message(store, 1), Durability.SYNC)
         assert store.log.flushed_offset >= placement.end
         assert store.state.flushed_offset >= placement.end
 
@@ -93,7 +93,7 @@ def test_sync_durability_returns_with_the_message_on_disk(root: Path) -> None:
 def test_the_default_durability_follows_flush_disk_type(root: Path) -> None:
     config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC})
     with open_store(root, config) as store:
-        placement = store.put(message(store, 1))
+        placement = put_message(store, message(store, 1))
         assert store.log.flushed_offset >= placement.end
 
 
@@ -102,7 +102,7 @@ def test_a_refused_message_leaves_nothing_behind(root: Path) -> None:
         too_large = message(store, 1)
         too_large.body = bytes(CONFIG.mapped_file_size_commit_log)
         with pytest.raises(MessageTooLarge):
-            store.put(too_large)
+            put_message(store, too_large)
         assert store.log.max_offset == 0
 
 
@@ -138,33 +138,26 @@ def test_closing_twice_is_closing_once(root: Path) -> None:
         store.append(message(store, 1))
 
 
-class _Late(MessageStore):
-    """Its puts come to dispatching only when told to."""
-
-    def __init__(self, *arguments: Any) -> None:
-        self.appended = threading.Event()
-        self.go = threading.Event()
-        super().__init__(*arguments)
-
-    def _dispatch(self, end: int) -> None:
-        self.appended.set()
-        assert self.go.wait(60)
-        super()._dispatch(end)
-
-
 def test_a_put_that_is_overtaken_by_close_is_stored_and_touches_nothing_afterwards(
-    root: Path,
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = _Late.open(root, CONFIG, production_seams())
-    assert isinstance(store, _Late)
+    store = open_store(root)
+    dispatch, appended, go = store._appends.dispatch, threading.Event(), threading.Event()
+
+    def dispatch_late(end: int) -> None:
+        appended.set()
+        assert go.wait(60)
+        dispatch(end)
+
+    monkeypatch.setattr(store._appends, "dispatch", dispatch_late)
     with ThreadPoolExecutor(1) as pool:
-        put = pool.submit(store.put, message(store, 0, queue_id=0), Durability.SYNC)
-        assert store.appended.wait(60)
+        put = pool.submit(put_message, store, message(store, 0, queue_id=0), Durability.SYNC)
+        assert appended.wait(60)
         store.close()
         with open_store(root) as after:
-            after.put(message(after, 1, queue_id=0))
+            put_message(after, message(after, 1, queue_id=0))
             dispatched = after.state.dispatched_offset
-            store.go.set()
+            go.set()
             assert put.result(60).queue_offset == 0
             assert after.state.dispatched_offset == dispatched
             assert bodies(after) == all_bodies(2)
@@ -214,7 +207,7 @@ def without_index(root: Path) -> Path:
 
 def test_a_close_goes_on_with_an_index_that_is_being_made_again(without_index: Path) -> None:
     with open_store(without_index, services=False) as store:
-        assert store.dispatcher.index_behind
+        assert store.dispatcher.catch_up.behind
     with open_store(without_index, services=False) as store:
         assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
         assert all(store.index.query("T", f"k{number}", 1).offsets for number in range(1000))
@@ -275,7 +268,7 @@ def test_a_store_with_traces_of_5x_is_of_format_5x(root: Path, trace: str) -> No
 def test_a_store_with_a_v2_record_is_of_format_5x(root: Path) -> None:
     with open_store(root, format=StoreFormat.V5_X) as store:
         put_some(store, 5)
-        store.put(message(store, 5, topic="t" * 128))
+        put_message(store, message(store, 5, topic="t" * 128))
     shutil.rmtree(root / "mqstore")
     (root / "abort.bak").unlink()
     with open_store(root) as store:
@@ -327,7 +320,7 @@ def test_an_overlay_shows_the_recovered_store_and_writes_nothing(root: Path) -> 
     with open_store(root, in_place=False, services=False, create=False) as looked:
         assert bodies(looked) == all_bodies(500)
         with pytest.raises(StoreNotWritable):
-            looked.put(message(looked, 1))
+            put_message(looked, message(looked, 1))
     assert _fingerprint(root) == before
 
 

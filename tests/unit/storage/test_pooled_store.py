@@ -18,6 +18,7 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.simulation import Loss, PowerCut, SimulatedDisk, SimulatedMachine
+from tests.unit.storage.puts import put_batch, put_message
 from tests.unit.storage.stores import (
     CONFIG,
     all_bodies,
@@ -76,7 +77,7 @@ def test_it_writes_the_same_bytes_as_a_store_without_one() -> None:
             with open_simulated(machine, config) as store:
                 put_some(store, 700, start=start)
                 batch = [message(store, n) for n in range(40)]
-                store.put_batch(batch, Durability.SYNC)
+                put_batch(store, batch, Durability.SYNC)
                 store.wait_for_index()
         parts = ("/store/commitlog/", "/store/consumequeue/", "/store/index/")
         paths = [path for path in machine.disk.paths() if str(path).startswith(parts)]
@@ -104,12 +105,12 @@ def test_the_segment_of_an_earlier_process_is_written_in_place(root: Path) -> No
 
 def test_readers_of_other_processes_see_only_what_is_committed(root: Path) -> None:
     with open_store(root, SLOW) as store, StoreReader.open(root, production_seams()) as reader:
-        first = store.put(message(store, 0))
+        first = put_message(store, message(store, 0))
         later = store.append(message(store, 1))
         assert reader.lookups.queue_range("T", 0).max_offset == 1
         assert store.commits is not None
         store.commits.wait(later.end)
-        store.put(message(store, 2))
+        put_message(store, message(store, 2))
         assert reader.lookups.queue_range("T", 0).max_offset == 3
         assert reader.lookups.by_physical_offset(first.physical_offset).body == b"body 0 " * 10
 
@@ -123,7 +124,7 @@ def test_a_killed_process_leaves_exactly_what_was_committed(root: Path) -> None:
     with open_store(root) as store:
         assert store.log.max_offset == committed
         assert bodies(store) == all_bodies(500)
-        assert store.put(message(store, 500), Durability.SYNC).physical_offset >= committed
+        assert put_message(store, message(store, 500), Durability.SYNC).physical_offset >= committed
         assert bodies(store) == all_bodies(501)
 
 
@@ -132,7 +133,10 @@ def test_many_threads_share_the_commits(root: Path) -> None:
 
         def put(first: int) -> list[int]:
             numbers = range(first, first + 400)
-            return [store.put(message(store, n, queue_id=n % 3)).physical_offset for n in numbers]
+            return [
+                put_message(store, message(store, n, queue_id=n % 3)).physical_offset
+                for n in numbers
+            ]
 
         with ThreadPoolExecutor(4) as threads:
             placed = list(threads.map(put, range(0, 1600, 400)))
@@ -150,7 +154,7 @@ class Ahead:
         self.machine = SimulatedMachine(1)
         self.machine.disk.make_directories(SIMULATED)
         self.store = open_simulated(self.machine, SLOW)
-        self.acknowledged = self.store.put(message(self.store, 0)).end
+        self.acknowledged = put_message(self.store, message(self.store, 0)).end
         later = [self.store.append(message(self.store, number)) for number in range(1, 700)]
         self.ends = [self.acknowledged, *(placement.end for placement in later)]
         self.effects = len(self.machine.disk.effects)
@@ -210,13 +214,13 @@ def test_a_disk_that_fails_within_a_commit_loses_nothing_acknowledged() -> None:
             ahead.commit_and_flush()
         assert ahead.store.failure is not None
         with pytest.raises((StoreFailed, StoreNotWritable)):
-            ahead.store.put(message(ahead.store, 9999))
+            put_message(ahead.store, message(ahead.store, 9999))
         ahead.check(ahead.machine.disk.kill(), ahead.store.log.max_offset)
 
 
 def test_a_sync_put_is_on_disk_when_it_returns(root: Path) -> None:
     with open_store(root, SLOW) as store:
-        placement = store.put(message(store, 0), Durability.SYNC)
+        placement = put_message(store, message(store, 0), Durability.SYNC)
         assert store.log.flushed_offset >= placement.end
 
 

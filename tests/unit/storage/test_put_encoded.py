@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from mqstore.storage._kernel import EncodedBatch, NameRules, key_digests
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.batch import decode_batch, encode_batch
+from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.record import Message
-from mqstore.storage.errors import MessageInvalid, MessageTooLarge
+from mqstore.storage.errors import MessageInvalid, MessageTooLarge, OriginalsUnread
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import MessageStore
 from tests.simulation import SimulatedMachine
+from tests.unit.storage.puts import put_encoded, put_message
 from tests.unit.storage.record_examples import plain_messages, raw_properties
 from tests.unit.storage.stores import CONFIG, message, open_store
 from tests.unit.storage.test_put_in_one_call import log_and_derived, open_simulated
@@ -35,7 +36,7 @@ def encoded(store: MessageStore, *numbers: int) -> bytes:
 def opened(path: Path) -> MessageStore:
     """A store whose queue is known, so that a plain batch goes in one call."""
     store = open_store(path)
-    store.put(message(store, 0))
+    put_message(store, message(store, 0))
     return store
 
 
@@ -49,7 +50,7 @@ def test_they_leave_the_bytes_that_python_would_leave(batches: list[list[Message
         placed = []
         for number, batch in enumerate(batches):
             one = template(store, queue_id=number % 2)
-            placed += store.put_encoded(encode_batch(batch), one)
+            placed += put_encoded(store, encode_batch(batch), one)
         store.close()
         left.append(log_and_derived(machine))
         placements.append(placed)
@@ -92,7 +93,7 @@ def test_parts_that_do_not_add_up_are_left_to_python(tmp_path: Path, spoil) -> N
         data = spoil(encoded(store, 1, 2))
         assert store.log.end.read_batch(template(store), data) is None
         with pytest.raises(MessageInvalid):
-            store.put_encoded(data, template(store))
+            put_encoded(store, data, template(store))
         assert store.queues.get("T", 0).max_index == 1  # type: ignore[union-attr]  # it is there
 
 
@@ -133,7 +134,7 @@ def test_a_batch_over_the_limit_is_refused_by_name(tmp_path: Path) -> None:
         data = encoded(store, *range(10))
         assert store.log.end.read_batch(template(store), data) is None
         with pytest.raises(MessageTooLarge):
-            store.put_encoded(data, template(store))
+            put_encoded(store, data, template(store))
 
 
 def test_nothing_is_stored_while_it_may_not_be_whole(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_batches_go_on_over_files_of_queue_index_and_log(tmp_path: Path) -> None
     with open_store(tmp_path) as store:
         for first in range(0, 1500, 30):
             data = encoded(store, *range(first, first + 30))
-            placed = store.put_encoded(data, template(store))
+            placed = put_encoded(store, data, template(store))
             assert [each.queue_offset for each in placed] == list(range(first, first + 30))
         assert len(store.log.files.files) > 3
         assert len(store.index.files) > 3
@@ -189,30 +190,39 @@ def test_what_the_rules_let_pass_has_only_names_that_may_be_given(data: bytes) -
         assert not fits or data.count(b"\x01") > len(found)
 
 
-def once(store: MessageStore, *numbers: int) -> list[int] | None:
+def once(store: MessageStore, *numbers: int) -> tuple[list[int], set[int]]:
+    """Queue offsets of messages under their unique keys, and which of them are duplicates."""
     batch = store.log.end.read_batch(template(store), encoded(store, *numbers))
     assert isinstance(batch, EncodedBatch)
-    placed = store.append_encoded_once(batch)
-    return None if placed is None else [each.queue_offset for each in placed]
+    placed, duplicates = store.append(batch, batch.keys)
+    return [each.queue_offset for each in placed], set(duplicates)
 
 
-def test_a_batch_with_a_key_that_was_put_before_is_left_to_python(tmp_path: Path) -> None:
+def test_a_message_of_a_batch_that_was_put_before_is_not_stored_again(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        assert once(store, 1, 2) == [1, 2]
-        assert once(store, 3, 2) is None
-        assert once(store, 4, 4) is None
-        data = encoded(store, 3, 2)
-        messages = decode_batch(data, template(store), store_format=store.format)
-        keys = [f"U{number:031d}" for number in (3, 2)]
-        placed, repeats = store.append_once("T", messages, keys)
-        assert [each.queue_offset for each in placed] == [3, 2]
-        assert repeats == {1}
-        assert once(store, 3) is None
+        assert once(store, 1, 2) == ([1, 2], set())
+        assert once(store, 3, 2) == ([3, 2], {1})
+        assert once(store, 4, 4) == ([4, 4], {1})
+        assert once(store, 3) == ([3], {0})
+
+
+def test_a_batch_with_duplicates_that_is_too_long_to_read_now_is_not_stored(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        once(store, 1)
+        end = store.log.max_offset
+        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2, 3))
+        assert batch is not None
+        with pytest.raises(OriginalsUnread):
+            store.append(batch, batch.keys, reads_max=2)
+        assert store.log.max_offset == end
+        placed, duplicates = store.append(batch, batch.keys, reads_max=3)
+        assert [each.queue_offset for each in placed] == [1, 2, 3]
+        assert duplicates == {0}
 
 
 def test_without_a_window_a_batch_is_put_again(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"unique_key_window_count": 0})
     with open_store(tmp_path, config) as store:
-        store.put(message(store, 0))
-        assert once(store, 1) == [1]
-        assert once(store, 1) == [2]
+        put_message(store, message(store, 0))
+        assert once(store, 1) == ([1], set())
+        assert once(store, 1) == ([2], set())

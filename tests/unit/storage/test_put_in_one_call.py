@@ -76,7 +76,7 @@ def test_puts_of_many_threads_never_interleave(tmp_path: Path) -> None:
                 elif kind == 1:
                     made.queue_id = 3 + choose.randrange(5)
                 if kind == 2:
-                    store.append_batch([made, made])
+                    store.append([made, made], as_batch=True)
                 else:
                     store.append(made)
 

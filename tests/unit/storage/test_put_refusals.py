@@ -16,6 +16,7 @@ from mqstore.storage.log.put_refusal import PutRefusal, file_refused
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.retention.plan import Trigger, Why
 from tests.simulation.retention_machine import Machine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 SEGMENT = 128 << 10
@@ -65,10 +66,10 @@ def test_segments_go_earlier_where_the_next_one_would_not_fit(
     machine.age(2)
     for number in range(4000):
         try:
-            machine.store.put(message(machine.store, number), Durability.ASYNC)
+            put_message(machine.store, message(machine.store, number), Durability.ASYNC)
         except SegmentCreationFailed:
             machine.run(3)
-            machine.store.put(message(machine.store, number), Durability.ASYNC)
+            put_message(machine.store, message(machine.store, number), Durability.ASYNC)
         if number % 50 == 0:
             machine.run(1)
             machine.age(1)

@@ -13,6 +13,7 @@ from mqstore.storage.errors import RecordExpired
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
 EXT = StoreConfig.model_validate(
@@ -118,7 +119,7 @@ def test_an_answer_that_was_given_keeps_its_bytes_and_nothing_else_does(
 def test_files_of_a_deleted_topic_are_dropped(
     root: Path, store: MessageStore, reader: StoreReader
 ) -> None:
-    store.put(message(store, 1, topic="U"))
+    put_message(store, message(store, 1, topic="U"))
     store.delete_topic("T")
     reader.drop_deleted()
     assert [line for line in _deleted_maps(root) if "consumequeue" in line] == []

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from mqstore.service.forwarded import Asking
+from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.http import Reply
 from mqstore.service.key_shards import shard_of
 from mqstore.service.problems import SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD, Problem
-from mqstore.service.reply import Reply
 from mqstore.service.settings import load
 from mqstore.service.shards import Shards
 from mqstore.writer.key_routing import MOVING_WINDOWS, KeyRouting, Parts, divide_json, join
@@ -52,7 +52,7 @@ class Cluster:
         self.visited: list[int] = []
         self.shards.reply = self._reply  # type: ignore[method-assign]
 
-    async def _reply(self, entry: Any, asking: Asking) -> Reply:
+    async def _reply(self, entry: Any, forwarded: ForwardedRequest) -> Reply:
         self.visited.append(entry.shard)
         found = self.others[entry.shard]
         if isinstance(found, Problem):
@@ -61,8 +61,8 @@ class Cluster:
 
     async def produce(self, key: str, *, is_known: bool = False) -> Reply:
         ((visits, _),) = self.routing.parts([key], WINDOW_MS).items()
-        asking = Asking("POST", PATH, {}, b"{}")
-        return await self.routing.visit(visits, asking, lambda: is_known, self._store)
+        forwarded = ForwardedRequest("POST", PATH, {}, b"{}")
+        return await self.routing.visit(visits, forwarded, lambda: is_known, self._store)
 
     async def _store(self) -> Reply:
         self.visited.append(self.shards.own)

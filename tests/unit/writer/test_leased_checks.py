@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, cast
 
-from mqstore.service.transaction_models import (
+from mqstore.service.transaction_structs import (
     CheckReport,
     LeaseChecks,
     LeasedCheck,
@@ -100,7 +100,7 @@ def test_what_is_due_is_leased_at_once_of_one_group_or_of_all() -> None:
         assert ids(await bench.start(group="g", max=1)) == ["3-a"]
         found = await bench.start(wait=LONG_S)
         assert ids(found) == ["3-b", "3-c"]
-        assert [each.producers for each in found] == [[], []]
+        assert [each.producers for each in found] == [(), ()]
         assert await bench.start() == []
 
     live(act)
@@ -191,12 +191,15 @@ def test_a_report_counts_releases_and_says_how_calls_went() -> None:
         bench.producers.failed(two, "refused")
         bench.engine.gone = {"b"}
         report = CheckReport(
-            [SentCheck("3-a", "one", "commit"), SentCheck("3-b", "one")],
-            ["3-c"],
-            [
-                ProducerCall("g", "one", "no answer"),
-                ProducerCall("g", "two"),
-                ProducerCall("g", "x"),
+            checks=[
+                SentCheck(transaction_id="3-a", by="one", answer="commit"),
+                SentCheck(transaction_id="3-b", by="one"),
+            ],
+            released=["3-c"],
+            producers=[
+                ProducerCall(group="g", name="one", failure="no answer"),
+                ProducerCall(group="g", name="two"),
+                ProducerCall(group="g", name="x"),
             ],
         )
         keys = {"3-a": "a", "3-b": "b", "3-c": "c"}

@@ -7,7 +7,7 @@ import pytest
 from mqstore.service import problems
 from mqstore.service.http import problem_of
 from mqstore.service.problems import Problem, ProblemType
-from mqstore.service.transaction_models import NewMessage, TransactionSpec
+from mqstore.service.transaction_structs import NewHalf, TransactionSpec
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.errors import (
     DiskFull,
@@ -64,7 +64,7 @@ def test_what_is_wrong_with_messages_is_named_and_all_else_may_be_repeated(
 
 
 def test_a_contrary_decision_is_answered_with_the_one_that_was_taken() -> None:
-    problem = problem_of(TransactionDecided("why", "rollback", None, "by a broker"))
+    problem = problem_of(TransactionDecided("why", "rollback", None, "by a broker", 0))
     assert problem.kind is problems.TRANSACTION_DECIDED
     assert problem.extra == {"decision": "rollback", "decidedAt": None, "why": "by a broker"}
 
@@ -76,8 +76,10 @@ def test_properties_that_leave_no_room_for_those_of_a_half_message_are_refused()
     requests = BeginRequests(UniqueKeys(production_seams()))
 
     def begin(length: int) -> None:
-        message = NewMessage(body="x", uniq_key="k", properties={"ä": "x" * length})
-        requests.read(TransactionSpec("g", "t", [message]), TOPIC, "10.0.0.1:99")
+        message = NewHalf(body="x", uniq_key="k", properties={"ä": "x" * length})
+        requests.read(
+            TransactionSpec(producer_group="g", topic="t", messages=[message]), TOPIC, "10.0.0.1:99"
+        )
 
     room = PROPERTIES_SIZE_MAX - len("UNIQ_KEY k ") - len("ä  ".encode())
     begin(room)
@@ -89,17 +91,19 @@ def test_properties_that_leave_no_room_for_those_of_a_half_message_are_refused()
 @pytest.mark.parametrize(
     ("messages", "kind"),
     [
-        ([NewMessage(body="x", queue_id=1)], problems.MESSAGE_INVALID),
-        ([NewMessage()], problems.MESSAGE_INVALID),
-        ([NewMessage(body="x", body_base64="eA==")], problems.BODY_INVALID),
-        ([NewMessage(body_base64="x")], problems.BODY_INVALID),
-        ([NewMessage(body=each, uniq_key="k") for each in "ab"], problems.BODY_INVALID),
+        ([NewHalf(body="x", queue_id=1)], problems.MESSAGE_INVALID),
+        ([NewHalf()], problems.MESSAGE_INVALID),
+        ([NewHalf(body="x", body_base64="eA==")], problems.BODY_INVALID),
+        ([NewHalf(body_base64="x")], problems.BODY_INVALID),
+        ([NewHalf(body=each, uniq_key="k") for each in "ab"], problems.BODY_INVALID),
     ],
 )
 def test_messages_that_cannot_be_stored_begin_nothing(
-    messages: list[NewMessage], kind: ProblemType
+    messages: list[NewHalf], kind: ProblemType
 ) -> None:
     requests = BeginRequests(UniqueKeys(production_seams()))
     with pytest.raises(Problem) as caught:
-        requests.read(TransactionSpec("g", "t", messages), TOPIC, "10.0.0.1:99")
+        requests.read(
+            TransactionSpec(producer_group="g", topic="t", messages=messages), TOPIC, "10.0.0.1:99"
+        )
     assert caught.value.kind is kind

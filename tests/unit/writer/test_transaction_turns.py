@@ -14,6 +14,7 @@ from mqstore.service.problems import Problem
 from mqstore.storage.errors import (
     FlushTimeout,
     StoreFailed,
+    TransactionDecided,
     TransactionUnknown,
 )
 from mqstore.storage.transactions import (
@@ -43,6 +44,8 @@ class Engine:
         """Whether nothing is at hand."""
         self.error: Exception | None = None
         self.unknown: set[str] = set()
+        self.decided: set[str] = set()
+        """Keys of transactions that were decided otherwise."""
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
@@ -61,13 +64,15 @@ class Engine:
         end = len(self.appends)
         return (
             [Begun(each.key, State.PENDING, end) for each in begins],
-            [
-                TransactionUnknown(each.key)
-                if each.key in self.unknown
-                else Decided(STORY, repeated=False, end=end)
-                for each in decisions
-            ],
+            [self._decide(each.key, end) for each in decisions],
         )
+
+    def _decide(self, key: str, end: int) -> Decided | TransactionDecided | TransactionUnknown:
+        if key in self.unknown:
+            return TransactionUnknown(key)
+        if key in self.decided:
+            return TransactionDecided(key, "rollback", 0, "producer", end)
+        return Decided(STORY, repeated=False, end=end)
 
 
 def begin(key: str) -> Begin:
@@ -199,6 +204,26 @@ def test_an_answer_waits_until_the_log_is_settled_up_to_its_end() -> None:
         settled.set()
         assert ((await first).end, (await second).end) == (1, 2)
         assert ends == [1, 2]
+
+    live(act, settle)
+
+
+def test_a_refusal_for_another_decision_waits_until_that_decision_is_settled() -> None:
+    settling, settled = asyncio.Event(), asyncio.Event()
+
+    async def settle(end: int) -> None:
+        assert end == 1
+        settling.set()
+        await settled.wait()
+
+    async def act(made: Turns, engine: Engine) -> None:
+        engine.decided.add("a")
+        refused = made.decide(commit("a"))
+        await settling.wait()
+        assert not refused.done()
+        settled.set()
+        with pytest.raises((TransactionDecided, Problem)):
+            await refused
 
     live(act, settle)
 

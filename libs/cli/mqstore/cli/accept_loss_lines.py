@@ -7,18 +7,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
-from mqstore.cli.looking import Line, end_of, print_line, print_refusal
-from mqstore.storage import accept_loss
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.paths import segment_name
-from mqstore.storage.recovery.accepted_loss import AcceptedLoss
-from mqstore.storage.system.threads import production_seams
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.store_command import Line, print_line, print_refusal, run_command
+from mqstore.storage import StoreConfig
+from mqstore.storage.formats import segment_name
+from mqstore.storage.host import production_seams
+from mqstore.storage.repair import AcceptedLoss, accept_loss, plan_loss
 
 
 def run(directory: Path, confirmation: str | None, in_lines: bool) -> int:
     """Show the loss, or accept the one that is confirmed; the exit code."""
-    return end_of(
+    return run_command(
         lambda: _run(directory.absolute(), confirmation, in_lines),
         print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
         unread=EXIT_FINDINGS,
@@ -28,9 +27,9 @@ def run(directory: Path, confirmation: str | None, in_lines: bool) -> int:
 def _run(root: Path, confirmation: str | None, in_lines: bool) -> int:
     seams, config = production_seams(), StoreConfig()
     if confirmation is None:
-        planned = accept_loss.plan(root, config, seams.files, seams.clock)
+        planned = plan_loss(root, config, seams.files, seams.clock)
     else:
-        planned = accept_loss.accept(root, config, seams.files, seams.clock, confirmation)
+        planned = accept_loss(root, config, seams.files, seams.clock, confirmation)
     is_accepted = confirmation is not None
     if in_lines:
         for line in _lines(planned, is_accepted):
@@ -39,7 +38,7 @@ def _run(root: Path, confirmation: str | None, in_lines: bool) -> int:
         for text in _texts(root, planned, is_accepted):
             print(text)
     sys.stdout.flush()
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _lines(planned: AcceptedLoss, is_accepted: bool) -> Iterator[Line]:

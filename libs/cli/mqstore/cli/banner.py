@@ -15,39 +15,40 @@ from mqstore.service.settings import Settings
 PROBE_INTERVAL_S: Final = 0.05
 PROGRESS_INTERVAL_S: Final = 5.0
 COORDINATOR_PATIENCE_S: Final = 5.0
-"""A store that is read-only has no coordinator that becomes ready."""
+"""Longest wait for the coordinator: on a read-only store it never becomes ready."""
 _READING_ROLES: Final = ("admin", "system", "consume")
 
 
 def await_ready(
     addresses: Mapping[str, str], settings: Settings, is_stopping: Callable[[], bool]
 ) -> str | None:
-    """The banner, once the services at ``addresses`` have started; None when they are stopping.
+    """Wait until the services at ``addresses`` have started and return the banner.
 
-    A recovery that takes long tells on stderr how far it is.
+    Returns None if the services are stopping. Prints the progress of a recovery to stderr every
+    ``PROGRESS_INTERVAL_S`` seconds.
     """
     tokens = settings.tokens()
     token = next((tokens[role][0] for role in _READING_ROLES if role in tokens), None)
     may_read = (bool(token) or not tokens) and settings.tls_client_ca is None
-    tells_at = time.monotonic() + PROGRESS_INTERVAL_S
+    next_progress_at = time.monotonic() + PROGRESS_INTERVAL_S
     tls = _tls(settings)
     with Client(addresses["writer"], addresses["query"], token=token, tls=tls) as client:
         while not is_stopping():
             starting = _starting(client)
             if starting is None:
                 trouble = _coordinators_trouble(addresses, tls, is_stopping)
-                with suppress(ClientError):  # it ended just now, which its supervisor tells
+                with suppress(ClientError):  # the service has just ended; its supervisor reports it
                     lines = [*_lines(client, addresses, may_read=may_read), *trouble]
                     return "\n".join(lines)
-            elif time.monotonic() > tells_at:
+            elif time.monotonic() > next_progress_at:
                 print(f"mqstore: {starting}", file=sys.stderr)
-                tells_at += PROGRESS_INTERVAL_S
+                next_progress_at += PROGRESS_INTERVAL_S
             time.sleep(PROBE_INTERVAL_S)
     return None
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
-    """Trust in our own children, whatever name their certificate is for."""
+    """A context that does not check certificates: the services are our own child processes."""
     if settings.tls_cert is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -57,7 +58,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _starting(client: Client) -> str | None:
-    """What is being waited for; None when both have started."""
+    """The service that has not started, and its progress; None if both have started."""
     for target in (Target.WRITER, Target.QUERY):
         try:
             health = client.health(target, "startup")
@@ -71,7 +72,10 @@ def _starting(client: Client) -> str | None:
 def _coordinators_trouble(
     addresses: Mapping[str, str], tls: ssl.SSLContext | None, is_stopping: Callable[[], bool]
 ) -> list[str]:
-    """Wait for the coordinator, if there is one; a line that says why it is not ready."""
+    """Wait for the coordinator, if one runs; return a line with the reason if it is not ready.
+
+    Waits for at most ``COORDINATOR_PATIENCE_S`` seconds.
+    """
     url = addresses.get("coordinator")
     if url is None:
         return []

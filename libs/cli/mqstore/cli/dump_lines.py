@@ -15,25 +15,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
-from mqstore.cli.looking import Line, end_of, index_sizes, print_line, print_refusal
-from mqstore.cli.progress import shown_progress
-from mqstore.storage._kernel import Defect, check_record, find_record
-from mqstore.storage.codec import properties, record
-from mqstore.storage.codec.record import Blank, Record, body_crc
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
-from mqstore.storage.errors import (
-    RecordBlockCorrupt,
-    RecordError,
-    RecordTruncated,
-    StorageError,
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.progress import show_progress
+from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
+from mqstore.storage import MessageStore, StoreConfig, StoreOptions
+from mqstore.storage.errors import RecordBlockCorrupt, StorageError
+from mqstore.storage.formats import (
+    PROPERTY_DELAY,
+    SCHEDULE_TOPIC,
+    Blank,
+    Defect,
+    Record,
+    body_crc,
+    check_record,
+    index_keys,
 )
-from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
-from mqstore.storage.lookup.lookups import TIME_MAX
-from mqstore.storage.mapped.mapped_file import MappedFile
-from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.system.threads import production_seams
+from mqstore.storage.host import production_seams
+from mqstore.storage.reads import TIME_MAX
+from mqstore.storage.settings import DelayLevels
+from mqstore.storage.verify import walk_log
 
 QUERY_MAX: Final = 64
 """Offsets in one query line: RocketMQ's maxMsgsNumBatch."""
@@ -43,10 +43,10 @@ def run(
     directory: Path, queries: bool, in_place: bool, hash_slots: int | None, index_num: int | None
 ) -> int:
     """Print all lines; the exit code."""
-    return end_of(
+    return run_command(
         lambda: _run(directory, queries, in_place, index_sizes(hash_slots, index_num)),
         print_refusal,
-        unread=EXIT_FINE,
+        unread=EXIT_OK,
     )
 
 
@@ -100,7 +100,7 @@ class Dump:
     # log ----------------------------------------------------------------------------------
 
     def _log(self) -> Iterator[Line]:
-        for found in self._walk():
+        for found in walk_log(self._store.log):
             if isinstance(found, Record):
                 line = message_line(found, self._delays)
                 self.corrupt += not line["crcOk"]
@@ -121,17 +121,6 @@ class Dump:
         except StorageError:
             return {}  # its other fields show what is wrong
         return {"checkedBy": "record"} if read.is_self_checked else {}
-
-    def _walk(self) -> Iterator[Record | Blank | RecordError]:
-        """What stands in the log, in order; each defect once, going on where records go on."""
-        log = self._store.log
-        offset = log.min_offset
-        for segment in log.files.files:
-            if segment.base_offset > offset:
-                yield RecordTruncated(offset, f"no segment up to {segment.base_offset}")
-            end = min(segment.wrote_position, log.max_offset - segment.base_offset)
-            yield from _walk_segment(segment, end)
-            offset = segment.base_offset + segment.size
 
     # queues -------------------------------------------------------------------------------
 
@@ -157,10 +146,10 @@ class Dump:
         # A database without a name lives in memory and moves to a temporary file as it grows.
         with closing(sqlite3.connect("")) as seen:
             seen.execute("create table seen (topic_key blob primary key) without rowid")
-            for found in self._walk():
+            for found in walk_log(self._store.log):
                 if not isinstance(found, Record):
                     continue
-                for key in properties.index_keys(found.uniq_key, found.keys):
+                for key in index_keys(found.uniq_key, found.keys):
                     name = hashlib.blake2b(f"{found.topic}\0{key}".encode(), digest_size=16)
                     row = (name.digest(),)
                     if seen.execute("insert or ignore into seen values (?)", row).rowcount > 0:
@@ -223,27 +212,8 @@ def _dispatched_tags_code(found: Record, delays: DelayLevels) -> int:
     return found.tags_code
 
 
-def _walk_segment(segment: MappedFile, end: int) -> Iterator[Record | Blank | RecordError]:
-    base, view, position = segment.base_offset, segment.view, 0
-    while position < end:
-        last: Record | Blank | RecordError | None = None
-        for last in record.scan(view, position, end, base, verify_body=False):
-            if isinstance(last, Record) and last.is_tombstone:
-                yield record.tombstone_error(last)
-            else:
-                yield last
-            if isinstance(last, Blank):
-                return
-        if not isinstance(last, RecordError):
-            return
-        # Its lengths do not lead on: look for the next place where a record says that it stands.
-        position = find_record(view, last.offset - base + 1, end, base, True)
-        if position < 0:
-            return
-
-
 def _run(directory: Path, queries: bool, in_place: bool, config: StoreConfig) -> int:
-    with shown_progress() as progress:
+    with show_progress() as progress:
         options = StoreOptions(
             create=False,
             in_place=in_place,
@@ -260,4 +230,4 @@ def _run(directory: Path, queries: bool, in_place: bool, config: StoreConfig) ->
         findings = dump.findings()
     for finding in findings:
         print(f"mqstore: {finding}", file=sys.stderr)
-    return EXIT_FINDINGS if findings else EXIT_FINE
+    return EXIT_FINDINGS if findings else EXIT_OK

@@ -1,4 +1,4 @@
-"""``mqstore events``: what happens in a store, as store-writer tells it."""
+"""``mqstore events``: prints the events of a store that store-writer publishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.asking import (
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.service_access import (
     Access,
     AsJson,
     Ca,
@@ -17,19 +18,18 @@ from mqstore.cli.asking import (
     Token,
     TokenFile,
     WriterUrl,
-    asked,
     in_json,
+    run_with_client,
 )
-from mqstore.cli.ending import EXIT_FINE
 from mqstore.client import WRITER_URL, Client, StoreEvent
 
 
 def events(
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes; Ctrl-C ends it.")
+        bool, typer.Option("--follow", help="Print new events as they arrive, until Ctrl-C.")
     ] = False,
     after: Annotated[
-        str | None, typer.Option(help="Only what came behind this event.", metavar="ID")
+        str | None, typer.Option(help="Print only events after this one.", metavar="ID")
     ] = None,
     shard: Shard = None,
     writer_url: WriterUrl = WRITER_URL,
@@ -38,25 +38,26 @@ def events(
     ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
-    """Tell what happened in the store since store-writer began: the latest 1000 events.
+    """Print the events of a store since store-writer started: at most the latest 1000.
 
-    A store-writer that is started anew is followed on, its first event then is a gap. Exit code
-    0: told; 2: refused; 3: store-writer does not answer, or is gone for a minute.
+    After a restart of store-writer the command continues; the first event is then a gap. Exit code
+    0: printed; 2: refused; 3: store-writer does not answer, or is unavailable for a minute.
     """
 
-    def ask(client: Client) -> int:
+    def print_events(client: Client) -> int:
         in_lines = in_json(as_json)
         with contextlib.suppress(KeyboardInterrupt):
             for event in client.events(after=after, seconds=None if follow else 0):
                 print(_line(event) if in_lines else _row(event), flush=follow)
-        return EXIT_FINE
+        return EXIT_OK
 
-    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, writer_url=writer_url))
+    access = Access(token, token_file, ca, shard)
+    raise typer.Exit(run_with_client(access, print_events, writer_url=writer_url))
 
 
 def _line(event: StoreEvent) -> str:
-    told = {"id": event.id, "kind": event.kind, "atMs": event.at_ms, **event.data}
-    return json.dumps(told, separators=(",", ":"))
+    fields = {"id": event.id, "kind": event.kind, "atMs": event.at_ms, **event.data}
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _row(event: StoreEvent) -> str:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import typer
 
-from mqstore.cli.ending import EXIT_REFUSED, refuse
+from mqstore.cli.exit_codes import EXIT_REFUSED, refuse
 
 PACKAGES: Final = {
     "store": ("mqstore.storage",),

@@ -1,4 +1,4 @@
-"""``mqstore message follow``: a topic's messages as they arrive."""
+"""``mqstore message follow``: prints the messages of a topic as they arrive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.asking import (
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.service_access import (
     Access,
     AsJson,
     Ca,
@@ -17,28 +18,27 @@ from mqstore.cli.asking import (
     Shard,
     Token,
     TokenFile,
-    asked,
     in_json,
+    run_with_client,
 )
-from mqstore.cli.ending import EXIT_FINE
 from mqstore.client import QUERY_URL, Client, TopicEvent
 
 BODY_SHOWN: Final = 60
-"""Characters of a body in a row."""
+"""Maximum number of characters of a body in a row of the table."""
 
 
 def follow(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     from_ms: Annotated[
         int | None,
-        typer.Option("--from", min=0, help="From this store timestamp on, in ms.", metavar="MS"),
+        typer.Option("--from", min=0, help="First store timestamp, in ms.", metavar="MS"),
     ] = None,
     after: Annotated[
-        str | None, typer.Option(help="Go on behind this event.", metavar="ID")
+        str | None, typer.Option(help="Continue after this event.", metavar="ID")
     ] = None,
-    tags: Annotated[str | None, typer.Option(help="Only these: A || B.")] = None,
+    tags: Annotated[str | None, typer.Option(help="Only messages with these tags: A || B.")] = None,
     sql: Annotated[
-        str | None, typer.Option(help="Only what this SQL92 expression is true of.")
+        str | None, typer.Option(help="Only messages that match this SQL92 expression.")
     ] = None,
     shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
@@ -47,19 +47,21 @@ def follow(
     ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print a topic's messages as they arrive, each once; Ctrl-C ends it.
+    """Print the messages of a topic as they arrive, each once, until Ctrl-C.
 
-    Exit code 0: ended; 2: refused; 3: the query service does not answer, or is gone for a minute.
+    Exit code 0: stopped; 2: refused; 3: the query service does not answer, or is unavailable for a
+    minute.
     """
 
-    def ask(client: Client) -> int:
+    def print_messages(client: Client) -> int:
         in_lines = in_json(as_json)
         with contextlib.suppress(KeyboardInterrupt):
             for event in client.follow(topic, after=after, from_ms=from_ms, tags=tags, sql=sql):
                 print(_line(event) if in_lines else _row(event), flush=True)
-        return EXIT_FINE
+        return EXIT_OK
 
-    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
+    access = Access(token, token_file, ca, shard)
+    raise typer.Exit(run_with_client(access, print_messages, query_url=query_url))
 
 
 def _line(event: TopicEvent) -> str:

@@ -1,4 +1,4 @@
-"""``mqstore lag``: how far consumer groups are behind."""
+"""``mqstore lag``: prints the lag of consumer groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.asking import (
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.service_access import (
     Access,
     AsJson,
     Ca,
@@ -14,17 +15,18 @@ from mqstore.cli.asking import (
     Shard,
     Token,
     TokenFile,
-    asked,
     duration,
     in_json,
     print_json,
+    run_with_client,
 )
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
 
 
 def lag(
-    group: Annotated[str | None, typer.Argument(help="One group, by queue. [default: all]")] = None,
+    group: Annotated[
+        str | None, typer.Argument(help="Consumer group, shown by queue. [default: all groups]")
+    ] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
@@ -33,22 +35,23 @@ def lag(
     ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
-    """Tell how far consumer groups are behind, in messages and in time.
+    """Print the lag of consumer groups, in messages and in time.
 
-    Exit code 0: told; 1: a shard is missing; 2: refused; 3: the query service does not answer.
+    Exit code 0: printed; 1: a shard is missing; 2: refused; 3: the query service does not answer.
     """
 
-    def ask(client: Client) -> int:
+    def print_lags(client: Client) -> int:
         if group is None:
-            return _tell_all(client, topic, in_lines=in_json(as_json))
-        return _tell(client.lag(group, topic=topic), in_lines=in_json(as_json))
+            return _print_groups(client, topic, in_lines=in_json(as_json))
+        return _print_group(client.lag(group, topic=topic), in_lines=in_json(as_json))
 
-    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
+    access = Access(token, token_file, ca, shard)
+    raise typer.Exit(run_with_client(access, print_lags, query_url=query_url))
 
 
-def _tell_all(client: Client, topic: str | None, *, in_lines: bool) -> int:
+def _print_groups(client: Client, topic: str | None, *, in_lines: bool) -> int:
     cursor: str | None = None
-    worst = EXIT_FINE
+    worst = EXIT_OK
     while True:
         page = client.lags(topic=topic, cursor=cursor)
         if in_lines:
@@ -73,7 +76,7 @@ def _print_page(page: GroupLags, *, with_head: bool) -> None:
             )
 
 
-def _tell(found: GroupLag, *, in_lines: bool) -> int:
+def _print_group(found: GroupLag, *, in_lines: bool) -> int:
     if in_lines:
         print_json(found)
         return _exit_code(found)
@@ -97,7 +100,7 @@ def _tell(found: GroupLag, *, in_lines: bool) -> int:
 
 def _exit_code(answer: GroupLags | GroupLag) -> int:
     is_whole = answer.shards is None or not answer.shards.missing
-    return EXIT_FINE if is_whole else EXIT_FINDINGS
+    return EXIT_OK if is_whole else EXIT_FINDINGS
 
 
 def _print_source(answer: GroupLags | GroupLag) -> None:
@@ -108,4 +111,4 @@ def _print_source(answer: GroupLags | GroupLag) -> None:
         print(f"offsets saved {duration(offsets.age_ms)} ago; the writer is {offsets.writer}")
     if answer.shards is not None:
         for number in answer.shards.missing:
-            print(f"what is on shard {number} is not told: {answer.shards.why[str(number)]}")
+            print(f"shard {number} is not included: {answer.shards.why[str(number)]}")

@@ -8,7 +8,7 @@ from mqstore.cli import events, lag, message, run, store
 
 app = typer.Typer(
     name="mqstore",
-    help="RocketMQ's message store: run it, look into it, look after it.",
+    help="RocketMQ's message store: run, inspect and maintain it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

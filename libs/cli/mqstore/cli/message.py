@@ -6,7 +6,7 @@ import typer
 
 from mqstore.cli import follow, trace
 
-app = typer.Typer(help="Look for messages.", no_args_is_help=True)
+app = typer.Typer(help="Find and follow messages.", no_args_is_help=True)
 app.command("trace")(trace.trace)
 app.command("follow")(follow.follow)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-# What cannot be read is refused by the command itself, in its own form.
+# readable=False: the command itself reports an unreadable directory, in its own output format.
 StoreDirectory = Annotated[
     Path, typer.Argument(help="The store directory.", metavar="DIR", readable=False)
 ]

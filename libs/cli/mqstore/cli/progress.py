@@ -1,4 +1,4 @@
-"""How far a command is, on a terminal."""
+"""Progress display of a command on a terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 PROGRESS_INTERVAL_S: Final = 0.2
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much of it is done, and of how much."""
+"""Called with the name of a stage, the amount done and the total."""
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """How far the work is, on a terminal only."""
+def show_progress() -> Iterator[Progress]:
+    """Show progress on stderr if it is a terminal; yields the function that updates it."""
     if not sys.stderr.isatty():
         yield lambda stage, done, total: None
         return

@@ -10,18 +10,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
-from mqstore.cli.looking import Line, end_of, index_sizes, print_line, print_refusal
-from mqstore.cli.progress import shown_progress
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.recovery.report import PlaceTombstone, RepairReport, RestoreBytes
-from mqstore.storage.system.threads import production_seams
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.progress import show_progress
+from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
+from mqstore.storage import MessageStore, StoreConfig, StoreOptions
+from mqstore.storage.host import production_seams
+from mqstore.storage.repair import PlaceTombstone, RestoreBytes
+from mqstore.storage.status import RepairReport
 
 
 def run(directory: Path, dry_run: bool, hash_slots: int | None, index_num: int | None) -> int:
     """Repair, and print all lines; the exit code."""
-    return end_of(
+    return run_command(
         lambda: _run(directory, dry_run, index_sizes(hash_slots, index_num)),
         print_refusal,
         unread=EXIT_FINDINGS,
@@ -29,7 +29,7 @@ def run(directory: Path, dry_run: bool, hash_slots: int | None, index_num: int |
 
 
 def _run(directory: Path, dry_run: bool, config: StoreConfig) -> int:
-    with shown_progress() as progress:
+    with show_progress() as progress:
         options = StoreOptions(
             create=False,
             in_place=not dry_run,
@@ -46,7 +46,7 @@ def _run(directory: Path, dry_run: bool, config: StoreConfig) -> int:
     plan = report.plan
     restored = all(isinstance(each, RestoreBytes) for each in plan.actions)
     is_fine = not plan.damaged_block_count and restored and not (dry_run and plan.actions)
-    return EXIT_FINE if is_fine else EXIT_FINDINGS
+    return EXIT_OK if is_fine else EXIT_FINDINGS
 
 
 def lines(report: RepairReport, *, dry_run: bool) -> Iterator[Line]:

@@ -14,15 +14,17 @@ def run(
     store: Annotated[
         Path | None, typer.Option(help="Store directory. [default: data/store]", readable=False)
     ] = None,
-    writer_port: Annotated[int | None, typer.Option(help="store-writer. [default: 8081]")] = None,
-    query_port: Annotated[int | None, typer.Option(help="query. [default: 8082]")] = None,
-    coordinator_port: Annotated[
-        int | None, typer.Option(help="transaction-coordinator. [default: 8083]")
+    writer_port: Annotated[
+        int | None, typer.Option(help="Port of store-writer. [default: 8081]")
     ] = None,
-    coordinator: Annotated[bool, typer.Option(help="Whether transactions are coordinated.")] = True,
-    host: Annotated[str | None, typer.Option(help="Address. [default: 127.0.0.1]")] = None,
+    query_port: Annotated[int | None, typer.Option(help="Port of query. [default: 8082]")] = None,
+    coordinator_port: Annotated[
+        int | None, typer.Option(help="Port of transaction-coordinator. [default: 8083]")
+    ] = None,
+    coordinator: Annotated[bool, typer.Option(help="Run the transaction coordinator.")] = True,
+    host: Annotated[str | None, typer.Option(help="Listen address. [default: 127.0.0.1]")] = None,
     parent_pid: Annotated[
-        int | None, typer.Option(help="End when this process, which started us, ends.", hidden=True)
+        int | None, typer.Option(help="Stop when this parent process ends.", hidden=True)
     ] = None,
 ) -> None:
     """Run store-writer, query and transaction-coordinator over a store directory, until Ctrl-C.

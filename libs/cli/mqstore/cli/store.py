@@ -6,7 +6,7 @@ import typer
 
 from mqstore.cli import accept_loss, adopt, dump, repair, verify
 
-app = typer.Typer(help="Look into a store directory, and look after it.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, check and repair a store directory.", no_args_is_help=True)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)
 app.command("repair")(repair.repair)

@@ -1,7 +1,7 @@
-"""Runs the services as children: starts them, waits, and ends them all together.
+"""Runs the services as child processes: starts them, waits, and stops them all together.
 
-All are in our own process group and end with us. Their sockets are bound here, so that a port in
-use is said once, before anything starts.
+The children are in the supervisor's process group and end with it. The supervisor binds their
+sockets, so that it reports a port in use once, before any service starts.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
 SEGMENT_SIZE: Final = 64 << 20
-"""Bytes of a segment of a store that is made here, unless a setting says otherwise."""
+"""Bytes of a log segment of a new store, unless a setting gives another size."""
 RETENTION_SETTINGS: Final = frozenset({"file_reserved_time", "clean_file_forcibly_enable"})
-"""Unless one of them or ``retention`` is set, no message is deleted: the directory may be the copy
-of a broker's store. That is of this run alone, and no setting of the store changes."""
+"""Unless one of these settings or ``retention`` is set, the services delete no message: the
+directory may be the copy of a broker's store. This holds for one run; the store's settings stay."""
 STOP_TIMEOUT_S: Final = 15.0
 COORDINATOR_STOP_S: Final = 5.0
-"""For so long the others wait for its end before theirs begins."""
-EXIT_FINE, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
+"""Longest wait for the coordinator to stop before the other services are stopped."""
+EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
 def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: bool) -> int:
-    """Run the services until a signal comes or one of them ends; the exit code.
+    """Run the services until a signal arrives or one of them ends, and return the exit code.
 
-    ``given`` are settings that go before the environment's; None means not given. ``coordinator``
-    says whether transactions are coordinated.
+    ``given`` holds settings that override the environment; None means not given. ``coordinator``
+    says whether the transaction coordinator runs.
     """
     try:
         if parent_pid is not None:
@@ -55,7 +55,7 @@ def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: boo
 
 
 class _Supervisor:
-    """Starts the children, waits, and ends them all when one ends or a signal comes."""
+    """Starts the child processes and stops them all when one ends or a signal arrives."""
 
     def __init__(self, settings: Settings, *, coordinator: bool) -> None:
         self._settings = settings
@@ -66,11 +66,12 @@ class _Supervisor:
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._stopping = False
-        self._code = EXIT_FINE
+        self._code = EXIT_OK
         self._addresses: dict[str, str] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self) -> int:
+        """Start the services, wait for a signal or the end of one, stop all; the exit code."""
         with self._signals_wake():
             self._start()
             threading.Thread(target=self._announce, name="announce", daemon=True).start()
@@ -80,6 +81,7 @@ class _Supervisor:
         return self._code
 
     def close(self) -> None:
+        """Close the pipe that signals write to."""
         os.close(self._wake)
         os.close(self._waker)
 
@@ -114,7 +116,8 @@ class _Supervisor:
         environment = {**self._environment, "MQSTORE_LISTEN_FD": str(listener.fileno())}
         if name == "coordinator":
             environment |= self._coordinator_settings()
-        # Blocked until the child handles them: Ctrl-C while it imports ends it in order, too.
+        # Signals stay blocked until the child handles them, so that Ctrl-C during its imports
+        # stops it in order too.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             return subprocess.Popen(  # noqa: S603 (our own interpreter and modules)
@@ -127,7 +130,7 @@ class _Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _coordinator_settings(self) -> dict[str, str]:
-        """Settings of the coordinator that are known only once the writer listens."""
+        """Settings of the coordinator that depend on the address of store-writer."""
         settings = {
             "MQSTORE_WRITER_URL": self._addresses["writer"],
         }
@@ -145,13 +148,13 @@ class _Supervisor:
             print(text, flush=True)
 
     def _ended(self) -> bool:
-        """Whether a child ended by itself; says so and sets the exit code."""
+        """Whether a child has ended; prints the reason and sets the exit code if so."""
         for name, child in self._children.items():
             status = child.poll()
             if status is None:
                 continue
             self._code = EXIT_REFUSED if status == EXIT_REFUSED else EXIT_FAILED
-            if status != EXIT_REFUSED:  # its own line is on the terminal already
+            if status != EXIT_REFUSED:  # the child has printed the reason itself
                 print(f"mqstore: the {name} process ended: {_reason(status)}", file=sys.stderr)
             return True
         return False
@@ -159,16 +162,16 @@ class _Supervisor:
     def _stop(self) -> None:
         self._stopping = True
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        # The coordinator first: at its end it has the writer save how far it is.
+        # The coordinator stops first: it saves its progress through store-writer.
         self._end(["coordinator"], time.monotonic() + COORDINATOR_STOP_S)
         if not self._end(list(self._children), deadline):
             self._kill()
             return
-        if self._code == EXIT_FINE and any(c.returncode for c in self._children.values()):
+        if self._code == EXIT_OK and any(c.returncode for c in self._children.values()):
             self._code = EXIT_FAILED
 
     def _end(self, names: Sequence[str], deadline: float) -> bool:
-        """Whether they have ended in time."""
+        """Terminate children by name; whether they ended before ``deadline``."""
         children = [self._children[name] for name in names if name in self._children]
         for child in children:
             if child.poll() is None:
@@ -189,21 +192,21 @@ class _Supervisor:
         print("mqstore: a service did not end in time and was killed", file=sys.stderr)
 
     def _sleep(self, timeout_s: float | None) -> None:
-        """Until a signal or a child's end."""
+        """Wait until a signal arrives, a child ends or ``timeout_s`` has passed."""
         ready, _, _ = select.select([self._wake], [], [], timeout_s)
         if ready:
             os.read(self._wake, 4096)
 
 
 def _child_settings(settings: Settings) -> dict[str, str]:
-    """What the children must know beside their own environment and settings file."""
+    """Environment variables that the children get beside our own environment."""
     environment = {
         "MQSTORE_PARENT_PID": str(os.getpid()),
         "MQSTORE_STORE": str(settings.store.absolute()),
         "MQSTORE_HOST": settings.host,
     }
     tokens = settings.tokens()
-    if tokens and "system" not in tokens:  # the coordinator needs one, and nobody else
+    if tokens and "system" not in tokens:  # the coordinator alone needs this token
         environment["MQSTORE_TOKEN_SYSTEM"] = secrets.token_hex()
     if "log_level" not in settings.model_fields_set:
         environment["MQSTORE_LOG_LEVEL"] = "warning"
@@ -216,7 +219,7 @@ def _child_settings(settings: Settings) -> dict[str, str]:
 
 
 def _reachable(address: str) -> str:
-    """An address to call: a wildcard listens on loopback too."""
+    """An address that clients can connect to: loopback in place of a wildcard."""
     return address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 (no bind)
 
 

@@ -1,4 +1,4 @@
-"""``mqstore message trace``: where a message stands, and who is past it."""
+"""``mqstore message trace``: prints the copies of a message and the groups that consumed it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.asking import (
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.service_access import (
     Access,
     AsJson,
     Ca,
@@ -16,22 +17,21 @@ from mqstore.cli.asking import (
     Shard,
     Token,
     TokenFile,
-    asked,
     in_json,
     print_json,
+    run_with_client,
 )
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
 from mqstore.client import QUERY_URL, Client, MessageCopy, Trace
 
 PAGES_MAX: Final = 100
-"""Of messages under one key."""
+"""Maximum number of pages that the command requests for one key."""
 
 
 def trace(
     message: Annotated[
         str, typer.Argument(help="Offset message id; with --topic a unique key or a key.")
     ],
-    topic: Annotated[str | None, typer.Option(help="The topic that the key is of.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the key.")] = None,
     shard: Shard = None,
     query_url: QueryUrl = QUERY_URL,
     token: Token = None,
@@ -39,26 +39,27 @@ def trace(
     ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
-    """Tell where a message stands: delayed, half, stored, sent back; and which groups are past it.
+    """Print the copies of a message (delayed, half, stored, sent back) and the groups past it.
 
-    Exit code 0: told; 1: a copy may be missing or is damaged, there is none, or there are more
-    messages than are told; 2: refused; 3: the query service does not answer.
+    Exit code 0: printed; 1: a copy may be missing or is damaged, there is none, or there are more
+    messages than are printed; 2: refused; 3: the query service does not answer.
     """
 
-    def ask(client: Client) -> int:
+    def print_traces(client: Client) -> int:
         if topic is None:
-            return _tell([client.trace(message).trace], in_lines=in_json(as_json))
-        told, there_are_more = _with_key(client, topic, message)
-        code = _tell(told, in_lines=in_json(as_json))
+            return _print_all([client.trace(message).trace], in_lines=in_json(as_json))
+        traces, there_are_more = _traces_with_key(client, topic, message)
+        code = _print_all(traces, in_lines=in_json(as_json))
         if there_are_more:
-            print(f"mqstore: there are more than these {len(told)} messages", file=sys.stderr)
+            print(f"mqstore: there are more than these {len(traces)} messages", file=sys.stderr)
         return EXIT_FINDINGS if there_are_more else code
 
-    raise typer.Exit(asked(Access(token, token_file, ca, shard), ask, query_url=query_url))
+    access = Access(token, token_file, ca, shard)
+    raise typer.Exit(run_with_client(access, print_traces, query_url=query_url))
 
 
-def _with_key(client: Client, topic: str, key: str) -> tuple[list[Trace], bool]:
-    """And whether there are more of them."""
+def _traces_with_key(client: Client, topic: str, key: str) -> tuple[list[Trace], bool]:
+    """Traces of the messages with a key, and whether there are more than ``PAGES_MAX`` pages."""
     found: dict[str, Trace] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
@@ -71,13 +72,13 @@ def _with_key(client: Client, topic: str, key: str) -> tuple[list[Trace], bool]:
     return list(found.values()), cursor is not None
 
 
-def _tell(traces: list[Trace], *, in_lines: bool) -> int:
+def _print_all(traces: list[Trace], *, in_lines: bool) -> int:
     for each in traces:
         if in_lines:
             print_json(each)
         else:
             _print(each)
-    return EXIT_FINE if traces and all(each.complete for each in traces) else EXIT_FINDINGS
+    return EXIT_OK if traces and all(each.complete for each in traces) else EXIT_FINDINGS
 
 
 def _print(found: Trace) -> None:

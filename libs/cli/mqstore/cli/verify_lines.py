@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
-from mqstore.cli.looking import Line, end_of, index_sizes, print_line, print_refusal
-from mqstore.cli.progress import shown_progress
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.system.threads import production_seams
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.progress import show_progress
+from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
+from mqstore.storage import StoreConfig
+from mqstore.storage.host import production_seams
 from mqstore.storage.verify import Finding, Summary, Verification
 
 _NAMES: Final = {
@@ -27,7 +27,7 @@ _NAMES: Final = {
 
 def run(directory: Path, in_lines: bool, hash_slots: int | None, index_num: int | None) -> int:
     """Print all findings; the exit code."""
-    return end_of(
+    return run_command(
         lambda: _run(directory, index_sizes(hash_slots, index_num), in_lines),
         print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
         unread=EXIT_FINDINGS,
@@ -35,7 +35,7 @@ def run(directory: Path, in_lines: bool, hash_slots: int | None, index_num: int 
 
 
 def _run(directory: Path, config: StoreConfig, in_lines: bool) -> int:
-    with shown_progress() as progress:
+    with show_progress() as progress:
         found = Verification(directory.absolute(), config, production_seams(), progress)
         for finding in found.findings():
             if in_lines:
@@ -48,7 +48,7 @@ def _run(directory: Path, config: StoreConfig, in_lines: bool) -> int:
     else:
         print(_summary_text(summary))
     sys.stdout.flush()
-    return EXIT_FINDINGS if summary.findings else EXIT_FINE
+    return EXIT_FINDINGS if summary.findings else EXIT_OK
 
 
 def finding_line(finding: Finding) -> Line:

@@ -1,6 +1,5 @@
 """Typed client of the mqstore REST API, blocking (``Client``) and asyncio (``AsyncClient``)."""
 
-from mqstore.client.calls import Target
 from mqstore.client.client import (
     COORDINATOR_URL,
     QUERY_URL,
@@ -11,24 +10,8 @@ from mqstore.client.client import (
 )
 from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
-from mqstore.client.models import Download, Health, NewMessage, Recovery, Retention
+from mqstore.client.models import Download, Health, NewMessage
 from mqstore.client.rebuild_calls import part_frames
-from mqstore.client.rebuild_models import (
-    IndexPart,
-    IndexPublished,
-    IndexRebuild,
-    IndexRebuildEnded,
-    IndexRebuilds,
-    SegmentRange,
-)
-from mqstore.client.transaction_models import (
-    Begun,
-    Checks,
-    Producer,
-    Producers,
-    Transaction,
-    Transactions,
-)
 from mqstore.wire.groups import (
     Group,
     GroupOffset,
@@ -41,14 +24,40 @@ from mqstore.wire.groups import (
 )
 from mqstore.wire.lags import GroupLag, GroupLags, TopicLag, TopicSum
 from mqstore.wire.messages import Message, MessageDetail, Messages, Unreadable
+from mqstore.wire.operation import Target
 from mqstore.wire.produce import Placed, Produced
 from mqstore.wire.queues import Pull, Queue, QueueOffset, Queues
-from mqstore.wire.retention import Pin, Pins
+from mqstore.wire.rebuilds import (
+    IndexPart,
+    IndexPublished,
+    IndexRebuild,
+    IndexRebuildEnded,
+    IndexRebuilds,
+    SegmentRange,
+)
+from mqstore.wire.retention import Pin, Pins, Retention
 from mqstore.wire.segments import LogFile, LogFiles
 from mqstore.wire.shards import ShardEntry, Shards
-from mqstore.wire.stores import DelayLevel, DelayLevels, Flushed, Segment, Segments, Store, Writes
+from mqstore.wire.stores import (
+    DelayLevel,
+    DelayLevels,
+    Flushed,
+    Recovery,
+    Segment,
+    Segments,
+    Store,
+    Writes,
+)
 from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
+from mqstore.wire.transactions import (
+    Begun,
+    Checks,
+    Producer,
+    Producers,
+    Transaction,
+    Transactions,
+)
 
 __all__ = [
     "COORDINATOR_URL",

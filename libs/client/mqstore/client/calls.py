@@ -1,32 +1,16 @@
-"""Every request of the REST API as a value: where it goes, and what its answer becomes.
-
-Both clients send these; nothing here does input or output.
-"""
+"""Requests to store-writer, as values, which both clients send."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any, Final, Generic, Literal, TypeVar
-from urllib.parse import quote
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 from crc32c import crc32c
-from pydantic import BaseModel
 
-from mqstore.client import unique_keys
-from mqstore.client.models import (
-    Download,
-    ExpiryReport,
-    Health,
-    Hidden,
-    NewMessage,
-    Nothing,
-    Recovery,
-    RepairReport,
-    Retention,
-    Scrub,
-)
+from mqstore.client.models import Health, NewMessage
+from mqstore.client.requests import Call, call, document, given
+from mqstore.wire import unique_keys
 from mqstore.wire.groups import (
     Group,
     GroupOffsets,
@@ -35,49 +19,60 @@ from mqstore.wire.groups import (
     Subscription,
     Subscriptions,
 )
-from mqstore.wire.lags import GroupLag, GroupLags
-from mqstore.wire.messages import MessageDetail, Messages
+from mqstore.wire.operation import Nothing, Target
+from mqstore.wire.operations.groups import (
+    COMMIT_OFFSETS,
+    DELETE_GROUP,
+    GROUP,
+    GROUPS,
+    OFFSETS,
+    PUT_GROUP,
+    RESET_OFFSETS,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    UNSUBSCRIBE,
+)
+from mqstore.wire.operations.produce import BATCH_TYPE, PRODUCE
+from mqstore.wire.operations.retention import (
+    ARCHIVE,
+    END_ARCHIVE,
+    EXPIRY_REPORT,
+    PINS,
+    PUT_ARCHIVE,
+    PUT_EXPIRY_REPORT,
+    PUT_PIN,
+    REMOVE_PIN,
+    RETENTION,
+    RUN_RETENTION,
+)
+from mqstore.wire.operations.stores import (
+    DELAYS,
+    FLUSH,
+    PUT_WRITES,
+    RECOVERY,
+    REPAIR,
+    RUN_SCRUB,
+    SCRUB,
+    SEGMENTS,
+    STORE,
+    WRITES,
+)
+from mqstore.wire.operations.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS
 from mqstore.wire.produce import Durability, Produced
-from mqstore.wire.queues import Pull, QueueOffset, Queues
-from mqstore.wire.retention import Archive, Pin, Pins
-from mqstore.wire.segments import LogFiles
-from mqstore.wire.stores import DelayLevels, Flushed, Segments, Store, Writes
+from mqstore.wire.reports import ExpiryReport
+from mqstore.wire.retention import Archive, Pin, Pins, Retention
+from mqstore.wire.stores import (
+    DelayLevels,
+    Flushed,
+    Recovery,
+    RepairReport,
+    Scrub,
+    Segments,
+    Store,
+    Writes,
+)
 from mqstore.wire.topics import Topic, TopicDeletion, Topics
-from mqstore.wire.traces import MessageTrace, Traces
-
-Answer = TypeVar("Answer", bound=BaseModel)
-
-_ARCHIVE: Final = "/v1/store/archive"
-_EXPIRY_REPORT: Final = "/v1/reports/expiry"
-ROCKETMQ_BATCH: Final = "application/x-rocketmq-batch"
-
-
-class Target(Enum):
-    """Which service a call goes to."""
-
-    WRITER = "writer"
-    QUERY = "query"
-    COORDINATOR = "coordinator"
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Answer]):
-    """One request. ``wait_s`` is how long the service may take on purpose."""
-
-    target: Target
-    method: str
-    path: str
-    answer: type[Answer]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    json: Mapping[str, Any] | None = None
-    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wait_s: float = 0.0
-    errors_are_answers: bool = False
-    patience_s: float = 0.0
-    """How long it is sent again by itself."""
-    with_keys: Callable[[int | None], Call[Answer]] | None = None
-    """Makes the call with newly generated unique keys that name a shard; None: it needs none."""
 
 
 def produce(
@@ -116,21 +111,15 @@ def produce(
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
-    path, params = f"{_topic(topic)}/messages", given(shard=shard)
-    return Call(
-        Target.WRITER,
-        "POST",
-        path,
-        Produced,
+    params = given(shard=shard)
+    return call(
+        PRODUCE,
+        at={"topic": topic},
         params=params,
         json=body,
         patience_s=patience_s,
         with_keys=with_keys,
     )
-
-
-def _with_key(message: NewMessage, shard: int | None) -> NewMessage:
-    return message.model_copy(update={"uniq_key": unique_keys.generate(shard)})
 
 
 def produce_batch(
@@ -145,12 +134,10 @@ def produce_batch(
     """Store a batch as RocketMQ's clients encode it; its checksum goes along. With ``patience_s``
     it is sent again by itself: give every message a UNIQ_KEY, by which a duplicate is known."""
     checksum = str(crc32c(batch))
-    headers = {"content-type": ROCKETMQ_BATCH, "x-mqstore-crc32c": checksum}
-    return Call(
-        Target.WRITER,
-        "POST",
-        f"{_topic(topic)}/messages",
-        Produced,
+    headers = {"content-type": BATCH_TYPE, "x-mqstore-crc32c": checksum}
+    return call(
+        PRODUCE,
+        at={"topic": topic},
         params=given(queueId=queue_id, durability=durability, shard=shard),
         content=batch,
         headers=headers,
@@ -160,8 +147,8 @@ def produce_batch(
 
 def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
     """Create a topic, or change its queues."""
-    body = {"queues": queues, "perm": perm}
-    return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=body)
+    body = document(PUT_TOPIC, queues=queues, perm=perm)
+    return call(PUT_TOPIC, at={"topic": topic}, json=body)
 
 
 def change_topic(
@@ -177,32 +164,33 @@ def change_topic(
 ) -> Call[Topic]:
     """Create a topic, or change the fields of it that are given. ``queues``: to read and to write;
     ``perm``: 2 write, 4 read, 6 both."""
-    fields = given(
+    fields = document(
+        PUT_TOPIC,
         queues=queues,
-        readQueues=read_queues,
-        writeQueues=write_queues,
+        read_queues=read_queues,
+        write_queues=write_queues,
         perm=perm,
         order=order,
-        filterType=filter_type,
+        filter_type=filter_type,
         attributes=attributes,
     )
-    return Call(Target.WRITER, "PUT", _topic(topic), Topic, json=fields)
+    return call(PUT_TOPIC, at={"topic": topic}, json=fields)
 
 
 def delete_topic(topic: str, *, dry_run: bool = False) -> Call[TopicDeletion]:
     """Delete a topic with its queues; its messages stay in the log until they expire."""
     params = {"dryRun": dry_run}
-    return Call(Target.WRITER, "DELETE", _topic(topic), TopicDeletion, params=params)
+    return call(DELETE_TOPIC, at={"topic": topic}, params=params)
 
 
 def groups() -> Call[Groups]:
     """Consumer groups that were created, or have offsets."""
-    return Call(Target.WRITER, "GET", "/v1/groups", Groups)
+    return call(GROUPS)
 
 
 def group(name: str) -> Call[Group]:
     """A consumer group: its settings, and the topics that it has offsets of."""
-    return Call(Target.WRITER, "GET", _group(name), Group)
+    return call(GROUP, at={"group": name})
 
 
 def put_group(
@@ -223,32 +211,32 @@ def put_group(
     """Create a group, or change the fields of it that are given: RocketMQ's
     SubscriptionGroupConfig. ``consume_message_orderly`` and ``consume_timeout_minutes`` are of 5.x.
     """
-    fields = given(
-        consumeEnable=consume_enable,
-        consumeFromMinEnable=consume_from_min_enable,
-        consumeBroadcastEnable=consume_broadcast_enable,
-        consumeMessageOrderly=consume_message_orderly,
-        retryQueues=retry_queues,
-        retryTimesMax=retry_times_max,
-        brokerId=broker_id,
-        whichBrokerWhenConsumeSlowly=which_broker_when_consume_slowly,
-        notifyConsumerIdsChangedEnable=notify_consumer_ids_changed_enable,
-        consumeTimeoutMinutes=consume_timeout_minutes,
+    fields = document(
+        PUT_GROUP,
+        consume_enable=consume_enable,
+        consume_from_min_enable=consume_from_min_enable,
+        consume_broadcast_enable=consume_broadcast_enable,
+        consume_message_orderly=consume_message_orderly,
+        retry_queues=retry_queues,
+        retry_times_max=retry_times_max,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=which_broker_when_consume_slowly,
+        notify_consumer_ids_changed_enable=notify_consumer_ids_changed_enable,
+        consume_timeout_minutes=consume_timeout_minutes,
         attributes=attributes,
     )
-    return Call(Target.WRITER, "PUT", _group(name), Group, json=fields)
+    return call(PUT_GROUP, at={"group": name}, json=fields)
 
 
 def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
     """Forget a group's config and, if asked to, what it has consumed."""
     params = {"cleanOffset": clean_offset}
-    return Call(Target.WRITER, "DELETE", _group(name), Nothing, params=params)
+    return call(DELETE_GROUP, at={"group": name}, params=params)
 
 
 def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
     """Where a group stands, by topic and queue."""
-    path = _group(group) + "/offsets"
-    return Call(Target.WRITER, "GET", path, GroupOffsets, params=given(topic=topic))
+    return call(OFFSETS, at={"group": group}, params=given(topic=topic))
 
 
 def commit(
@@ -262,9 +250,9 @@ def commit(
     """Say which message of each queue is to be consumed next: all of it is taken, or none.
     ``shard`` is whose queues these are; needed where there are several."""
     new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
-    body = {"offsets": new, "allowBack": allow_back}
-    path, params = _group(group) + "/offsets", given(shard=shard)
-    return Call(Target.WRITER, "PUT", path, GroupOffsets, params=params, json=body)
+    body = document(COMMIT_OFFSETS, offsets=new, allow_back=allow_back)
+    params = given(shard=shard)
+    return call(COMMIT_OFFSETS, at={"group": group}, params=params, json=body)
 
 
 def reset_offsets(
@@ -277,321 +265,159 @@ def reset_offsets(
     dry_run: bool = False,
 ) -> Call[OffsetsReset]:
     """To ``earliest``, ``latest``, or the first message at or after a ``timestamp``."""
-    body = {"topic": topic, "to": to, "dryRun": dry_run}
-    body |= given(timestamp=timestamp, queueIds=queue_ids and list(queue_ids))
-    return Call(Target.WRITER, "POST", _group(group) + "/offsets:reset", OffsetsReset, json=body)
+    body = document(
+        RESET_OFFSETS,
+        topic=topic,
+        to=to,
+        timestamp=timestamp,
+        queue_ids=queue_ids and list(queue_ids),
+        dry_run=dry_run,
+    )
+    return call(RESET_OFFSETS, at={"group": group}, json=body)
 
 
 def subscriptions(group: str) -> Call[Subscriptions]:
     """A group's subscriptions with an expression."""
-    return Call(Target.WRITER, "GET", _group(group) + "/subscriptions", Subscriptions)
+    return call(SUBSCRIPTIONS, at={"group": group})
 
 
 def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:
     """Register which messages of a topic a group wants, as an SQL92 expression."""
-    body = {"expression": expression}
-    return Call(Target.WRITER, "PUT", _subscription(group, topic), Subscription, json=body)
+    body = document(SUBSCRIBE, expression=expression)
+    return call(SUBSCRIBE, at={"group": group, "topic": topic}, json=body)
 
 
 def subscription(group: str, topic: str) -> Call[Subscription]:
     """A group's subscription to a topic."""
-    return Call(Target.WRITER, "GET", _subscription(group, topic), Subscription)
+    return call(SUBSCRIPTION, at={"group": group, "topic": topic})
 
 
 def unsubscribe(group: str, topic: str) -> Call[Nothing]:
     """End a subscription."""
-    return Call(Target.WRITER, "DELETE", _subscription(group, topic), Nothing)
+    return call(UNSUBSCRIBE, at={"group": group, "topic": topic})
 
 
 def topic(name: str) -> Call[Topic]:
     """A topic's settings."""
-    return Call(Target.WRITER, "GET", _topic(name), Topic)
+    return call(TOPIC, at={"topic": name})
 
 
 def topics() -> Call[Topics]:
     """All topics, by name."""
-    return Call(Target.WRITER, "GET", "/v1/topics", Topics)
+    return call(TOPICS)
 
 
 def store() -> Call[Store]:
     """The store that store-writer has open: identity, offsets, sizes, state."""
-    return Call(Target.WRITER, "GET", "/v1/store", Store)
+    return call(STORE)
 
 
 def recovery() -> Call[Recovery]:
     """What recovery found and did when the store was opened."""
-    return Call(Target.WRITER, "GET", "/v1/store/recovery", Recovery)
+    return call(RECOVERY)
 
 
 def delays() -> Call[DelayLevels]:
     """Delayed messages, by level."""
-    return Call(Target.WRITER, "GET", "/v1/store/delays", DelayLevels)
+    return call(DELAYS)
 
 
 def segments() -> Call[Segments]:
     """The segments of the log, oldest first."""
-    return Call(Target.WRITER, "GET", "/v1/segments", Segments)
+    return call(SEGMENTS)
 
 
 def retention(*, limit: int | None = None) -> Call[Retention]:
     """What would be deleted now, when and why; of the oldest ``limit`` segments."""
-    return Call(Target.WRITER, "GET", "/v1/store/retention", Retention, params=given(limit=limit))
+    return call(RETENTION, params=given(limit=limit))
 
 
 def scrub() -> Call[Scrub]:
     """What the disk has changed, and how far the look at it is."""
-    return Call(Target.WRITER, "GET", "/v1/store/scrub", Scrub)
+    return call(SCRUB)
 
 
 def run_scrub() -> Call[Scrub]:
     """Have a pass over all checksums begin."""
-    return Call(Target.WRITER, "POST", "/v1/store/scrub:run", Scrub)
+    return call(RUN_SCRUB)
 
 
 def repair_log(*, dry_run: bool = False) -> Call[RepairReport]:
     """Read the whole log, and repair what is damaged in it."""
-    path = "/v1/store/scrub:repair"
-    return Call(Target.WRITER, "POST", path, RepairReport, params=given(dryRun=dry_run or None))
+    return call(REPAIR, params=given(dryRun=dry_run or None))
 
 
 def run_retention() -> Call[Retention]:
     """Let what has expired go now, whatever the hour; the plan of it."""
-    return Call(Target.WRITER, "POST", "/v1/store/retention:run", Retention)
+    return call(RUN_RETENTION)
 
 
 def pins() -> Call[Pins]:
     """Leases that keep a range of the log."""
-    return Call(Target.WRITER, "GET", "/v1/store/pins", Pins)
+    return call(PINS)
 
 
 def archive() -> Call[Archive]:
     """Up to where the log is archived."""
-    return Call(Target.WRITER, "GET", _ARCHIVE, Archive)
+    return call(ARCHIVE)
 
 
 def put_archive(offset: int, place: str) -> Call[Archive]:
     """Everything below is archived, and what lies behind is to be kept (role system)."""
-    body = {"offset": offset, "place": place}
-    return Call(Target.WRITER, "PUT", _ARCHIVE, Archive, json=body)
+    body = document(PUT_ARCHIVE, offset=offset, place=place)
+    return call(PUT_ARCHIVE, json=body)
 
 
 def end_archive() -> Call[Nothing]:
     """Let retention wait for no archive."""
-    return Call(Target.WRITER, "DELETE", _ARCHIVE, Nothing)
+    return call(END_ARCHIVE)
 
 
 def expiry_report() -> Call[ExpiryReport]:
     """What the last expiry report said."""
-    return Call(Target.WRITER, "GET", _EXPIRY_REPORT, ExpiryReport)
+    return call(EXPIRY_REPORT)
 
 
 def put_expiry_report(summary: Mapping[str, Any]) -> Call[ExpiryReport]:
     """Hand in what an expiry report says; for its job (role system)."""
-    return Call(Target.WRITER, "PUT", _EXPIRY_REPORT, ExpiryReport, json=dict(summary))
+    return call(PUT_EXPIRY_REPORT, json=dict(summary))
 
 
 def flush() -> Call[Flushed]:
     """Bring everything to disk."""
-    return Call(Target.WRITER, "POST", "/v1/store:flush", Flushed)
+    return call(FLUSH)
 
 
 def writes() -> Call[Writes]:
     """Whether messages are taken."""
-    return Call(Target.WRITER, "GET", "/v1/store/writes", Writes)
+    return call(WRITES)
 
 
 def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
     """Pause writes, telling clients why, or let them go on."""
-    body = {"paused": paused, "reason": reason}
-    return Call(Target.WRITER, "PUT", "/v1/store/writes", Writes, json=body)
+    body = document(PUT_WRITES, paused=paused, reason=reason)
+    return call(PUT_WRITES, json=body)
 
 
 def put_pin(
     name: str, from_offset: int, to_offset: int | None = None, *, lease_s: int = 300, why: str = ""
 ) -> Call[Pin]:
     """Keep a range of the log for so many seconds; put again before they are over to go on."""
-    body = {"fromOffset": from_offset, "toOffset": to_offset, "leaseSeconds": lease_s, "why": why}
-    return Call(Target.WRITER, "PUT", _pin(name), Pin, json=body)
+    body = document(
+        PUT_PIN,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        lease_seconds=lease_s,
+        why=why,
+    )
+    return call(PUT_PIN, at={"name": name}, json=body)
 
 
 def remove_pin(name: str) -> Call[Nothing]:
     """End a lease."""
-    return Call(Target.WRITER, "DELETE", _pin(name), Nothing)
-
-
-def message(
-    message_id: str, *, topic: str | None = None, inflate: bool | None = None
-) -> Call[MessageDetail]:
-    """By offset message id; with a topic, by unique key. ``inflate`` a compressed body."""
-    path = f"/v1/messages/{quote(message_id, safe='')}"
-    params = given(topic=topic, inflate=inflate)
-    return Call(Target.QUERY, "GET", path, MessageDetail, params=params)
-
-
-def message_body(
-    message_id: str,
-    *,
-    topic: str | None = None,
-    inflate: bool | None = None,
-    start: int = 0,
-    stop: int | None = None,
-) -> Call[Download]:
-    """A message's body, or its bytes from ``start`` up to ``stop``; ids as for ``message``."""
-    path = f"/v1/messages/{quote(message_id, safe='')}/body"
-    params = given(topic=topic, inflate=inflate)
-    headers = _range(start, stop)
-    return Call(Target.QUERY, "GET", path, Download, params=params, headers=headers)
-
-
-def log_files() -> Call[LogFiles]:
-    """The commit log's files as query may send them: what is on disk."""
-    return Call(Target.QUERY, "GET", "/v1/segments", LogFiles)
-
-
-def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Call[Download]:
-    """Bytes of a file of the commit log from ``start`` up to ``stop``, 16 MiB at most: what there
-    is more is left out. With the ``tag`` of an earlier part: a problem, epoch-changed, where they
-    do not fit together any more."""
-    headers = _range(start, stop) | ({} if tag is None else {"if-match": tag})
-    path = f"/v1/segments/{quote(name, safe='')}"
-    return Call(Target.QUERY, "GET", path, Download, headers=headers)
-
-
-def message_at(physical_offset: int) -> Call[MessageDetail]:
-    """The message whose record begins at a physical offset."""
-    params = {"physicalOffset": physical_offset}
-    return Call(Target.QUERY, "GET", "/v1/messages", MessageDetail, params=params)
-
-
-def messages_by_key(
-    topic: str,
-    key: str,
-    *,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
-    include: Sequence[Hidden] = (),
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Call[Messages]:
-    """Newest first; times are store timestamps, both ends included."""
-    params = given(key=key, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
-    path = f"{_topic(topic)}/messages"
-    return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
-
-
-def messages_by_time(
-    topic: str,
-    *,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
-    order: Literal["newest", "oldest"] | None = None,
-    include: Sequence[Hidden] = (),
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Call[Messages]:
-    """All messages of a topic within store timestamps, newest first unless told otherwise."""
-    params = given(order=order, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
-    path = f"{_topic(topic)}/messages"
-    return Call(Target.QUERY, "GET", path, Messages, params=params | _included(include))
-
-
-def queues(topic: str) -> Call[Queues]:
-    """The queues of a topic, with their first and next offsets."""
-    return Call(Target.QUERY, "GET", f"{_topic(topic)}/queues", Queues)
-
-
-def pull(
-    topic: str,
-    queue_id: int,
-    offset: int | None = None,
-    *,
-    max_messages: int | None = None,
-    wait_s: float = 0.0,
-    tags: str | None = None,
-    sql: str | None = None,
-    inflate: bool | None = None,
-    shard: int | None = None,
-    group: str | None = None,
-) -> Call[Pull]:
-    """Messages of a queue from an offset, or from its first one; at its end, waits up to
-    ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
-    properties; ``inflate`` compressed bodies. ``shard`` is whose queue it is; needed where there
-    are several. ``group`` is the consumer group that pulls, for the metrics."""
-    params = given(
-        offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
-    ) | given(shard=shard, group=group)
-    path = f"{_topic(topic)}/queues/{queue_id}/messages"
-    return Call(Target.QUERY, "GET", path, Pull, params=params, wait_s=wait_s)
-
-
-def offset_by_time(
-    topic: str, queue_id: int, timestamp_ms: int, *, shard: int | None = None
-) -> Call[QueueOffset]:
-    """``shard`` as for ``pull``."""
-    path = f"{_topic(topic)}/queues/{queue_id}/offset"
-    params = {"timestamp": timestamp_ms} | given(shard=shard)
-    return Call(Target.QUERY, "GET", path, QueueOffset, params=params)
-
-
-def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
-    """A message's way through the store; ids as for ``message``."""
-    path = f"/v1/messages/{quote(message_id, safe='')}/trace"
-    return Call(Target.QUERY, "GET", path, MessageTrace, params=given(topic=topic))
-
-
-def traces(
-    topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
-) -> Call[Traces]:
-    """The ways of a topic's messages with a key, newest first."""
-    params = given(key=key, limit=limit, cursor=cursor)
-    return Call(Target.QUERY, "GET", f"{_topic(topic)}/traces", Traces, params=params)
-
-
-def lags(
-    *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
-) -> Call[GroupLags]:
-    """How far groups are behind, by name; ``topic`` for those of one topic."""
-    params = given(topic=topic, limit=limit, cursor=cursor)
-    return Call(Target.QUERY, "GET", "/v1/lag", GroupLags, params=params)
-
-
-def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
-    """How far a group is behind, by topic and queue."""
-    path = _group(group) + "/lag"
-    return Call(Target.QUERY, "GET", path, GroupLag, params=given(topic=topic))
+    return call(REMOVE_PIN, at={"name": name})
 
 
 def health(target: Target, probe: str = "ready") -> Call[Health]:
     """live, ready or startup; a 503 is an answer here, not an error."""
     return Call(target, "GET", f"/healthz/{probe}", Health, errors_are_answers=True)
-
-
-def _group(name: str) -> str:
-    return f"/v1/groups/{quote(name, safe='')}"
-
-
-def _subscription(group: str, topic: str) -> str:
-    return f"{_group(group)}/subscriptions/{quote(topic, safe='')}"
-
-
-def _pin(name: str) -> str:
-    return f"/v1/store/pins/{quote(name, safe='')}"
-
-
-def _topic(name: str) -> str:
-    return f"/v1/topics/{quote(name, safe='')}"
-
-
-def _range(start: int, stop: int | None) -> dict[str, str]:
-    if start == 0 and stop is None:
-        return {}
-    return {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
-
-
-def _included(kinds: Sequence[Hidden]) -> dict[str, Any]:
-    return {"include": ",".join(kinds)} if kinds else {}
-
-
-def given(**params: Any) -> dict[str, Any]:
-    """Without those that are None."""
-    return {name: value for name, value in params.items() if value is not None}

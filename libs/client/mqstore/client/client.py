@@ -17,9 +17,8 @@ from crc32c import crc32c
 from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
-from mqstore.client import calls, rebuild_calls, transaction_calls
+from mqstore.client import calls, lookup_calls, rebuild_calls, transaction_calls
 from mqstore.client.again import Patience, may_be_stored, writable_shard
-from mqstore.client.calls import Call, Target
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
     HEARTBEAT_S,
@@ -30,6 +29,8 @@ from mqstore.client.events import (
     topic_events,
 )
 from mqstore.client.models import Download
+from mqstore.client.requests import Call
+from mqstore.wire.operation import Target
 from mqstore.wire.produce import Produced
 
 P = ParamSpec("P")
@@ -315,20 +316,20 @@ class Client(_Base[httpx.Client]):
     pins = _blocking(calls.pins)
     put_pin = _blocking(calls.put_pin)
     remove_pin = _blocking(calls.remove_pin)
-    message = _blocking(calls.message)
-    message_at = _blocking(calls.message_at)
-    message_body = _blocking(calls.message_body)
-    log_files = _blocking(calls.log_files)
-    log_bytes = _blocking(calls.log_bytes)
-    messages_by_key = _blocking(calls.messages_by_key)
-    messages_by_time = _blocking(calls.messages_by_time)
-    queues = _blocking(calls.queues)
-    pull = _blocking(calls.pull)
-    offset_by_time = _blocking(calls.offset_by_time)
-    trace = _blocking(calls.trace)
-    traces = _blocking(calls.traces)
-    lags = _blocking(calls.lags)
-    lag = _blocking(calls.lag)
+    message = _blocking(lookup_calls.message)
+    message_at = _blocking(lookup_calls.message_at)
+    message_body = _blocking(lookup_calls.message_body)
+    log_files = _blocking(lookup_calls.log_files)
+    log_bytes = _blocking(lookup_calls.log_bytes)
+    messages_by_key = _blocking(lookup_calls.messages_by_key)
+    messages_by_time = _blocking(lookup_calls.messages_by_time)
+    queues = _blocking(lookup_calls.queues)
+    pull = _blocking(lookup_calls.pull)
+    offset_by_time = _blocking(lookup_calls.offset_by_time)
+    trace = _blocking(lookup_calls.trace)
+    traces = _blocking(lookup_calls.traces)
+    lags = _blocking(lookup_calls.lags)
+    lag = _blocking(lookup_calls.lag)
     health = _blocking(calls.health)
     events = _streaming(store_events)
     follow = _streaming(topic_events)
@@ -456,20 +457,20 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     pins = _asynchronous(calls.pins)
     put_pin = _asynchronous(calls.put_pin)
     remove_pin = _asynchronous(calls.remove_pin)
-    message = _asynchronous(calls.message)
-    message_at = _asynchronous(calls.message_at)
-    message_body = _asynchronous(calls.message_body)
-    log_files = _asynchronous(calls.log_files)
-    log_bytes = _asynchronous(calls.log_bytes)
-    messages_by_key = _asynchronous(calls.messages_by_key)
-    messages_by_time = _asynchronous(calls.messages_by_time)
-    queues = _asynchronous(calls.queues)
-    pull = _asynchronous(calls.pull)
-    offset_by_time = _asynchronous(calls.offset_by_time)
-    trace = _asynchronous(calls.trace)
-    traces = _asynchronous(calls.traces)
-    lags = _asynchronous(calls.lags)
-    lag = _asynchronous(calls.lag)
+    message = _asynchronous(lookup_calls.message)
+    message_at = _asynchronous(lookup_calls.message_at)
+    message_body = _asynchronous(lookup_calls.message_body)
+    log_files = _asynchronous(lookup_calls.log_files)
+    log_bytes = _asynchronous(lookup_calls.log_bytes)
+    messages_by_key = _asynchronous(lookup_calls.messages_by_key)
+    messages_by_time = _asynchronous(lookup_calls.messages_by_time)
+    queues = _asynchronous(lookup_calls.queues)
+    pull = _asynchronous(lookup_calls.pull)
+    offset_by_time = _asynchronous(lookup_calls.offset_by_time)
+    trace = _asynchronous(lookup_calls.trace)
+    traces = _asynchronous(lookup_calls.traces)
+    lags = _asynchronous(lookup_calls.lags)
+    lag = _asynchronous(lookup_calls.lag)
     health = _asynchronous(calls.health)
     events = _streaming_asynchronously(store_events)
     follow = _streaming_asynchronously(topic_events)

@@ -12,15 +12,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
-from urllib.parse import quote
 
 from httpx_sse import ServerSentEvent
 from pydantic import TypeAdapter
 
 from mqstore.client.again import may_pass, pause_s
-from mqstore.client.calls import Target, given
 from mqstore.client.errors import ClientError, EventUnknown, Unreachable
+from mqstore.client.requests import given
 from mqstore.wire.messages import Message, Unreadable
+from mqstore.wire.operation import Target
+from mqstore.wire.operations.lookups import TOPIC_EVENTS
+from mqstore.wire.operations.stores import EVENTS
 
 Event = TypeVar("Event")
 
@@ -75,7 +77,7 @@ def store_events(
     waited for, Unreachable is raised once it was gone for ``patience_s``."""
     params = given(seconds=seconds)
     ends = seconds is not None
-    return Stream(Target.WRITER, "/v1/events", _store_event, params, after, patience_s, ends)
+    return Stream(EVENTS.targets[0], EVENTS.path, _store_event, params, after, patience_s, ends)
 
 
 def topic_events(
@@ -94,8 +96,8 @@ def topic_events(
     ``tags``, ``sql`` and ``shard`` are as in ``pull``. A service that went away is waited for,
     Unreachable is raised once it was gone for ``patience_s``."""
     params = given(tags=tags, sql=sql, inflate=inflate, shard=shard, **{"from": from_ms})
-    path = f"/v1/topics/{quote(topic, safe='')}/events"
-    return Stream(Target.QUERY, path, _topic_event, params, after, patience_s)
+    path = TOPIC_EVENTS.path_for(topic=topic)
+    return Stream(TOPIC_EVENTS.targets[0], path, _topic_event, params, after, patience_s)
 
 
 class Place(Generic[Event]):

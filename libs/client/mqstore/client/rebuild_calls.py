@@ -5,20 +5,27 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
-from urllib.parse import quote
 
 from crc32c import crc32c
 
-from mqstore.client.calls import Call, Target, given
-from mqstore.client.models import Nothing
-from mqstore.client.rebuild_models import (
+from mqstore.client.requests import Call, call, document
+from mqstore.wire.operation import Nothing
+from mqstore.wire.operations.rebuilds import (
+    BEGIN_REBUILD,
+    GIVE_UP_REBUILD,
+    PLAN_REBUILD,
+    PUBLISH_REBUILD,
+    REBUILDS,
+    RENEW_REBUILD,
+    SEND_PART,
+)
+from mqstore.wire.rebuilds import (
     IndexPart,
     IndexPublished,
     IndexRebuild,
     IndexRebuilds,
 )
 
-_PATH: Final = "/v1/index-rebuilds"
 _HEAD: Final = struct.Struct(">QII")
 _COUNT: Final = struct.Struct(">Q")
 _LAST: Final = 2**64 - 1
@@ -42,34 +49,37 @@ def begin_index_rebuild(
 ) -> Call[IndexRebuild]:
     """Take the lease, which lapses ``ttl_s`` seconds from now; from then on the index below ``to``
     is yours to make. Format and sizes are refused where they are not those of the store."""
-    body = {"owner": owner, "ttlSeconds": ttl_s} | given(
-        format=store_format, hashSlots=hash_slots, indexNum=index_num, diskRatio=disk_ratio
+    body = document(
+        BEGIN_REBUILD,
+        owner=owner,
+        ttl_seconds=ttl_s,
+        format=store_format,
+        hash_slots=hash_slots,
+        index_num=index_num,
+        disk_ratio=disk_ratio,
     )
-    return Call(Target.WRITER, "POST", _PATH, IndexRebuild, json=body, wait_s=PLAN_WAIT_S)
+    return call(BEGIN_REBUILD, json=body, wait_s=PLAN_WAIT_S)
 
 
 def renew_index_rebuild(rebuild: str, *, ttl_s: int = 60) -> Call[IndexRebuild]:
     """A heartbeat: the lease then lapses ``ttl_s`` seconds from now."""
-    body = {"ttlSeconds": ttl_s}
-    return Call(Target.WRITER, "PUT", f"{_one(rebuild)}/lease", IndexRebuild, json=body)
+    body = document(RENEW_REBUILD, ttl_seconds=ttl_s)
+    return call(RENEW_REBUILD, at={"rebuild": rebuild}, json=body)
 
 
 def plan_index_rebuild(rebuild: str, plan: Mapping[str, Any]) -> Call[IndexRebuild]:
     """Which files, of which chunks of the log (``parts``, ``files``, ``starts``, ``firsts`` as in
     the API); they have their disk blocks when it returns."""
-    path = f"{_one(rebuild)}/plan"
-    return Call(Target.WRITER, "PUT", path, IndexRebuild, json=plan, wait_s=PLAN_WAIT_S)
+    return call(PLAN_REBUILD, at={"rebuild": rebuild}, json=plan, wait_s=PLAN_WAIT_S)
 
 
 def send_index_part(
     rebuild: str, part: int, frames: Iterable[bytes] | AsyncIterable[bytes]
 ) -> Call[IndexPart]:
     """All of a part, as ``part_frames`` makes it, in the order of the log; again begins anew."""
-    return Call(
-        Target.WRITER,
-        "PUT",
-        f"{_one(rebuild)}/parts/{part}",
-        IndexPart,
+    return call(
+        SEND_PART,
+        at={"rebuild": rebuild, "part": part},
         content=frames,
         headers={"content-type": "application/octet-stream"},
         wait_s=PLAN_WAIT_S,
@@ -78,18 +88,17 @@ def send_index_part(
 
 def publish_index_rebuild(rebuild: str) -> Call[IndexPublished]:
     """Let the new files be the index; a repeat waits for the first and has the same answer."""
-    path = f"{_one(rebuild)}:publish"
-    return Call(Target.WRITER, "POST", path, IndexPublished, wait_s=PUBLISH_WAIT_S)
+    return call(PUBLISH_REBUILD, at={"rebuild": rebuild}, wait_s=PUBLISH_WAIT_S)
 
 
 def end_index_rebuild(rebuild: str) -> Call[Nothing]:
     """Give it up: what was staged is removed, and the index is as it was."""
-    return Call(Target.WRITER, "DELETE", _one(rebuild), Nothing)
+    return call(GIVE_UP_REBUILD, at={"rebuild": rebuild})
 
 
 def index_rebuilds() -> Call[IndexRebuilds]:
     """The one that runs, and the last one that ended."""
-    return Call(Target.WRITER, "GET", _PATH, IndexRebuilds)
+    return call(REBUILDS)
 
 
 def part_frames(chunks: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -104,7 +113,3 @@ def part_frames(chunks: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
 
 def _frame(start: int, content: bytes) -> bytes:
     return _HEAD.pack(start, len(content), crc32c(content)) + content
-
-
-def _one(rebuild: str) -> str:
-    return f"{_PATH}/{quote(rebuild, safe='')}"

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
-from urllib.parse import quote
+from typing import Final, Literal
 
-from mqstore.client.calls import Call, Target, given
-from mqstore.client.models import NewMessage, Nothing
-from mqstore.client.transaction_models import (
+from mqstore.client.models import NewMessage
+from mqstore.client.requests import Call, call, document, given
+from mqstore.wire.operation import Nothing
+from mqstore.wire.operations.checks import (
+    PRODUCERS,
+    REGISTER_PRODUCER,
+    REMOVE_PRODUCER,
+    TAKE_CHECKS,
+)
+from mqstore.wire.operations.transactions import (
+    BEGIN,
+    COMMIT,
+    RESOLVE,
+    ROLLBACK,
+    TRANSACTION,
+    TRANSACTIONS,
+)
+from mqstore.wire.transactions import (
     Begun,
     Checks,
+    NewHalf,
     Producer,
     Producers,
     Transaction,
@@ -18,53 +33,63 @@ from mqstore.client.transaction_models import (
     TransactionState,
 )
 
-_TRANSACTIONS: Final = "/v1/transactions"
-_NOT_OF_HALVES: Final = frozenset({"crc32c", "delayLevel"})
+_OF_HALVES: Final = frozenset(each.alias or name for name, each in NewHalf.model_fields.items())
 
 
 def begin(
     producer_group: str,
     topic: str,
-    messages: Sequence[NewMessage],
+    messages: NewMessage | Sequence[NewMessage],
     *,
     check_immunity_s: int | None = None,
     shard: int | None = None,
 ) -> Call[Begun]:
-    """Store messages that nobody sees before the commit. Give ``uniq_key``s, so that it may be sent
-    again when no answer came. Raises ValueError for a delay level: these have none."""
+    """Store a message or several that no consumer receives before the commit. Give ``uniq_key``s,
+    so that it may be sent again when no reply came. Raises ValueError for a delay level: these have
+    none."""
+    if isinstance(messages, NewMessage):
+        messages = [messages]
     if any(each.delay_level for each in messages):
         raise ValueError("messages of a transaction cannot be delayed")
-    body: dict[str, Any] = {
-        "producerGroup": producer_group,
-        "topic": topic,
-        "messages": [
-            {name: value for name, value in each.as_json().items() if name not in _NOT_OF_HALVES}
-            for each in messages
-        ],
-    } | given(checkImmunitySeconds=check_immunity_s, shard=shard)
-    return Call(Target.COORDINATOR, "POST", _TRANSACTIONS, Begun, json=body)
+    halves = [
+        {name: value for name, value in each.as_json().items() if name in _OF_HALVES}
+        for each in messages
+    ]
+    body = document(
+        BEGIN,
+        producer_group=producer_group,
+        topic=topic,
+        messages=halves,
+        check_immunity_seconds=check_immunity_s,
+        shard=shard,
+    )
+    return call(BEGIN, json=body)
 
 
 def commit_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
     """Make its messages visible; they can be read when this is answered. May be sent again."""
-    return _decision(transaction_id, "commit", {"reason": reason})
+    return call(COMMIT, at={"id": transaction_id}, json={"reason": reason})
 
 
 def rollback_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
-    """Let nobody ever see its messages. May be sent again."""
-    return _decision(transaction_id, "rollback", {"reason": reason})
+    """Have no consumer ever receive its messages. May be sent again."""
+    return call(ROLLBACK, at={"id": transaction_id}, json={"reason": reason})
 
 
 def resolve_transaction(
     transaction_id: str, decision: Literal["commit", "rollback"], reason: str
 ) -> Call[Transaction]:
     """Decide by hand, also what was set aside; role admin."""
-    return _decision(transaction_id, "resolve", {"decision": decision, "reason": reason})
+    return call(
+        RESOLVE,
+        at={"id": transaction_id},
+        json={"decision": decision, "reason": reason},
+    )
 
 
 def transaction(transaction_id: str) -> Call[Transaction]:
     """One transaction's whole story."""
-    return Call(Target.COORDINATOR, "GET", _one(transaction_id), Transaction)
+    return call(TRANSACTION, at={"id": transaction_id})
 
 
 def transactions(
@@ -77,16 +102,15 @@ def transactions(
 ) -> Call[Transactions]:
     """Oldest first; without a state those that are pending or set aside."""
     params = given(state=state, group=group, olderThan=older_than_s, limit=limit, cursor=cursor)
-    return Call(Target.COORDINATOR, "GET", _TRANSACTIONS, Transactions, params=params)
+    return call(TRANSACTIONS, params=params)
 
 
 def take_checks(
     producer_group: str, *, max_checks: int | None = None, wait_s: float = 0.0
 ) -> Call[Checks]:
     """Transactions of a group that wait for an answer; waits up to ``wait_s`` for one."""
-    body = {"producerGroup": producer_group, "wait": wait_s} | given(max=max_checks)
-    path = "/v1/checks"
-    return Call(Target.COORDINATOR, "POST", path, Checks, json=body, wait_s=wait_s)
+    body = document(TAKE_CHECKS, producer_group=producer_group, max=max_checks, wait=wait_s)
+    return call(TAKE_CHECKS, json=body, wait_s=wait_s)
 
 
 def register_producer(
@@ -94,29 +118,16 @@ def register_producer(
 ) -> Call[Producer]:
     """Be called back about the group's transactions; again before the lease is over. See
     ``mqstore.client.callbacks``."""
-    body = {"url": url, "secret": secret} | given(leaseSeconds=lease_s)
-    return Call(Target.COORDINATOR, "PUT", _producer(group, name), Producer, json=body)
+    body = document(REGISTER_PRODUCER, url=url, secret=secret, lease_seconds=lease_s)
+    return call(REGISTER_PRODUCER, at={"group": group, "name": name}, json=body)
 
 
 def remove_producer(group: str, name: str) -> Call[Nothing]:
     """Be called back no more."""
-    return Call(Target.COORDINATOR, "DELETE", _producer(group, name), Nothing)
+    return call(REMOVE_PRODUCER, at={"group": group, "name": name})
 
 
 def producers(group: str | None = None) -> Call[Producers]:
-    """Who is called back; role admin."""
+    """Producers that are called back; role admin."""
     params = given(group=group)
-    return Call(Target.COORDINATOR, "GET", "/v1/producers", Producers, params=params)
-
-
-def _decision(transaction_id: str, how: str, body: dict[str, str]) -> Call[Transaction]:
-    path = f"{_one(transaction_id)}:{how}"
-    return Call(Target.COORDINATOR, "POST", path, Transaction, json=body)
-
-
-def _one(transaction_id: str) -> str:
-    return f"{_TRANSACTIONS}/{quote(transaction_id, safe='')}"
-
-
-def _producer(group: str, name: str) -> str:
-    return f"/v1/producers/{quote(group, safe='')}/{quote(name, safe='')}"
+    return call(PRODUCERS, params=params)

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
 
 from mqstore.service import bodies, logs, problems
-from mqstore.service.auth import Authenticator, Role
+from mqstore.service.auth import Authenticator
 from mqstore.service.documents import Document
 from mqstore.service.forwarded import Relayed
 from mqstore.service.health import Health
@@ -38,6 +38,7 @@ from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage.errors import StorageError
+from mqstore.wire.operation import Role
 
 VERSION: Final = "0.1.0"
 INT32_MAX: Final = 2**31 - 1
@@ -46,7 +47,21 @@ TopicName = Annotated[
     PathParameter(
         description="Topic: at most 127 characters (255 in a store of format 5.x).",
         openapi_examples={"a topic": {"value": "orders"}},
-        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},  # told, not checked
+        json_schema_extra={
+            "pattern": "^[%|a-zA-Z0-9_-]+$",
+            "maxLength": 127,
+        },  # not checked
+    ),
+]
+GroupName = Annotated[
+    str,
+    PathParameter(
+        description="Consumer group: at most 120 characters.",
+        openapi_examples={"a group": {"value": "billing"}},
+        json_schema_extra={
+            "pattern": "^[%|a-zA-Z0-9_-]+$",
+            "maxLength": 120,
+        },  # not checked
     ),
 ]
 ShardNumber = Annotated[
@@ -277,14 +292,6 @@ def json_content(schema: str, example: Any = None) -> dict[str, Any]:
     if example is not None:
         media["example"] = example
     return {"application/json": media}
-
-
-def documented(
-    schema: str, example: Any = None, *kinds: ProblemType, status: int = 200, text: str = "Done."
-) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of a route: its answer and the problems it may answer instead."""
-    answer = {"description": text, "content": json_content(schema, example)}
-    return {status: answer, **problems.responses(*kinds)}
 
 
 def _answer(request: Request, problem: Problem) -> Response:

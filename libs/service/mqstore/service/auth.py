@@ -8,7 +8,6 @@ import ipaddress
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -16,19 +15,9 @@ from mqstore.service import logs, problems
 from mqstore.service.problems import Problem
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Tokens
+from mqstore.wire.operation import Role
 
 log = logs.get(__name__)
-
-
-class Role(StrEnum):
-    """What a token may do."""
-
-    PRODUCE = "produce"
-    CONSUME = "consume"
-    ADMIN = "admin"
-    """Topics and settings, and all that produce and consume may."""
-    SYSTEM = "system"
-    """Other services of mqstore: everything."""
 
 
 _GRANTED: Final = {

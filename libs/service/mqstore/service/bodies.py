@@ -11,7 +11,7 @@ import msgspec
 from mqstore.service import problems
 from mqstore.service.http import HotRequest
 from mqstore.service.problems import Problem
-from mqstore.storage._kernel import count_json_values
+from mqstore.storage.formats import count_json_values
 
 SHOWN_MAX: Final = 10
 """Of what is wrong with one body."""

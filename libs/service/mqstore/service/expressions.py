@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from mqstore.service.limits import Budget
-from mqstore.storage.filter import expression
-from mqstore.storage.filter.expression import Filter
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage.filter import Filter, compile_expression, find_compiled
+from mqstore.storage.formats import StoreFormat
 
 COMPILED_AT_ONCE_MAX: Final = 16
 """Expressions that wait to be compiled, or are being: less than a second of work."""
@@ -31,13 +30,13 @@ class Compilations:
     async def compiled(self, text: str, store_format: StoreFormat, client: str) -> Filter:
         """The compiled expression. Raises FilterError, and Problem (429, 503) where too many are
         being compiled; the same expression again takes nothing while it is cached."""
-        known = expression.compiled(text, store_format)
+        known = find_compiled(text, store_format)
         if known is not None:
             return known
         self.waiting.take(client)
         try:
             return await asyncio.get_running_loop().run_in_executor(
-                self._thread, expression.compile_expression, text, store_format
+                self._thread, compile_expression, text, store_format
             )
         finally:
             self.waiting.give_back(client)

@@ -37,7 +37,7 @@ class Relayed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ForwardedRequest:
     """A request as another process is asked it."""
 
     method: str
@@ -47,7 +47,7 @@ class Asking:
     content: bytes = b""
 
     @classmethod
-    def of(cls, scope: Scope, by: str, content: bytes = b"") -> Asking:
+    def of(cls, scope: Scope, by: str, content: bytes = b"") -> ForwardedRequest:
         """What a client asked, with its own token; ``by`` is who passes it on."""
         query = scope["query_string"].decode("latin-1")
         target = quote(scope["path"], safe="/:")

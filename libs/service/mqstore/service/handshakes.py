@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from mqstore.service import logs
+from mqstore.service.fast_path.bounds import BoundedProtocol
 from mqstore.service.limits import Connections
-from mqstore.service.protocol import BoundedProtocol
 
 log = logs.get(__name__)
 

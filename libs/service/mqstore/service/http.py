@@ -1,7 +1,8 @@
 """The outermost ASGI application: request ids, limits, metrics, problems, and the hot routes.
 
 Everything but the hot routes goes on to FastAPI. A hot route is a plain coroutine over bytes; its
-OpenAPI operation stands beside it, so that it is documented like the others.
+OpenAPI operation stands beside it, so that it is documented like the others. One with ``prepare``
+also takes plain requests on the fast path (``mqstore.service.fast_path``), without ASGI.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqstore.service import logs, problems
-from mqstore.service.auth import Authenticator, Role
+from mqstore.service.auth import Authenticator
 from mqstore.service.limits import (
     CONTROL_BODY_SIZE_MAX,
     ClientGone,
@@ -33,9 +34,8 @@ from mqstore.service.limits import (
 )
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
-from mqstore.service.quick import Prepared, Quick, Shared
-from mqstore.service.reply import Reply
 from mqstore.storage.errors import StorageError
+from mqstore.wire.operation import Role
 
 log = logs.get(__name__)
 
@@ -51,12 +51,53 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-ANSWER: Final = "mqstore.answer"
-"""Key of a request's scope: an ``Answer``, where a server takes answers in one piece."""
-BEGUN: Final = "mqstore.begun"
-"""Key of a request's scope: what is left to do of one that the quick way began."""
-Answer = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
-"""Sends status, headers and body; False when the client has to take earlier ones first."""
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """What a hot route replies: status, headers and body in one piece."""
+
+    body: bytes
+    status: int = 200
+    content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @classmethod
+    def of_problem(cls, problem: Problem, request_id: str) -> Reply:
+        headers = tuple((k.encode(), v.encode("latin-1")) for k, v in problem.headers.items())
+        content_type = problems.CONTENT_TYPE.encode()
+        return cls(problem.body(request_id), problem.kind.status, content_type, headers)
+
+    def head(self, request_id: str) -> tuple[tuple[bytes, bytes], ...]:
+        """All header fields."""
+        return (
+            (b"content-type", self.content_type),
+            (b"content-length", b"%d" % len(self.body)),
+            *self.headers,
+            (b"x-request-id", request_id.encode()),
+        )
+
+
+class DeferredReply(msgspec.Struct, frozen=True):
+    """A reply that comes with a future's result."""
+
+    future: asyncio.Future[Any]
+    """Resolves with the result. Never cancelled, unless it is a task."""
+    reply: Callable[[asyncio.Future[Any]], bytes | Reply] = asyncio.Future.result
+    """The reply, or its body in JSON, of the future that is done. Raises what failed."""
+    needs_client: bool = False
+    """Whether ``future`` is a task that is cancelled when the client disconnects."""
+
+
+Begun = bytes | Reply | DeferredReply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a hot route does with bodies under one head of one connection."""
+
+    begin: Callable[[bytes, Mapping[str, str]], Begun]
+    """Called with a body and the path's parameters: the reply's body in JSON, the reply, or one
+    that comes later; None, Problem or StorageError, where nothing was done."""
+    status: int = 200
+    """Of a reply that is a body in JSON."""
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
@@ -197,12 +238,11 @@ class Front:
         self._hot = tuple(hot_routes)
         self.hot_route = lru_cache(maxsize=PATHS_KEPT)(self._find_hot_route)
         """The hot route of a method and a path (percent-decoded), with the path's parameters."""
-        self._auth = auth
+        self.auth = auth
         self.limits = limits
-        self._metrics = metrics
+        self.metrics = metrics
         self._access_log = access_log
         self._id_prefix = secrets.token_hex(4)
-        self._shared = Shared(auth, limits, metrics, self._next_id)
         self._ids = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,67 +252,66 @@ class Front:
         method = scope["method"] if scope["method"] in METHODS else "other"
         if method == "HEAD":  # answered as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
-        exchange = _Exchange(send, self._request_id(scope), received, self.limits)
-        logs.request_id.set(exchange.request_id)
+        request_id = self.given_id(scope["headers"]) or self.next_id()
+        exchange = _Exchange(send, request_id, received, self.limits)
+        logs.request_id.set(request_id)
         started = time.perf_counter()
-        self._metrics.in_flight += 1
+        self.metrics.in_flight += 1
         route = "unmatched"
         try:
             self.limits.admit(received)
             route = await self._answer(scope, receive, exchange)
-        except Problem as problem:
-            await exchange.send_problem(problem)
-        except StorageError as error:
-            await exchange.send_problem(problem_of(error))
         except ClientGone:
             pass
-        except asyncio.CancelledError:
-            await exchange.send_problem(ending())
-        except Exception:
-            log.exception("request failed", path=scope["path"][:200])
-            await exchange.send_problem(internal_problem())
+        except (Exception, asyncio.CancelledError) as error:
+            await exchange.send_problem(self.problem_for(error, scope["path"]))
         finally:
             self.limits.release(received)
-            self._metrics.in_flight -= 1
-            route = _template(scope, route)
-            seconds = time.perf_counter() - started
-            self._metrics.observe(route, method, exchange.status, seconds)
-            problem_name = exchange.problem or scope.get(PROBLEM)
-            if problem_name is not None:
-                self._metrics.refused(route, problem_name)
-            if self._access_log:
-                # The route, not the path: that and the query are the client's words.
-                log.info(
-                    "answered",
-                    method=method,
-                    route=route,
-                    status=exchange.status,
-                    problem=problem_name,
-                    seconds=round(seconds, 6),
-                    client=client_of(received),
-                )
+            self.metrics.in_flight -= 1
+            self.count(
+                _template(scope, route),
+                method,
+                exchange.status,
+                time.perf_counter() - started,
+                client_of(received),
+                exchange.problem or scope.get(PROBLEM),
+            )
 
-    def quick(self, scope: Scope, route: HotRoute, params: Mapping[str, str]) -> Quick | None:
-        """The quickest way of requests with this head, on this connection; None: there is none."""
-        if route.prepare is None or self._access_log:
-            return None
-        headers = scope["headers"]
-        if any(name == b"x-request-id" for name, _ in headers):
-            return None
-        try:
-            self._auth.check(headers, route.role)
-            prepared = route.prepare(HotRequest(scope, _no_body, params, self.limits))
-        except (Problem, StorageError):
-            return None
-        return Quick(
-            prepared,
-            self._shared,
-            route=route.template,
-            method=route.method,
-            role=route.role,
-            headers=headers,
-            client=client_of(scope),
-        )
+    def problem_for(self, error: BaseException, path: str) -> Problem:
+        """What is replied to a request that failed; a defect is logged."""
+        if isinstance(error, Problem):
+            return error
+        if isinstance(error, StorageError):
+            return problem_of(error)
+        if isinstance(error, asyncio.CancelledError):
+            return ending()
+        log.error("request failed", exc_info=error, path=path[:200])
+        return internal_problem()
+
+    def count(
+        self,
+        route: str,
+        method: str,
+        status: int,
+        seconds: float,
+        client: str,
+        problem: str | None = None,
+    ) -> None:
+        """Count one reply, and log it where that is set. ``problem`` is its name."""
+        self.metrics.observe(route, method, status, seconds)
+        if problem is not None:
+            self.metrics.refused(route, problem)
+        if self._access_log:
+            # The route, not the path: that and the query are the client's words.
+            log.info(
+                "answered",
+                method=method,
+                route=route,
+                status=status,
+                problem=problem,
+                seconds=round(seconds, 6),
+                client=client,
+            )
 
     def interrupt(self) -> None:
         """The service is ending: wait for no client any more."""
@@ -287,11 +326,9 @@ class Front:
             receive = await self._buffered(scope, receive)
         if hot is not None:
             route, params = hot
-            rest = scope.pop(BEGUN, None)
-            if rest is None:
-                self._auth.check(scope["headers"], route.role)
-                rest = route.handler(HotRequest(scope, receive, params, self.limits))
-            await exchange.send_reply(await rest)
+            self.auth.check(scope["headers"], route.role)
+            reply = await route.handler(HotRequest(scope, receive, params, self.limits))
+            await exchange.send_reply(reply)
             return route.template
         await self._app(scope, receive, exchange.send)
         return "unmatched"
@@ -314,13 +351,15 @@ class Front:
 
         return replay
 
-    def _request_id(self, scope: Scope) -> str:
-        for key, value in scope["headers"]:
+    def given_id(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The request's id that the client chose."""
+        for key, value in headers:
             if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return str(value, "ascii")
-        return self._next_id()
+        return None
 
-    def _next_id(self) -> str:
+    def next_id(self) -> str:
+        """An id for a request without one."""
         return f"{self._id_prefix}-{next(self._ids):x}"
 
 
@@ -366,35 +405,19 @@ class _Exchange:
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
-        body = reply.body
-        self._limits.hold_answer(self._scope, len(body))
+        self._limits.hold_answer(self._scope, len(reply.body))
         self.started = True
         self.status = reply.status
-        headers = [
-            (b"content-type", reply.content_type),
-            (b"content-length", b"%d" % len(body)),
-            *reply.headers,
-            (b"x-request-id", self.request_id.encode()),
-        ]
-        answer: Answer | None = self._scope.get(ANSWER)
-        if answer is None or not answer(reply.status, headers, body):
-            start = {"type": "http.response.start", "status": reply.status, "headers": headers}
-            await self._send(start)
-            await self._send({"type": "http.response.body", "body": body})
+        headers = list(reply.head(self.request_id))
+        start = {"type": "http.response.start", "status": reply.status, "headers": headers}
+        await self._send(start)
+        await self._send({"type": "http.response.body", "body": reply.body})
 
     async def send_problem(self, problem: Problem) -> None:
         if self.started:
             return
         self.problem = problem.kind.name
-        headers = tuple((k.encode(), v.encode("latin-1")) for k, v in problem.headers.items())
-        await self.send_reply(
-            Reply(
-                problem.body(self.request_id),
-                problem.kind.status,
-                problems.CONTENT_TYPE.encode(),
-                headers,
-            )
-        )
+        await self.send_reply(Reply.of_problem(problem, self.request_id))
 
 
 def _refuse_half_surrogates(body: bytes) -> None:
@@ -409,10 +432,6 @@ def _refuse_half_surrogates(body: bytes) -> None:
             problems.BAD_JSON,
             f"the body is no JSON, or a string holds half a surrogate pair ({error}); send UTF-8",
         ) from None
-
-
-async def _no_body() -> Message:
-    raise RuntimeError("a request that is prepared has no body yet")
 
 
 def problem_of(error: StorageError) -> Problem:

@@ -1,27 +1,17 @@
-"""The ``Idempotency-Key`` header: a request's key, from which its messages' unique keys follow.
-
-A request of one message stores it under the key itself; message N (from 0) of several is stored
-under ``KEY~N``. A retry so meets the unique keys of the first attempt, which the store knows.
-"""
+"""The ``Idempotency-Key`` header of hot routes; ``mqstore.wire.idempotency`` says what it means."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from mqstore.service import problems
 from mqstore.service.http import HotRequest
 from mqstore.service.problems import Problem
+from mqstore.wire.idempotency import LENGTH_MAX, NAME, PATTERN, SEPARATOR, unique_keys
 
-NAME: Final = "Idempotency-Key"
-LENGTH_MAX: Final = 255
-"""Characters of a key: what a unique key of a transaction may have, and more than any UUID."""
-SEPARATOR: Final = "~"
-"""Between a key and the number of a message; no key contains it, and no URL needs to escape it."""
-_CHARACTERS: Final = r"[!#-.0-\[\]-}]"
-"""Visible ASCII without quote, backslash, slash (unique keys are parts of paths) and separator."""
-_KEY: Final = re.compile(_CHARACTERS + f"{{1,{LENGTH_MAX}}}")
+_KEY: Final = re.compile(PATTERN)
 _HEADER: Final = NAME.lower().encode()
 
 
@@ -49,36 +39,8 @@ def read(request: HotRequest) -> str | None:
     return key
 
 
-def unique_keys(key: str, count: int) -> list[str]:
-    """The unique keys of a request's ``count`` messages, in their order."""
-    return [key] if count == 1 else [f"{key}{SEPARATOR}{number}" for number in range(count)]
-
-
-def other_keys(key: str, own: Sequence[str]) -> list[str]:
-    """Unique keys that are known only where a request of another number of messages had this key:
-    one message instead of several, several instead of one, or more. ``own`` are those of this one.
-    """
-    count = len(own)
-    others = [f"{key}{SEPARATOR}0"] if count == 1 else [key, f"{key}{SEPARATOR}{count}"]
-    return [each for each in others if each not in own]
-
-
 def provide(key: str, messages: Sequence[Keyed]) -> None:
     """Give each message its unique key of the request, except where it has one of its own."""
     for message, unique_key in zip(messages, unique_keys(key, len(messages)), strict=True):
         if message.uniq_key is None:
             message.uniq_key = unique_key
-
-
-def parameter(text: str) -> dict[str, Any]:
-    """The header in an OpenAPI operation; ``text`` says what a retry is answered."""
-    bare = f"{_CHARACTERS}{{1,{LENGTH_MAX}}}"
-    return {
-        "name": NAME,
-        "in": "header",
-        "schema": {"type": "string", "pattern": f'^({bare}|"{bare}")$'},
-        "example": '"8e03978e-40d5-43dd-bc93-6894a57f9324"',
-        "description": f"Makes a retry safe without a `uniqKey` in the body. {text} One message "
-        f"has the key as its `uniqKey`; message N of several, from 0, has `KEY{SEPARATOR}N`. A "
-        "`uniqKey` in the body takes precedence over the header.",
-    }

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from mqstore.client import unique_keys
+from mqstore.wire import unique_keys
 
 SEPARATOR: Final = "~"
 """Ends the part of an application's key that chooses the shard."""

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from mqstore.service import logs
 from mqstore.service.refusal import Refused
 from mqstore.service.tls import fingerprint_of
-from mqstore.storage.codec.hosts import Host, parse_host
+from mqstore.storage.formats import Host, parse_host
 
 log = logs.get(__name__)
 

@@ -20,6 +20,7 @@ import uvicorn
 import uvloop
 
 from mqstore.service import auth, logs
+from mqstore.service.fast_path.connection import FastConnection, connection_class
 from mqstore.service.handshakes import TlsListener
 from mqstore.service.health import Health
 from mqstore.service.http import Front
@@ -28,15 +29,13 @@ from mqstore.service.process import (
     end_with_parent,
     keep_what_is_there,
 )
-from mqstore.service.protocol import BoundedProtocol, bounded_protocol
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, listen
 from mqstore.service.termination import leave_message
 from mqstore.service.tls import ServerTls
 from mqstore.storage.errors import StorageError, StoreFailed
-from mqstore.storage.system.open_files import raise_open_files_limit
-from mqstore.storage.system.umask import restrict_new_files
+from mqstore.storage.host import raise_open_files_limit, restrict_new_files
 
 log = logs.get(__name__)
 
@@ -98,7 +97,7 @@ def main(
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, protocol: type[BoundedProtocol], tls: ServerTls | None
+        self, config: uvicorn.Config, protocol: type[FastConnection], tls: ServerTls | None
     ) -> None:
         super().__init__(config)
         self._protocol = protocol
@@ -120,7 +119,7 @@ class _Server(uvicorn.Server):
     def _listen_with(self, tls: ServerTls, listener: socket.socket) -> TlsListener:
         protocol = self._protocol
 
-        def connected() -> BoundedProtocol:
+        def connected() -> FastConnection:
             return protocol(
                 config=self.config,
                 server_state=self.server_state,
@@ -131,7 +130,7 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server:
-    protocol = bounded_protocol(
+    protocol = connection_class(
         front,
         max_header_size=settings.max_header_size,
         send_timeout_s=settings.send_timeout_s,

@@ -19,11 +19,18 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mqstore.service.refusal import Refused
-from mqstore.storage import broker_settings, setting_names
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.setting_names import fold
-from mqstore.storage.system.umask import PRIVATE
+from mqstore.storage import StoreConfig
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.host import PRIVATE_UMASK
+from mqstore.storage.settings import (
+    BROKER_SETTINGS,
+    broker_refusals,
+    fold,
+    given_variables,
+    is_setting,
+    unknown_settings,
+    unknown_variables,
+)
 
 CONFIG_FILE_VARIABLE = "MQSTORE_CONFIG_FILE"
 CONFIG_FILE_SIZE_MAX = 1 << 20
@@ -45,67 +52,77 @@ class Settings(BaseSettings):
         BeforeValidator(_not_empty),
         Field(validation_alias=AliasChoices("store", "storePathRootDir")),
     ] = Path("data/store")
-    """The store directory."""
+    """Directory of the store."""
     host: str = "127.0.0.1"
-    """Address to listen on; another than loopback needs tokens."""
+    """Address to listen on; any other than loopback needs tokens."""
     shard: Annotated[int, Field(ge=0)] = 0
     """Ordinal of this shard."""
     shards_file: Path | None = None
-    """Which shards there shall be and where they are; without it this one is the only one."""
+    """File with the shards and their addresses; without it there is this shard only. Read again
+    when it changes."""
     shard_timeout_s: Annotated[float, Field(gt=0, le=60)] = 3.0
-    """A shard that has not answered by then is missing in what is asked of all."""
+    """Seconds; a shard that does not reply in time is missing from the merged reply."""
     broker_cluster_name: str = "DefaultCluster"
     """Label `cluster` of metrics that have RocketMQ's names."""
     broker_name: str | None = None
-    """Their label `node_id`; without one, mqstore- and the shard."""
+    """Label `node_id` of those metrics; by default `mqstore-` and the shard."""
     metrics_topics_max: Annotated[int, Field(ge=0)] = 1_000
-    """Topics with metrics of their own; those of the rest are added up."""
+    """Topics with metrics of their own; the others are added up."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is logged; `mqstore run` takes warning."""
     access_log: bool = False
-    """A line for each answer, at the level info."""
+    """Log a line for each reply, at the level info."""
     log_format: Literal["auto", "json", "console"] = "auto"
-    """auto: console on a terminal, JSON lines elsewhere."""
+    """Form of the log. auto: console on a terminal, else JSON lines."""
 
     token_admin: SecretStr | None = None
+    """Bearer token of the role admin, 16 characters or more; two, separated by a space, are both
+    valid."""
     token_produce: SecretStr | None = None
+    """Bearer token of the role produce."""
     token_consume: SecretStr | None = None
+    """Bearer token of the role consume."""
     token_system: SecretStr | None = None
+    """Bearer token of the role system, for the services among themselves."""
     tokens_dir: Path | None = None
-    """A directory with one file per role (admin, produce, consume, system) holding its token, or
-    two, a line each: both are valid."""
+    """Directory with one file per role (admin, produce, consume, system) with its token, or two,
+    a line each. Read again every second."""
     tls_cert: Path | None = None
-    """A PEM file with the service's certificate and those that signed it."""
+    """PEM file with the service's certificate chain; with it, HTTPS only. Read again when it
+    changes."""
     tls_key: Path | None = None
-    """A PEM file with its key."""
+    """PEM file with the key of `tlsCert`."""
     tls_client_ca: Path | None = None
-    """A PEM file: only clients with a certificate that these have signed are answered."""
+    """PEM file of CA certificates; only clients with a certificate of theirs are served, but for
+    health and metrics."""
 
     max_request_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
     """Bytes of one request's body."""
     max_pending_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
-    """Bytes held at one time: request bodies, and answers that clients are slow to take."""
+    """Bytes held at one time: request bodies, and replies that clients have not read."""
     max_header_size: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
     """Bytes of one request's line and headers."""
     max_connections: Annotated[int, Field(ge=1)] = 16_384
     """Open connections; at most three quarters of the open files that the system allows."""
     max_requests: Annotated[int, Field(ge=1)] = 16_384
-    """Requests being answered at one time, long polls included."""
+    """Requests in progress at one time, long polls included."""
     max_client_share: Annotated[int, Field(ge=1, le=100)] = 80
-    """Percent of each of these three that one address may have."""
+    """Percent of connections, requests and bytes that one address may have; 100 behind a
+    proxy."""
     receive_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    """A client that has not sent its whole request by then is dropped."""
+    """Seconds in which a client must send its whole request, or finish a TLS handshake."""
     send_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    """A client that has not taken its answer by then is dropped."""
+    """Seconds in which a client must read its reply; then it is disconnected."""
     shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
-    """From the first signal to the end of the process, at most."""
-    store_umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = PRIVATE
-    """The process's umask, in octal: the permissions that new files of the store lack.
-    0077 makes files 0600 and directories 0700, 0027 lets the group read."""
+    """Seconds from the first signal to the end of the process, at most."""
+    store_umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = PRIVATE_UMASK
+    """Umask of the process, in octal. 0077 gives files 0600 and directories 0700; 0027 lets the
+    group read."""
     termination_message_path: Path | None = None
-    """Where the reason of a failure is left; by default /dev/termination-log where that is."""
+    """File for the reason of a failure; by default `/dev/termination-log` if it exists."""
 
     config_file: Path | None = None
-    """The settings file, as its variable names it."""
+    """Settings file; only as the variable `MQSTORE_CONFIG_FILE`."""
     listen_fd: int | None = None
     """A listening socket inherited from the parent, instead of binding one."""
     parent_pid: int | None = None
@@ -116,74 +133,84 @@ class Settings(BaseSettings):
 
     # store-writer
     writer_port: Annotated[int, Field(ge=0, le=65535)] = 8081
+    """Port of store-writer; 0: a free one."""
     store_host: str = "127.0.0.1:10911"
-    """``address:port`` in every record and offset message id; stable and unique per shard."""
+    """``address:port`` in every record and offset message id; stable and unique for a shard."""
     store_id: str | None = None
-    """Refuse the directory unless it is this store's."""
+    """Id that the store must have; another directory is refused."""
     store_path_commit_log: str | None = None
+    """Directory of the commit log, where it is not in the store's: one directory of its volume,
+    not the mount point."""
     store_format: StoreFormat | None = None
-    """Format of a store that is made new: 4.9 or 5.x."""
+    """Format of a new store: 4.9 (default) or 5.x."""
     retention: bool = True
-    """False: this process deletes no segment, whatever the store's settings are."""
+    """Delete expired segments. False: this process deletes none, whatever the store's settings
+    are."""
     max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Messages in one request."""
 
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
+    """Port of transaction-coordinator; 0: a free one."""
     writer_url: str = "http://127.0.0.1:8081"
-    """Where the coordinator finds store-writer, without a `shards_file`."""
+    """Address of store-writer for the coordinator, without `shardsFile`."""
     upstream_ca: Path | None = None
-    """A PEM file: who signed the certificates of services that the coordinator calls."""
+    """CA bundle (PEM) for the https addresses of services that the coordinator calls."""
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None
-    """Events are written on this StatefulSet's pods; shard N is its pod N."""
+    """StatefulSet on whose pods events of the shards are written as Kubernetes Events; shard N is
+    pod N."""
     shard_namespace: str | None = None
     """Namespace of shardStatefulSet; by default the pod's own."""
     transaction_time_out: Annotated[int, Field(ge=0)] = 6_000
-    """Milliseconds before a producer is asked for the first time."""
+    """Milliseconds before the first check of a transaction, unless CHECK_IMMUNITY_TIME_IN_SECONDS
+    of the message differs."""
     transaction_check_interval: Annotated[int, Field(ge=1_000)] = 60_000
+    """Milliseconds between two checks of a transaction."""
     transaction_check_max: Annotated[int, Field(ge=1, le=1_000)] = 15
-    """Checks sent before a transaction is set aside."""
+    """Checks that are sent before a transaction is set aside."""
 
     callback_hosts: str = ""
-    """Where registered producers may be called: names (`*.example.org` too) and address blocks,
-    with commas between. Addresses that are not public must be in a block. Empty: nowhere."""
+    """Hosts at which registered producers may be called: names (`*.example.org` too) and address
+    blocks, joined by commas. Addresses that are not public must be in a block. Empty: none."""
     callback_ports: str = "443"
+    """Ports at which they may be called, joined by commas."""
     callback_http: bool = False
-    """Also without TLS."""
+    """Allow callbacks by http, without TLS."""
     callback_ca: Path | None = None
-    """A PEM file: who else may have signed producers' certificates."""
+    """CA bundle (PEM) for producers' certificates, beside the system's."""
     callback_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """Seconds in which a producer must reply to a check."""
 
     # query
     query_port: Annotated[int, Field(ge=0, le=65535)] = 8082
+    """Port of query; 0: a free one."""
     query_threads: Annotated[int, Field(ge=1, le=256)] = 8
     """Look-ups that may wait for the disk at one time."""
     max_pending_queries: Annotated[int, Field(ge=1)] = 512
-    """Look-ups running or waiting for a thread; more are answered 503."""
+    """Look-ups running or waiting for a thread; more are refused (503)."""
     max_open_polls: Annotated[int, Field(ge=1)] = 10_000
-    """Long polls waiting for arrivals; more are answered 503."""
+    """Long polls waiting for arrivals; more are refused (503)."""
     filter_support_retry: bool = False
-    """A pull of %RETRY%GROUP goes by the group's subscriptions of the topics that messages were
-    in before."""
+    """Filter a pull of %RETRY%GROUP by the group's subscriptions of the original topics."""
     metrics_lags_max: Annotated[int, Field(ge=0)] = 1_000
-    """Topics of consumer groups with metrics of how far the group is behind."""
+    """Topics of consumer groups with lag metrics."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
-    """Bytes of records in one answer, beyond the first."""
+    """Bytes of records in one reply, beyond the first record."""
     segment_transfer_rate: Annotated[int, Field(ge=0)] = 256 << 20
-    """Bytes a second of all segments that are being read; 0: as fast as can be."""
+    """Bytes per second of all segment downloads together; 0: no limit."""
     max_inflated_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
-    """Bytes that one compressed body may become when it is inflated on request."""
+    """Bytes that one compressed body may have when it is inflated on request."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
-    """As often as long an inflated body may be as it is stored."""
+    """Times the stored length that an inflated body may have."""
 
     def unused_names(self) -> list[str]:
         """Settings of a broker in the settings file that mqstore does not have, sorted."""
         if self.config_file is None:
             return []
         named = read_properties(self.config_file)
-        return sorted(name for name in named if not setting_names.is_setting(name))
+        return sorted(name for name in named if not is_setting(name))
 
     def tokens(self) -> Tokens:
         """The configured bearer tokens; files are read anew. Raises Refused for one that cannot be
@@ -269,19 +296,19 @@ def _given() -> Iterator[tuple[str, str]]:
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     if path:
         yield from _read_settings_file(Path(path)).items()
-    unknown = setting_names.unknown_variables(os.environ)
+    unknown = unknown_variables(os.environ)
     if unknown is not None:
         raise Refused(unknown)
-    yield from setting_names.given_variables(os.environ)
+    yield from given_variables(os.environ)
 
 
 def _read_settings_file(path: Path) -> dict[str, str]:
     """A file of ours, or RocketMQ's broker.conf."""
     values = read_properties(path)
-    unknown = setting_names.unknown_settings(values, broker_settings.NAMES)
+    unknown = unknown_settings(values, BROKER_SETTINGS)
     if unknown is not None:
         raise Refused(f"settings file {path}: {unknown}: correct or remove it")
-    refused = "; ".join(broker_settings.refusals(values))
+    refused = "; ".join(broker_refusals(values))
     if refused:
         raise Refused(f"settings file {path}: {refused}")
     return values

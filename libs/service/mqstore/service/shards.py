@@ -22,12 +22,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mqstore.service import problems
-from mqstore.service.forwarded import FORWARDED, Asking, Relayed, returned, was_forwarded
-from mqstore.service.http import BODY_METHODS, problem_of
+from mqstore.service.forwarded import FORWARDED, ForwardedRequest, Relayed, returned, was_forwarded
+from mqstore.service.http import BODY_METHODS, Reply, problem_of
 from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
-from mqstore.service.reply import Reply
 from mqstore.service.settings import Settings
 from mqstore.service.structs import struct_of
 from mqstore.service.upstream import UpstreamTls
@@ -201,20 +200,20 @@ class Shards:
 
     async def relay(self, entry: ShardEntry, request: Request) -> None:
         """Have another shard answer: raises Relayed, with what it says as it comes. Or Problem."""
-        asking = Asking.of(request.scope, str(self.own), await _content(request))
+        forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         with self._counted():
             try:
-                built = self._http.build_request(**asking.at(self._url_of(entry)))
+                built = self._http.build_request(**forwarded.at(self._url_of(entry)))
                 answer = await self._http.send(built, stream=True)
             except httpx.HTTPError as error:
                 raise _unreachable(entry, error) from error
         raise Relayed(_Stream(answer))
 
-    async def reply(self, entry: ShardEntry, asking: Asking) -> Reply:
+    async def reply(self, entry: ShardEntry, forwarded: ForwardedRequest) -> Reply:
         """As ``relay``, for a hot route. Raises Problem."""
         with self._counted(), self._holding() as hold:
             try:
-                answer, body = await self._whole(entry, asking, hold)
+                answer, body = await self._whole(entry, forwarded, hold)
             except (httpx.HTTPError, _Unanswered) as error:
                 raise _unreachable(entry, error) from error
         headers = returned(answer.headers)
@@ -239,14 +238,16 @@ class Shards:
         ``target`` is asked of the others instead of the request's own path and query. Raises
         Problem for what no shard would answer.
         """
-        asking = Asking.of(request.scope, str(self.own), await _content(request))
+        forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         given = request.query_params.multi_items() if target is None else []
-        path = asking.target.partition("?")[0] if target is None else target
+        path = forwarded.target.partition("?")[0] if target is None else target
         spread = Spread()
         with self._holding() as hold:
             tasks = [
                 asyncio.ensure_future(
-                    self._ask(each, _with(asking, path, given, changed(each.shard)), spread, hold)
+                    self._ask(
+                        each, _with(forwarded, path, given, changed(each.shard)), spread, hold
+                    )
                 )
                 for each in self.members.others
                 if each.shard not in skip
@@ -271,10 +272,10 @@ class Shards:
         await self._ask_own(own, spread)
         given = content()
         sent = await _content(request) if given is None else given
-        asking = Asking.of(request.scope, str(self.own), sent)
+        forwarded = ForwardedRequest.of(request.scope, str(self.own), sent)
         with self._holding() as hold:
             others = self.members.others
-            await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
+            await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
         return spread
 
     async def told_by_others(self, target: str, token: str | None) -> Spread:
@@ -282,11 +283,11 @@ class Shards:
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
-        asking = Asking("GET", target, headers)
+        forwarded = ForwardedRequest("GET", target, headers)
         spread = Spread()
         with self._holding() as hold:
             others = self.members.others
-            await asyncio.gather(*(self._ask(each, asking, spread, hold) for each in others))
+            await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
         return spread
 
     async def _ask_own(self, own: Own, spread: Spread) -> None:
@@ -310,12 +311,16 @@ class Shards:
             spread.missing[self.own] = _answered(problem.kind.status, problem)
 
     async def _ask(
-        self, entry: ShardEntry, asking: Asking, spread: Spread, hold: Callable[[int], None]
+        self,
+        entry: ShardEntry,
+        forwarded: ForwardedRequest,
+        spread: Spread,
+        hold: Callable[[int], None],
     ) -> None:
         try:
             with self._counted():
                 async with asyncio.timeout(self._timeout_s):
-                    answer, body = await self._whole(entry, asking, hold)
+                    answer, body = await self._whole(entry, forwarded, hold)
         except TimeoutError:
             spread.missing[entry.shard] = f"no answer within {self._timeout_s:g} s"
         except (httpx.HTTPError, _Unanswered) as error:
@@ -326,11 +331,11 @@ class Shards:
             _sort_in(spread, entry.shard, answer.status_code, body)
 
     async def _whole(
-        self, entry: ShardEntry, asking: Asking, hold: Callable[[int], None]
+        self, entry: ShardEntry, forwarded: ForwardedRequest, hold: Callable[[int], None]
     ) -> tuple[httpx.Response, bytes]:
         """Raises httpx.HTTPError, _Unanswered."""
         parts = []
-        async with self._http.stream(**asking.at(self._url_of(entry))) as answer:
+        async with self._http.stream(**forwarded.at(self._url_of(entry))) as answer:
             async for part in answer.aiter_raw():
                 hold(len(part))
                 parts.append(part)
@@ -399,12 +404,12 @@ def _names_a_shard(scope: Scope) -> bool:
 
 
 def _with(
-    asking: Asking, path: str, given: list[tuple[str, str]], changed: Mapping[str, Any]
-) -> Asking:
+    forwarded: ForwardedRequest, path: str, given: list[tuple[str, str]], changed: Mapping[str, Any]
+) -> ForwardedRequest:
     kept = [(name, value) for name, value in given if name not in changed]
     query = urlencode(kept + [(name, v) for name, v in changed.items() if v is not None])
     target = f"{path}{'&' if '?' in path else '?'}{query}" if query else path
-    return Asking(asking.method, target, asking.headers, asking.content)
+    return ForwardedRequest(forwarded.method, target, forwarded.headers, forwarded.content)
 
 
 def _sort_in(spread: Spread, shard: int, status: int, body: bytes) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqstore.service.transaction_models import State, TransactionList, TransactionView
-from mqstore.storage.lookup import key_cursor
+from mqstore.service.transaction_structs import Transaction, Transactions
+from mqstore.storage.formats import encode_name_cursor
+from mqstore.wire.transactions import TransactionState
 
 
-def query_of(state: State | None, group: str | None) -> str:
+def query_of(state: TransactionState | None, group: str | None) -> str:
     """The query that a list's cursor belongs to; a cursor of another one is refused."""
     return f"transactions {state} {group!r}"
 
 
-def place_of(shown: TransactionView) -> str:
+def place_of(shown: Transaction) -> str:
     """The place of a transaction in a list over all shards: by age, then shard, then key."""
     shard, _, key = shown.transaction_id.partition("-")
     return place_at(shown.born_timestamp, int(shard), key)
@@ -23,12 +24,14 @@ def place_at(born_ms: int, shard: int, key: str) -> str:
     return f"{born_ms:015d}.{shard:05d}.{key}"
 
 
-def merge(parts: Mapping[int, TransactionList | None], limit: int, query: str) -> TransactionList:
+def merge(parts: Mapping[int, Transactions | None], limit: int, query: str) -> Transactions:
     """One list of at most ``limit`` from the shards' parts of as many; None: no answer."""
     answered = [part for part in parts.values() if part is not None]
     missing = sorted(shard for shard, part in parts.items() if part is None)
     found = sorted((each for part in answered for each in part.transactions), key=place_of)
     shown = found[:limit]
     goes_on = len(found) > limit or any(part.next is not None for part in answered)
-    cursor = key_cursor.encode_name(place_of(shown[-1]), query) if goes_on and shown else None
-    return TransactionList(shown, cursor, not missing, missing)
+    cursor = encode_name_cursor(place_of(shown[-1]), query) if goes_on and shown else None
+    return Transactions(
+        transactions=tuple(shown), next=cursor, complete=not missing, missing=tuple(missing)
+    )

@@ -1,7 +1,7 @@
 from array import array
 from collections.abc import Callable, Container, Iterable, Sequence
 from enum import IntEnum
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, final
 
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
@@ -325,6 +325,7 @@ def decode_record(
 def split_properties(data: bytes) -> dict[str, str] | None:
     """As ``properties.decode``; None where anything is malformed UTF-8."""
 
+@final
 class Message:
     """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
     encoder from the hosts. Times are milliseconds since the epoch. What no record can hold is
@@ -972,12 +973,16 @@ class NameRules:
         """Names in ``free`` need no look, those in ``refused`` are not plain; any other must be
         printable ASCII, as must its value."""
 
+@final
 class EncodedBatch:
     """Messages of one topic and queue, checked and not stored. Made by ``LogEnd.read_batch``."""
 
     @property
     def message(self) -> Message:
         """What all messages share."""
+    @property
+    def data(self) -> bytes:
+        """The batch in RocketMQ's encoding (``codec.batch``)."""
     @property
     def digests(self) -> bytes:
         """``key_digests`` of ``keys``."""

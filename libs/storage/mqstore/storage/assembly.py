@@ -458,7 +458,7 @@ class Assembly:
             dispatch_skipped=counts.defects,
             dispatch_lost_bytes=counts.lost_bytes,
             index_files_dropped=tuple(dropped),
-            index_from=dispatcher.index_position,
+            index_from=dispatcher.catch_up.position,
             accepted_loss=None if self._opened.accepted is None else self._opened.accepted.loss,
             odd=tuple(self._opened.odd),
             finished_at_ms=clock.now_ms(),

@@ -45,7 +45,8 @@
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
-Each message says what was wrong and what to do, lower case, without a final period.
+Used by all callers of the engine. Each message says what was wrong and what to do, lower case,
+without a final period.
 """
 
 from __future__ import annotations
@@ -319,8 +320,13 @@ class TransactionGone(TransactionError):
 class TransactionDecided(TransactionError):
     """The transaction was decided otherwise before."""
 
-    def __init__(self, message: str, decision: str, decided_at_ms: int | None, why: str) -> None:
+    def __init__(
+        self, message: str, decision: str, decided_at_ms: int | None, why: str, end: int
+    ) -> None:
         super().__init__(message)
+        self.end = end
+        """A physical offset; the decision is in the log below it. Another request may have made it
+        just now: wait for the log's durability up to there before replying."""
         self.decision = decision
         """"commit", "rollback" or "set-aside"."""
         self.decided_at_ms = decided_at_ms

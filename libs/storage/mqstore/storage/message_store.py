@@ -7,24 +7,22 @@ hold a directory open this way (RocketMQ's own ``lock`` file); readers use ``sto
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from mqstore.storage._kernel import EncodedBatch, LogWindow
+from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
+from mqstore.storage.appends import Appends
 from mqstore.storage.assembly import Assembly, Parts, filter_bitmaps
-from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
-from mqstore.storage.codec.record import Message
-from mqstore.storage.config import FlushDiskType, StoreConfig
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delayed_messages import DelayedMessages
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import (
     DiskRefuses,
-    FilePending,
     FlushTimeout,
     StoreFailed,
     StoreNotWritable,
@@ -32,12 +30,11 @@ from mqstore.storage.errors import (
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
-from mqstore.storage.log.commit_log import CommitLog, Placement
+from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.flush import FlushService
-from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.lookup.lookups import Lookups
-from mqstore.storage.once.puts import NO_REPEATS, OncePuts, Originals, Put
+from mqstore.storage.once.puts import OncePuts
 from mqstore.storage.opening import Opened, open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import store_lock
@@ -79,8 +76,8 @@ log = logging.getLogger(__name__)
 class MessageStore:
     """An open store. Every method may be called from any thread.
 
-    ``put`` and ``put_batch`` block until the asked-for durability; a caller with an event loop
-    calls ``append`` (which never waits for a sync) and then ``flush.request(placement.end)``.
+    ``append`` stores messages and never waits for a sync; ``wait`` does: both as of ``Appends``. A
+    caller with an event loop calls ``flush.request`` instead of ``wait``.
     """
 
     @classmethod
@@ -118,7 +115,6 @@ class MessageStore:
         self._options = options
         self._opened = opened
         self._services: list[ServiceHandle] = []
-        self._dispatch_handle: ServiceHandle | None = None
         self._retention_handle: ServiceHandle | None = None
         self._scrub_handle: ServiceHandle | None = None
         self._failure: BaseException | None = None
@@ -126,8 +122,6 @@ class MessageStore:
         self._closed = False
         self.config: StoreConfig = opened.config
         """As opened: sizes are those of the files."""
-        is_sync = self.config.flush_disk_type is FlushDiskType.SYNC
-        self._durability = Durability.SYNC if is_sync else Durability.ASYNC
         self.paths: StorePaths = opened.paths
         self.format = opened.format.rocketmq_format
         self.store_id = opened.format.store_id
@@ -140,7 +134,6 @@ class MessageStore:
         bitmaps = filter_bitmaps(opened, admin_tables.filters)
         self._parts: Parts = Assembly(opened, seams, options, self._fail, bitmaps).run()
         self.log: CommitLog = self._parts.log
-        self._put_plain = self.log.end.put
         self.queues: ConsumeQueues = self._parts.queues
         self.index: IndexService = self._parts.index
         self.dispatcher: Dispatcher = self._parts.dispatcher
@@ -148,9 +141,10 @@ class MessageStore:
         self.flush: FlushService = self.log.flush
         self.commits: CommitService | None = self.log.commits
         """There with a TransientStorePool: what is put counts once it is committed."""
-        ahead = FilesAhead(self.queues, self.log)
-        self._ahead = None if options.waits_for_files else ahead
-        self._waits = is_sync or self.commits is not None
+        ahead = None if options.waits_for_files else FilesAhead(self.queues, self.log)
+        self._appends = Appends(self.log, self.dispatcher, self.config, self.format, ahead)
+        self.append = self._appends.append
+        self.wait = self._appends.wait
         self.recovery: RecoveryReport = self._parts.report
         self.repairs = LogRepairs(
             opened,
@@ -177,9 +171,10 @@ class MessageStore:
             self.queues,
             self.lookups,
             seams.clock,
-            self._put_copy,
+            self._appends.put_copy,
             self._shift_ms,
         )
+        self._appends.delays = self.delays
         self.write_pause = WritePause(opened.paths.write_pause, seams)
         """For who puts on behalf of clients to look at; the engine itself goes on."""
         self.retention = Retention(
@@ -200,10 +195,10 @@ class MessageStore:
         self.groups = self._admin.groups
         self.offsets = self._admin.offsets
         self.subscriptions = self._admin.subscriptions
-        self.once = self._once_puts()
+        self.once = self._appends.once = self._once_puts()
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self.quarantine = QuarantineService(
-            self._parts.quarantine, lambda: self.dispatcher.index_complete
+            self._parts.quarantine, lambda: self.dispatcher.catch_up.complete
         )
         self._running = RunningManifestService(
             opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush, self.index
@@ -214,148 +209,7 @@ class MessageStore:
         keys = self._parts.keys
         if keys is None:
             return None
-        return OncePuts(keys, self.log, self.queues, self.dispatcher, self.append_request)
-
-    # putting ------------------------------------------------------------------------------
-
-    def put(self, message: Message, durability: Durability | None = None) -> Placement:
-        """Append one message and wait; default durability follows flushDiskType.
-
-        Raises PutRefused (nothing stored), FlushTimeout (stored, not known to be on disk),
-        StoreFailed.
-        """
-        placement = self.append(message)
-        if self._waits or durability is not None:
-            self._wait(placement.end, durability)
-        return placement
-
-    def put_batch(
-        self, messages: Sequence[Message], durability: Durability | None = None
-    ) -> list[Placement]:
-        """As ``put``, for messages of one topic and queue: contiguous, all or none."""
-        placements = self.append_batch(messages)
-        self._wait(placements[-1].end, durability)
-        return placements
-
-    def put_encoded(
-        self, data: bytes, template: Message, durability: Durability | None = None
-    ) -> list[Placement]:
-        """As ``put_batch``, for a batch in RocketMQ's encoding (``codec.batch``)."""
-        batch = self.log.end.read_batch(template, data)
-        placements = None if batch is None else self.log.end.put_batch(batch)
-        if placements is None:
-            messages = decode_batch(data, template, store_format=self.format)
-            placements = self.append_batch(messages)
-        self._wait(placements[-1].end, durability)
-        return placements
-
-    def append(self, message: Message) -> Placement:
-        """Append without waiting for the disk; readable before it returns when dispatch is caught
-        up, else soon after. As in RocketMQ's put, one with a DELAY property is delivered when it is
-        due; until then it stands where the placement says.
-
-        Raises PutRefused, StoreFailed, and FilePending as ``StoreOptions.waits_for_files`` says.
-
-        With a TransientStorePool it is readable, and may be acknowledged, only when ``commits``
-        has it: wait there, or add a callback to its request.
-        """
-        placement = self._put_plain(message)
-        if placement is not None:
-            return placement
-        if message.has_delay:
-            message = self.delays.delayed(message)
-        return self._append_slowly(message)
-
-    def _append_slowly(self, message: Message) -> Placement:
-        if self._ahead is not None:
-            self._ahead.require_all([message])
-        return self._dispatched([self.log.append(message)])[0]
-
-    def _put_copy(self, message: Message) -> None:
-        """One that was delayed before: whatever its DELAY says, it is due."""
-        while True:
-            try:
-                placement = self._append_slowly(message)
-            except FilePending as pending:
-                pending.make()
-            else:
-                break
-        self._wait(placement.end, Durability.ASYNC)
-
-    def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        """As ``append``, for messages of one topic and queue: contiguous, all or none.
-
-        As in RocketMQ's put of a batch, DELAY means nothing in it: ``append_run`` looks at it.
-        """
-        if self._ahead is not None and messages:
-            self._ahead.require(messages[0].topic, messages[0].queue_id, len(messages))
-        return self._dispatched(self.log.append_batch(messages))
-
-    def append_run(self, messages: Sequence[Message]) -> list[Placement]:
-        """As ``append``, for messages of any topics and queues: contiguous, all or none."""
-        put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
-        if self._ahead is not None:
-            self._ahead.require_all(put)
-        return self._dispatched(self.log.append_run(put))
-
-    def append_request(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]:
-        """As ``append`` for one message, else as ``append_batch``, or ``append_run`` where some are
-        ``delayed``."""
-        if len(messages) == 1:
-            return [self.append(messages[0])]
-        if not delayed:
-            return self.append_batch(messages)
-        check_batch_size(messages, self.config.max_message_size)
-        return self.append_run(messages)
-
-    def append_once(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        keys: Sequence[str | None],
-        *,
-        delayed: bool = False,
-        originals: Originals | None = None,
-        reads_max: int | None = None,
-    ) -> Put:
-        """As ``append_request``, but what was put before under its unique key is not stored again.
-
-        ``keys`` are those that the client gave; None is one that cannot repeat. What is missing of
-        a batch is appended, contiguous, all or none. Wait for its ``end_of``: of a repeat, that is
-        the original's. ``originals`` and ``reads_max`` as of ``OncePuts.append``. Raises
-        UniqueKeyTaken, OriginalsUnread (nothing is stored), PutRefused, StoreFailed.
-        """
-        if self.once is None:
-            return self.append_request(messages, delayed=delayed), NO_REPEATS
-        return self.once.append(
-            topic, messages, keys, delayed=delayed, originals=originals, reads_max=reads_max
-        )
-
-    def append_encoded_once(self, batch: EncodedBatch) -> list[Placement] | None:
-        """As ``append_once`` for what ``log.end.read_batch`` made, in one call of the kernel.
-
-        None, and nothing is stored, where ``append_once`` has to see the messages themselves.
-        """
-        if self.once is None:
-            return self.log.end.put_batch(batch)
-        return self.once.append_encoded(batch)
-
-    def _dispatched(self, placements: list[Placement]) -> list[Placement]:
-        end = placements[-1].end
-        if self.commits is None or self.commits.committed_offset >= end:
-            self._dispatch(end)
-        return placements
-
-    def _dispatch(self, end: int) -> None:
-        if not self.dispatcher.run_inline(end) and self._dispatch_handle is not None:
-            self._dispatch_handle.wake()
-
-    def _wait(self, end: int, durability: Durability | None) -> None:
-        if self.commits is not None:
-            self.commits.wait(end)
-            self._dispatch(end)
-        if (durability or self._durability) is Durability.SYNC:
-            self.flush.wait(self.flush.request(end))
+        return OncePuts(keys, self.log, self.queues, self.dispatcher, self._appends.append_all)
 
     # topics -------------------------------------------------------------------------------
 
@@ -433,15 +287,7 @@ class MessageStore:
     @property
     def index_trouble(self) -> str | None:
         """Why keys may be missed until the index is rebuilt, or None."""
-        dispatcher = self.dispatcher
-        if lost := dispatcher.index_lost:
-            return f"{len(lost)} files of the index are gone or damaged, as {lost[0]}; rebuild it"
-        if dispatcher.index_waits:
-            return (
-                f"the index lacks {dispatcher.index_behind} bytes of the log, more than"
-                f" indexCatchUpSize {self.config.index_catch_up_size}; rebuild it"
-            )
-        return None
+        return self.dispatcher.catch_up.trouble
 
     def status(self) -> StoreStatus:
         """Raises OSError when the volume cannot be asked for its room."""
@@ -463,8 +309,8 @@ class MessageStore:
             topics=len(self.topics()),
             queues=len(self.queues.all()),
             index_files=len(self.index.files),
-            index_complete=self.dispatcher.index_complete,
-            index_offset=self.dispatcher.index_position,
+            index_complete=self.dispatcher.catch_up.complete,
+            index_offset=self.dispatcher.catch_up.position,
             hash_slots=self.index.slots,
             index_num=self.index.index_num,
             index_trouble=self.index_trouble,
@@ -591,13 +437,13 @@ class MessageStore:
     def _start_services(self) -> None:
         self.flush.start()
         self._parts.allocation.start(self._fail)
-        self._dispatch_handle = self._start(self.dispatcher)
+        self._appends.wake_dispatch = self._start(self.dispatcher).wake
         self._start(self._parts.queue_flush)
         self._start(self._running)
         self._start(LockWatch(self._opened.lock))
         self._start(ClockService(self.log.look_at_clock))
         if self.commits is not None:
-            self.commits.start(self._dispatch)
+            self.commits.start(self._appends.dispatch)
         if self._parts.block_cover is not None:
             self._start(self._parts.block_cover)
         self._retention_handle = self._start(self.retention)
@@ -684,7 +530,7 @@ class MessageStore:
         self._parts.queue_flush.flush_all(closing=True)
         if self._parts.block_cover is not None:
             self._parts.block_cover.close()
-        if dispatcher.behind or dispatcher.index_behind or self._owes_index:
+        if dispatcher.behind or dispatcher.catch_up.behind or self._owes_index:
             return  # `abort` stays: a broker then makes the rest, as RocketMQ does
         self._running.note_clean_close(self.log)
         remove_file(self._seams.files, self.paths.abort)

@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Lock
 
 from mqstore.storage._kernel import LogWindow
-from mqstore.storage.codec.topic_names import is_safe_path, raw_name
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreNotOpen, StoreUnsupported
 from mqstore.storage.index.file import IndexFile
@@ -43,6 +42,7 @@ from mqstore.storage.queues.ext_addresses import first_address
 from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.seams import FileStat, FileSystem, Seams
 from mqstore.storage.sizes import ext_file_size
+from mqstore.storage.topic_names import is_safe_path, raw_name
 
 log = logging.getLogger(__name__)
 

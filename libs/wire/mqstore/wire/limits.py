@@ -13,3 +13,9 @@ EXPRESSION_LENGTH_MAX: Final = 4_096
 """Characters of an SQL92 expression."""
 PIN_LEASE_MAX_S: Final = 86_400
 REBUILD_LEASE_MAX_S: Final = 3_600
+COUNT_MAX: Final = 1_000
+"""Messages of one reply."""
+BODY_MAX: Final = 1 << 30
+"""Bytes of a body that a reply shows."""
+PULL_COUNT_DEFAULT: Final = 32
+PULL_WAIT_MAX_S: Final = 30

@@ -14,12 +14,14 @@ TYPE_PREFIX: Final = "urn:mqstore:problem:"
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """One kind of error: its stable name, HTTP status, and when it is answered."""
+    """One kind of error: its stable name and HTTP status, when it is returned, and what to do."""
 
     name: str
     status: int
     title: str
     when: str
+    remedy: str
+    """What the caller or the operator can do, for the reference of problems."""
     retry_after_s: int | None = None
     """Sent as Retry-After: the same request may succeed later."""
 
@@ -32,340 +34,551 @@ REGISTRY: Final[dict[str, ProblemType]] = {}
 
 
 def _register(
-    name: str, status: int, title: str, when: str, retry_after_s: int | None = None
+    name: str, status: int, title: str, when: str, remedy: str, *, retry_after_s: int | None = None
 ) -> ProblemType:
-    problem = ProblemType(name, status, title, when, retry_after_s)
-    REGISTRY[name] = problem
-    return problem
+    REGISTRY[name] = ProblemType(name, status, title, when, remedy, retry_after_s)
+    return REGISTRY[name]
 
 
-BAD_JSON = _register("bad-json", 400, "The body is no JSON", "The body cannot be parsed.")
+BAD_JSON = _register(
+    "bad-json",
+    400,
+    "The body is not JSON",
+    "The body cannot be parsed as JSON.",
+    "Send JSON in UTF-8; `detail` names the position.",
+)
 BAD_PARAMETER = _register(
-    "bad-parameter", 400, "A parameter is wrong", "A path or query parameter is missing or wrong."
+    "bad-parameter",
+    400,
+    "A parameter is invalid",
+    "A path or query parameter is missing, wrong, unknown or repeated, or a header is wrong.",
+    "Correct the parameter or header that `detail` names.",
 )
 BAD_CURSOR = _register(
-    "bad-cursor", 400, "The cursor is wrong", "A cursor of another query, or changed on its way."
+    "bad-cursor",
+    400,
+    "The cursor is invalid",
+    "The cursor belongs to another query, or was changed.",
+    "Repeat the query without a cursor.",
 )
 BAD_FILTER = _register(
     "bad-filter",
     400,
-    "The filter cannot be understood",
-    "`detail` says where, and `column`.",
+    "The filter is invalid",
+    "The filter cannot be parsed; `detail` and `column` name the position.",
+    "Correct the expression at `column`; string operators such as CONTAINS need format 5.x.",
 )
 BAD_MESSAGE_ID = _register(
     "bad-message-id",
     400,
-    "The id is wrong",
+    "The id is invalid",
     "Neither an offset message id (32 or 56 hex characters) nor a unique key with its topic.",
+    "Give 32 or 56 hexadecimal digits, or add `?topic=`.",
 )
 SHARD_NEEDED = _register(
     "shard-needed",
     400,
-    "There are several shards",
-    "A queue is of one shard: name it, `?shard=`; `shards` lists them.",
+    "The shard must be named",
+    "A queue belongs to one shard, and there are several; `shards` lists them.",
+    "Add `?shard=`.",
 )
 UNAUTHENTICATED = _register(
-    "unauthenticated", 401, "No valid token", "Send `Authorization: Bearer TOKEN`."
+    "unauthenticated",
+    401,
+    "No valid token",
+    "The request has no token, or one that is not configured.",
+    "Send `Authorization: Bearer TOKEN` with a configured token.",
 )
 FORBIDDEN = _register(
     "forbidden",
     403,
     "The token's role does not allow this",
     "`detail` names the role that is needed.",
+    "Use a token of the role that `detail` names.",
 )
-NOT_FOUND = _register("not-found", 404, "There is nothing here", "No such path.")
-TOPIC_UNKNOWN = _register("topic-unknown", 404, "No such topic", "The topic was never created.")
-QUEUE_UNKNOWN = _register("queue-unknown", 404, "No such queue", "The topic has no such queue.")
+NOT_FOUND = _register(
+    "not-found",
+    404,
+    "No such path",
+    "The service has no such path.",
+    "Compare the path with the list at `/docs`.",
+)
+TOPIC_UNKNOWN = _register(
+    "topic-unknown",
+    404,
+    "No such topic",
+    "The topic was never created.",
+    "Check the name, or create the topic: `PUT /v1/topics/TOPIC`.",
+)
+QUEUE_UNKNOWN = _register(
+    "queue-unknown",
+    404,
+    "No such queue",
+    "The topic has no such queue.",
+    "List the queues: `GET /v1/topics/TOPIC/queues`.",
+)
 GROUP_UNKNOWN = _register(
-    "group-unknown", 404, "No such group", "It was not created, and has committed nothing."
+    "group-unknown",
+    404,
+    "No such group",
+    "The group was never created and has committed no offset.",
+    "Check the name; `GET /v1/groups` lists the groups.",
 )
 SHARD_UNKNOWN = _register(
-    "shard-unknown", 404, "No such shard", "It is not among `shards`, which there shall be."
+    "shard-unknown",
+    404,
+    "No such shard",
+    "The shard is not among the configured `shards`.",
+    "Choose one of `shards`; `GET /v1/store` lists them too.",
 )
 SUBSCRIPTION_UNKNOWN = _register(
-    "subscription-unknown", 404, "No such subscription", "It was never registered, or has ended."
+    "subscription-unknown",
+    404,
+    "No such subscription",
+    "The group has no subscription of that topic, or it has ended.",
+    "List the subscriptions: `GET /v1/groups/GROUP/subscriptions`.",
 )
 PIN_UNKNOWN = _register(
-    "pin-unknown", 404, "No such pin", "It was never put, or its lease has ended."
+    "pin-unknown",
+    404,
+    "No such pin",
+    "The pin was never put, or its lease has ended.",
+    "List the pins with `GET /v1/store/pins`; put the pin again.",
 )
 QUARANTINE_ENTRY_UNKNOWN = _register(
-    "quarantine-entry-unknown", 404, "No such entry", "The quarantine has no entry of that name."
+    "quarantine-entry-unknown",
+    404,
+    "No such entry",
+    "The quarantine has no entry of that name.",
+    "List the entries: `GET /v1/store/quarantine`.",
 )
 TRANSACTION_UNKNOWN = _register(
-    "transaction-unknown", 404, "No such transaction", "It was never begun, or is long forgotten."
+    "transaction-unknown",
+    404,
+    "No such transaction",
+    "There is no half message of that transaction, or it belongs to another shard.",
+    "Check the id and the shard.",
 )
 TRANSACTION_DECIDED = _register(
     "transaction-decided",
     409,
-    "The transaction was decided otherwise",
-    "`decision`, `decidedAt` and `why` tell it.",
+    "The transaction has another decision",
+    "The transaction has another decision: `decision`, `decidedAt`, `why`.",
+    "Follow the recorded decision; resolve a transaction that was set aside by hand.",
 )
 TRANSACTION_GONE = _register(
     "transaction-gone",
     410,
-    "The half message cannot be read any more",
-    "It is damaged or expired; roll the transaction back.",
+    "The half message is unreadable",
+    "A half message is damaged or expired.",
+    "Roll the transaction back.",
 )
 PRODUCER_UNKNOWN = _register(
-    "producer-unknown", 404, "No such producer", "It is not registered (any more)."
+    "producer-unknown",
+    404,
+    "No such producer",
+    "The producer is not registered, or its lease has ended.",
+    "Register the producer again, and renew its lease in time.",
 )
 CALLBACK_REFUSED = _register(
-    "callback-refused", 403, "This address may not be called", "`detail` names the rule."
+    "callback-refused",
+    403,
+    "Callbacks to this address are not allowed",
+    "A setting forbids callbacks to this address; `detail` names it.",
+    "Use another address, or allow this one by `callbackHosts`, `callbackPorts` or `callbackHttp`.",
 )
 MESSAGE_UNKNOWN = _register(
-    "message-unknown", 404, "No such message", "No record begins at that offset, or none matches."
+    "message-unknown",
+    404,
+    "No such message",
+    "No record begins at that offset, or none matches.",
+    "Check id, key and topic; with `complete: false` retry later.",
 )
 SEGMENT_UNKNOWN = _register(
-    "segment-unknown", 404, "No such segment", "No file of the log has that name."
+    "segment-unknown",
+    404,
+    "No such segment",
+    "No file of the log has that name.",
+    "List the segments: `GET /v1/segments`.",
 )
 OFFSET_INSIDE_MESSAGE = _register(
     "offset-inside-message",
     404,
-    "The offset is no message's begin",
-    "It lies inside another message, which `holder` names by its offset.",
+    "No message begins at the offset",
+    "The offset lies inside a message, which begins at `holder`.",
+    "Use the offset in `holder`.",
 )
 METHOD_NOT_ALLOWED = _register(
-    "method-not-allowed", 405, "The path has no such method", "`Allow` lists what it has."
+    "method-not-allowed",
+    405,
+    "The path has no such method",
+    "`Allow` lists the methods of the path.",
+    "Use one of the methods in `Allow`.",
 )
 REQUEST_TIMEOUT = _register(
-    "request-timeout", 408, "The request came too slowly", "Its body was not there in time."
+    "request-timeout",
+    408,
+    "The request was too slow",
+    "The body did not arrive within `receiveTimeoutS`.",
+    "Send the body without pauses; check the network.",
 )
 PIN_REFUSED = _register(
-    "pin-refused", 409, "The range cannot be pinned", "It is not there any more, or too many pins."
+    "pin-refused",
+    409,
+    "The range cannot be pinned",
+    "A part of the range is deleted, or there are too many pins.",
+    "Begin at the minimum offset of the log, or end a pin that is not needed.",
 )
 INDEX_REBUILD_UNKNOWN = _register(
     "index-rebuild-unknown",
     404,
     "No such index rebuild",
-    "It was never begun, or has ended: its lease lapsed, or it was published or given up.",
+    "No such rebuild was begun, or it has ended: published, given up, or its lease lapsed.",
+    "Begin a new rebuild, and renew its lease in time.",
 )
 INDEX_REBUILD_RUNNING = _register(
     "index-rebuild-running",
     409,
-    "The index is being rebuilt already",
-    "`running` says by whom, since when, and when the lease lapses.",
+    "The index is already being rebuilt",
+    "`running` has its owner, its start, and when its lease lapses.",
+    "Wait until it ends or its lease lapses.",
 )
 INDEX_REBUILD_REFUSED = _register(
     "index-rebuild-refused",
     409,
-    "Not possible now, or not beside a writer",
-    "`detail` says what is missing; other sizes or formats are for a store at rest only.",
+    "The index cannot be rebuilt now",
+    "A plan or parts are missing, or the change needs a store without a running writer.",
+    "Do what `detail` says; for other sizes or formats stop the writer first.",
 )
 INDEX_REBUILD_INVALID = _register(
     "index-rebuild-invalid",
     422,
-    "The plan or the items cannot be of this rebuild",
-    "Nothing of them counts.",
+    "The plan or the items are invalid",
+    "The plan or the items do not belong to this log; none of them were taken.",
+    "Derive plan and items from the log again, and send the part from its beginning.",
 )
 ARCHIVE_REFUSED = _register(
     "archive-refused",
     409,
-    "The archive cannot be there",
-    "Behind the log's end, before what was said, or retention waits for another archive.",
+    "The archive offset is not accepted",
+    "The offset is not durable or before the recorded one, or another archive is registered.",
+    "Continue from the archive's recorded offset, or end it: `DELETE /v1/store/archive`.",
 )
 OFFSET_REFUSED = _register(
     "offset-refused",
     409,
     "The offset cannot be committed",
-    "Beyond the queue's end, or before the committed one.",
+    "The offset is beyond the end of the queue, or before the committed one.",
+    "Commit within the bounds in `detail`; to go back use `allowBack` or a reset.",
 )
 TOPIC_NOT_WRITABLE = _register(
-    "topic-not-writable", 409, "The topic takes no messages", "Its perm has no write bit."
+    "topic-not-writable",
+    409,
+    "The topic accepts no messages",
+    "The `perm` of the topic has no write bit.",
+    "Set `perm` 6: `PUT /v1/topics/TOPIC`.",
 )
 UNIQUE_KEY_TAKEN = _register(
     "unique-key-taken",
     409,
-    "The unique key is another message's",
-    "A message with another body was stored under it a short time ago, or another transaction was "
-    "begun under it; nothing was stored.",
+    "The unique key belongs to another message",
+    "Another message or transaction has this key since a short time; nothing was stored.",
+    "Use a unique key of its own for each message.",
 )
 MESSAGE_EXPIRED = _register(
-    "message-expired", 410, "The message has expired", "Retention deleted it."
+    "message-expired",
+    410,
+    "The message has expired",
+    "Retention deleted the message.",
+    "None: the message is deleted. For the future, keep segments longer or pin them.",
 )
 MESSAGE_LOST = _register(
     "message-lost",
     410,
-    "The message was damaged beyond reading",
+    "The message was lost",
     "Recovery found it unreadable and keeps its bytes in quarantine.",
+    "Look at its bytes: `GET /v1/store/quarantine`.",
 )
 SEGMENT_EXPIRED = _register(
-    "segment-expired", 410, "The segment has expired", "Retention deleted it; a pin keeps one."
+    "segment-expired",
+    410,
+    "The segment has expired",
+    "Retention deleted the segment.",
+    "Pin the segments before reading them.",
 )
 EPOCH_CHANGED = _register(
     "epoch-changed",
     412,
     "The log may have changed",
-    "A recovery has begun another epoch since: read from the beginning.",
+    "A recovery may have changed the log since the first read.",
+    "Read from the beginning, with the new `ETag`.",
 )
 BODY_TOO_LARGE = _register(
-    "body-too-large", 413, "The request is too large", "Body, batch or message over its limit."
+    "body-too-large",
+    413,
+    "The request is too large",
+    "The body, the batch or a message exceeds its limit.",
+    "Send less in one request, or raise `maxRequestSize`, `maxMessageSize` or `maxBatchCount`.",
 )
 UNSUPPORTED_MEDIA_TYPE = _register(
-    "unsupported-media-type", 415, "The content type is not read here", "`detail` lists what is."
+    "unsupported-media-type",
+    415,
+    "The content type is not supported",
+    "`detail` lists the content types that are read.",
+    "Send one of the types that `detail` lists.",
 )
 RANGE_NOT_SATISFIABLE = _register(
     "range-not-satisfiable",
     416,
-    "There is nothing in that range",
-    "`Content-Range` says how many bytes there are.",
+    "The range is not satisfiable",
+    "`Range` begins behind the last byte; `Content-Range` has the length.",
+    "Request bytes below the length in `Content-Range`.",
 )
 WRONG_SHARD = _register(
     "wrong-shard",
     421,
-    "The request is for another shard",
+    "The request belongs to another shard",
     "Nothing was done; `shard` and `url` say where to send it.",
+    "Send the request to `url`; the Python client does so.",
 )
 MISDIRECTED = _register(
     "misdirected",
     421,
-    "The request was meant for another host",
-    "Without tokens, only loopback names.",
+    "The request is for another host",
+    "Without configured tokens only loopback names and addresses are served.",
+    "Use `localhost`, or configure tokens.",
 )
 BODY_INVALID = _register(
-    "body-invalid", 422, "The body does not fit the schema", "A field is missing or wrong."
+    "body-invalid",
+    422,
+    "The body does not match the schema",
+    "A field is missing, wrong or unknown.",
+    "Correct the fields that `detail` names; `/docs` has the schema.",
 )
 TOPIC_INVALID = _register(
-    "topic-invalid", 422, "The topic's name is not allowed", "Reserved, too long, or no file name."
+    "topic-invalid",
+    422,
+    "The topic's name is not allowed",
+    "The name is reserved, too long, or has a character that is not allowed.",
+    "Choose another name, of `%`, `|`, letters, digits, `_` and `-`.",
 )
 TOPIC_CONFIG = _register(
-    "topic-config-invalid", 422, "No topic can be so", "Its queue counts, perm or attributes."
+    "topic-config-invalid",
+    422,
+    "Invalid topic configuration",
+    "Queue counts, `perm` or attributes are out of range.",
+    "Correct what `detail` names; attributes need a store of format 5.x.",
 )
 GROUP_INVALID = _register(
-    "group-invalid", 422, "The group's name is not allowed", "Too long, or RocketMQ's own."
+    "group-invalid",
+    422,
+    "The group's name is not allowed",
+    "The name is too long, has a character that is not allowed, or is RocketMQ's own.",
+    "Choose another name, of `%`, `|`, letters, digits, `_` and `-`.",
 )
 PROPERTY_INVALID = _register(
-    "property-invalid", 422, "A property is not allowed", "Reserved, or with a separator inside."
+    "property-invalid",
+    422,
+    "A property is not allowed",
+    "A property is reserved, or contains a separator.",
+    "Choose another name or value: without NUL, 0x01 and 0x02, and without spaces in keys.",
 )
 MESSAGE_INVALID = _register(
-    "message-invalid", 422, "The message cannot be stored", "A field that no record can hold."
+    "message-invalid",
+    422,
+    "The message cannot be stored",
+    "A field, `queueId` or `delayLevel` has a value that no record can hold.",
+    "Correct the field that `detail` names.",
 )
 BODY_NOT_INFLATABLE = _register(
     "body-not-inflatable",
     422,
     "The stored body cannot be inflated",
-    "It is no compressed data, or longer than is allowed: take it without `inflate`.",
+    "The stored body is not compressed data, or exceeds a limit when it is inflated.",
+    "Request it without `inflate`, or raise `maxInflatedSize` or `maxInflateRatio`.",
 )
 CLIENT_OVER_SHARE = _register(
     "client-over-share",
     429,
-    "Too much at one time from one client",
-    "This address has its share of connections, requests or bytes.",
+    "Too many requests from one client",
+    "This address has its share of connections, requests, bytes or compiling expressions.",
+    "Wait for replies before sending more, or raise `maxClientShare`.",
     retry_after_s=1,
 )
 CHECKSUM_MISMATCH = _register(
     "checksum-mismatch",
     422,
-    "The body is not what its checksum says",
-    "It changed on its way, or the checksum is of something else; nothing was stored.",
+    "The checksum does not match",
+    "The body does not match its `crc32c` or `X-Mqstore-Crc32c`; nothing was stored.",
+    "Send it again; if it fails again, check the network and how the checksum is computed.",
 )
 HEADERS_TOO_LARGE = _register(
-    "headers-too-large", 431, "The headers are too large", "Over maxHeaderSize."
+    "headers-too-large",
+    431,
+    "The headers are too large",
+    "Request line and headers exceed `maxHeaderSize`.",
+    "Shorten the request line and headers, or raise `maxHeaderSize`.",
 )
-INTERNAL = _register("internal", 500, "A defect of ours", "The logs hold it under requestId.")
+INTERNAL = _register(
+    "internal",
+    500,
+    "Internal error",
+    "The service has a defect; its log has the error under `requestId`.",
+    "Search the log for `requestId`, and report the defect.",
+)
 MESSAGE_DAMAGED = _register(
-    "message-damaged", 500, "The stored message is damaged", "`detail` names the defect and place."
+    "message-damaged",
+    500,
+    "The stored message is damaged",
+    "`detail` names the defect and the position.",
+    "Run `mqstore store verify`; the scrub repairs what it can.",
 )
 MESSAGE_SUSPECT = _register(
     "message-suspect",
     500,
-    "The stored message may be another than was written",
-    "`detail` names the bytes of the log that changed on the disk.",
+    "The stored message may have changed",
+    "Bytes of the log changed on the disk where the message is stored; `detail` names them.",
+    "Look at `GET /v1/store/scrub`; repair the log or restore the volume.",
 )
 OVERLOADED = _register(
-    "overloaded", 503, "Too much at one time", "Try again a little later.", retry_after_s=1
+    "overloaded",
+    503,
+    "The service is overloaded",
+    "A limit of the service is reached: connections, requests, look-ups, polls or bytes.",
+    "Retry after `Retry-After`; if it persists, raise the limit that `detail` names.",
+    retry_after_s=1,
 )
 STORE_NOT_READY = _register(
     "store-not-ready",
     503,
     "The store is not ready",
-    "Starting, not yet recovered, or not yet known to the other shards.",
-    1,
+    "The service starts, recovery is not complete, or other shards do not know this one yet.",
+    "Retry after `Retry-After`; `/healthz/ready` has the reason, `/healthz/startup` progress.",
+    retry_after_s=1,
 )
 SHUTTING_DOWN = _register(
-    "shutting-down", 503, "The service is ending", "Another process may take its place.", 5
+    "shutting-down",
+    503,
+    "The service is shutting down",
+    "The process ends; a produce that waited for the disk may be stored.",
+    "Retry after `Retry-After`; repeat a produce under its `uniqKey`.",
+    retry_after_s=5,
 )
 SHARD_UNREACHABLE = _register(
     "shard-unreachable",
     503,
-    "The shard does not answer",
-    "What was asked for is on that one; the others go on.",
-    1,
+    "The shard is unreachable",
+    "The shard that has the message or transaction does not reply.",
+    "Check that shard; the others work. Repeat a produce under its unique keys.",
+    retry_after_s=1,
 )
 COORDINATOR_NOT_READY = _register(
     "coordinator-not-ready",
     503,
-    "Transactions wait",
-    "The half messages are being read, or no shard answers; `detail` says why.",
-    1,
+    "Transactions are not ready",
+    "Half messages are being read, or no store-writer can be reached; `detail` says why.",
+    "Retry after `Retry-After`; a repeated request is safe.",
+    retry_after_s=1,
 )
 STORE_NOT_WRITABLE = _register(
-    "store-not-writable", 503, "The store takes no messages", "`detail` says why.", 5
+    "store-not-writable",
+    503,
+    "The store does not accept the message",
+    "The store does not accept this message; `detail` says why.",
+    "Do what `detail` says.",
+    retry_after_s=5,
 )
 STORE_READ_ONLY = _register(
-    "store-read-only", 503, "The store may only be read", "`detail` names what needs a person.", 30
+    "store-read-only",
+    503,
+    "The store is read-only",
+    "The store accepts no change until an operator acts; `detail` says why.",
+    "Do what `detail` says; the reason is also in `GET /v1/store`.",
+    retry_after_s=30,
 )
 DISK_REFUSES = _register(
     "disk-refuses",
     503,
     "The disk refused the recovery",
-    "What is there can be read; the service tries again by itself, next after Retry-After.",
-    5,
+    "The disk refused the recovery at the start; the store is read-only until a retry succeeds.",
+    "Check the disk; the service retries by itself.",
+    retry_after_s=5,
 )
 WRITES_PAUSED = _register(
-    "writes-paused", 503, "Writes are paused", "An administrator did; `detail` has the reason.", 5
+    "writes-paused",
+    503,
+    "Writes are paused",
+    "An administrator paused writes; `detail` has the reason.",
+    "Resume writes: `PUT /v1/store/writes` with `paused` false; `GET` has the reason.",
+    retry_after_s=5,
 )
 STORE_FAILED = _register(
-    "store-failed", 503, "The disk failed", "Nothing is acknowledged; the process ends.", 5
+    "store-failed",
+    503,
+    "The disk failed",
+    "The disk failed; nothing more is acknowledged and the process ends.",
+    "Check the disk and the kernel log; the process restarts with a recovery.",
+    retry_after_s=5,
 )
 PAGE_CACHE_BUSY = _register(
-    "page-cache-busy", 503, "The page cache is busy", "As RocketMQ's OS_PAGECACHE_BUSY.", 1
+    "page-cache-busy",
+    503,
+    "The page cache is busy",
+    "Another put has waited for the next segment longer than `osPageCacheBusyTimeOutMills`.",
+    "Retry; if it persists, check the load of the disk.",
+    retry_after_s=1,
 )
 FLUSH_TIMEOUT = _register(
     "flush-timeout",
     504,
     "Stored, but not known to be on disk",
-    "It can be read; of a produce `messages` says where, as in the answer of 201.",
+    "The messages are stored but not known to be on disk; `messages` has their ids and offsets.",
+    "Do not repeat the produce without its `uniqKey`; check the disk.",
 )
 STAGING_DAMAGED = _register(
     "staging-damaged",
     500,
-    "The new index files are not what was written",
-    "Nothing was published; the disk needs a look.",
+    "The new index files are damaged",
+    "The new index files differ from what was written; nothing was published.",
+    "Check the disk, then run the rebuild again.",
 )
 REPAIR_REFUSED = _register(
     "repair-refused",
     503,
     "The log cannot be repaired now",
-    "Nothing was changed; `detail` says what the disk refuses.",
+    "The damaged bytes cannot be kept in quarantine; nothing was changed.",
+    "Make room or repair the disk, then repeat `POST /v1/store/scrub:repair`.",
 )
 DISK_FULL = _register(
-    "disk-full", 507, "The disk is full", "No room for messages; `disk` may have the numbers.", 30
+    "disk-full",
+    507,
+    "The disk is full",
+    "There is no room for messages or index files; `disk` may have the figures.",
+    "Make room: enlarge the volume, shorten retention or end pins.",
+    retry_after_s=30,
 )
-
 TOO_MANY_FILES = _register(
     "too-many-files",
     503,
     "Too many open files",
-    "A file for messages cannot be opened: raise the process's limit of open files.",
-    5,
+    "A file for messages cannot be opened.",
+    "Raise the limit of open files (`ulimit -n`); the writer retries each second.",
+    retry_after_s=5,
 )
 DISK_ERROR = _register(
     "disk-error",
     503,
-    "The disk refuses a file",
-    "A file for messages cannot be made, and not for want of room; `detail` has the error.",
-    5,
+    "The disk cannot create a file",
+    "A file for messages cannot be created, for another reason than room; `detail` has it.",
+    "Check the disk and its mount; the writer retries each second.",
+    retry_after_s=5,
 )
 
 ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
 LIMITED: Final = (CLIENT_OVER_SHARE, OVERLOADED)
 """Of every route but health and metrics."""
 GUARDED: Final = (
-    UNAUTHENTICATED,
-    FORBIDDEN,
-    MISDIRECTED,
-    STORE_NOT_READY,
-    SHUTTING_DOWN,
+    *(UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY, SHUTTING_DOWN),
     *LIMITED,
 )
 """Of every route that a token may be needed for."""

@@ -14,23 +14,33 @@ Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
 
-class NewMessage(Request):
-    """One message to store. Give ``body`` or ``bodyBase64``; neither is an empty body."""
+class Content(Request):
+    """What every new message has."""
 
     body: Annotated[str | None, Field(description="Text, stored as UTF-8.")] = None
     body_base64: Annotated[str | None, Field(description="Bytes, in standard base64.")] = None
     tags: Annotated[str | None, Field(description="One tag, for filtering.")] = None
-    keys: Annotated[  # pydantic and msgspec copy a default
-        list[str], Field(description="Index keys, without spaces inside.")
-    ] = []  # noqa: RUF012
+    keys: Annotated[list[str], Field(description="Index keys, without spaces inside.")] = []
     properties: Annotated[
         dict[str, str],
         Field(description="User properties; RocketMQ's own names are refused."),
-    ] = {}  # noqa: RUF012
+    ] = {}
+    queue_id: Annotated[QueueId | None, Field(description="Default: round-robin.")] = None
+    flag: Annotated[Int32, Field(description="The application's own flag.")] = 0
+    uniq_key: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_body(self) -> Self:
+        body_bytes(self.body, self.body_base64)
+        return self
+
+
+class NewMessage(Content):
+    """One message to store. Give ``body`` or ``bodyBase64``; neither is an empty body."""
+
     queue_id: Annotated[
         QueueId | None, Field(description="Default: round-robin; one per request.")
     ] = None
-    flag: Annotated[Int32, Field(description="The application's own flag.")] = 0
     delay_level: Annotated[
         int,
         Field(
@@ -57,11 +67,6 @@ class NewMessage(Request):
             description="CRC-32C of the body's bytes; a body that has another one is refused.",
         ),
     ] = None
-
-    @model_validator(mode="after")
-    def _has_one_body(self) -> Self:
-        body_bytes(self.body, self.body_base64)
-        return self
 
 
 def body_bytes(text: str | None, encoded: str | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -77,3 +77,19 @@ class Pins(Reply, title="PinList"):
     """By name."""
 
     pins: tuple[Pin, ...]
+
+
+class Retention(Reply):
+    """What would be deleted, when and why; its parts are those of the OpenAPI document."""
+
+    made_ms: int
+    rule: dict[str, Any]
+    triggers: tuple[str, ...]
+    next_hour_ms: int
+    puts_refused: bool
+    puts_refused_why: str | None = None
+    holds_honoured: bool
+    volumes: tuple[dict[str, Any], ...]
+    holds: tuple[dict[str, Any], ...]
+    segments: tuple[dict[str, Any], ...]
+    bytes_to_go: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -170,3 +170,89 @@ class Segment(Reply):
 
 class Segments(Reply, title="SegmentList"):
     segments: tuple[Segment, ...]
+
+
+class Recovery(Reply):
+    """The recovery report; its fields are those of the service's OpenAPI document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    plan: dict[str, Any]
+
+
+class ScrubFinding(Reply, title="Finding"):
+    """Bytes of the log that are not as they were written, and what they are of, where that is
+    known."""
+
+    offset: int
+    length: int
+    found_at_ms: int
+    field: str | None = None
+    record_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+class LogRepair(Reply, title="Repaired"):
+    """A place of the log that a repair changed; ``quarantined`` names the damaged bytes."""
+
+    offset: int
+    length: int
+    kind: str
+    """restore-bytes, place-tombstone or close-segment."""
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    quarantined: str
+    repaired_at_ms: int
+
+
+class RepairReport(Reply):
+    """The report of a repair of the log; its fields are those of the OpenAPI document."""
+
+    plan: dict[str, Any]
+    done: bool
+    """False for a dry run, and where nothing had to be done."""
+    quarantined: tuple[str, ...]
+
+
+class Scrub(Reply, title="ScrubProgress"):
+    """How far the log was compared with its block checksums; ``position`` is None between two
+    passes."""
+
+    position: int | None
+    began_at_ms: int
+    checked_bytes: int
+    last_pass_ended_at_ms: int | None
+    finding_count: int
+    findings: tuple[ScrubFinding, ...]
+    repair_count: int = 0
+    tombstone_count: int = 0
+    repairs: tuple[LogRepair, ...] = ()
+
+
+class QuarantineEntry(Reply):
+    """What one entry holds."""
+
+    magic: str
+    version: int
+    name: str
+    source: Annotated[
+        str,
+        Field(
+            description="The file the bytes come from, relative to the store where it is inside."
+        ),
+    ]
+    position: Annotated[int, Field(description="Of the first byte in that file.")]
+    length: int
+    crc32c: Annotated[int | None, Field(description="null for a file that was moved as it was.")]
+    reason: str
+    kept_at_ms: int
+
+
+class Quarantine(Reply, title="QuarantineList"):
+    """By name."""
+
+    bytes: Annotated[int, Field(description="Of all entries.")]
+    entries: tuple[QuarantineEntry, ...]

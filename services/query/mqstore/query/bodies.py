@@ -11,10 +11,9 @@ import msgspec
 
 from mqstore.query import replies
 from mqstore.service.settings import Settings
-from mqstore.storage.codec.compression import compression_of, inflate
-from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import BodyNotInflatable
-from mqstore.storage.layout import SysFlag
+from mqstore.storage.formats import Record, SysFlag
+from mqstore.storage.reads import compression_of, inflate
 
 _UTF8_TAIL: Final = 3
 """Bytes of a character that a cut may leave behind, at most."""

@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from mqstore.query.local_writer import LocalWriter
 from mqstore.service.forwarded import carried
-from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.admin import Commit
 
 T = TypeVar("T")
 

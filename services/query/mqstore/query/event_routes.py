@@ -17,21 +17,19 @@ from fastapi.responses import StreamingResponse
 from mqstore.query import store_cursor, views
 from mqstore.query.bodies import BodyForm
 from mqstore.query.opened_store import OpenedStore
-from mqstore.query.routes import INT64_MAX, BodyAsked, body_asked
+from mqstore.query.routes import BodyOptions, body_options
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import RETRY
 from mqstore.service.limits import client_of
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
-from mqstore.storage.lookup import key_cursor
-from mqstore.storage.lookup.answers import KeyAnswer
-from mqstore.storage.lookup.pull_filter import PullFilter
-from mqstore.storage.lookup.topic_scan import TopicQuery
-from mqstore.wire.examples import lookups as examples
+from mqstore.storage.formats import decode_cursor, encode_cursor
+from mqstore.storage.reads import KeyAnswer, PullFilter, TopicQuery
+from mqstore.wire.base import INT64_MAX
+from mqstore.wire.operations import lookups as operations
 
 BATCH: Final = 100
 """Messages looked at in one go."""
@@ -39,7 +37,6 @@ BATCH_BYTES: Final = 1 << 20
 HEARTBEAT_S: Final = 15.0
 ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 """Bodies that are shown as JSON may have line ends in them, which are nothing but blanks there."""
-EVENTS_TYPE: Final = "text/event-stream"
 
 
 class EventRoutes:
@@ -48,28 +45,13 @@ class EventRoutes:
         self._streams = 0
 
     def add(self, api: Api) -> None:
-        events = {EVENTS_TYPE: {"schema": {"type": "string"}, "example": examples.EVENT}}
-        Endpoint(
-            path="/v1/topics/{topic}/events",
-            role=Role.CONSUME,
-            handler=self.events,
-            summary="Follow a topic: each message as it arrives",
-            tag="messages",
-            contents={200: ("Events `message`, `unreadable` and `position`.", events)},
-            problems=(
-                problems.BAD_CURSOR,
-                problems.BAD_FILTER,
-                problems.SHARD_NEEDED,
-                problems.TOPIC_UNKNOWN,
-                problems.MESSAGE_EXPIRED,
-            ),
-        ).add(api)
+        Endpoint(operations.TOPIC_EVENTS, self.events).add(api)
 
     async def events(
         self,
         topic: TopicName,
         request: Request,
-        asked: Annotated[BodyAsked, Depends(body_asked)],
+        body_as: Annotated[BodyOptions, Depends(body_options)],
         from_: Annotated[
             int | None,
             Query(
@@ -109,12 +91,12 @@ class EventRoutes:
         service.shards.require_shard(request.scope)
         if self._streams >= service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many streams are open")
-        form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+        form = service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
         store = service.store
         start: int | None = store.reader.state.dispatched_offset
         if last_event_id is not None:
-            start = key_cursor.decode(store_cursor.unmark(last_event_id, store.id), _place(topic))
+            start = decode_cursor(store_cursor.unmark(last_event_id, store.id), _place(topic))
             query = TopicQuery(topic, newest_first=False)
         elif from_ is not None:
             start = None
@@ -124,7 +106,9 @@ class EventRoutes:
         store.reader.scans.require_there(query, start)
         service.require(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(self._counted(stream), headers=headers, media_type=EVENTS_TYPE)
+        return StreamingResponse(
+            self._counted(stream), headers=headers, media_type=operations.EVENTS_TYPE
+        )
 
     async def _counted(self, stream: _Stream) -> AsyncIterator[bytes]:
         self._streams += 1
@@ -186,7 +170,7 @@ class _Stream:
         if answer.cursor is None:
             self._position = max(self._position or 0, answer.scanned.max_offset)
         else:
-            self._position = key_cursor.decode(answer.cursor, repr(self._query))
+            self._position = decode_cursor(answer.cursor, repr(self._query))
         return answer, self._encoded(answer)
 
     def _encoded(self, answer: KeyAnswer) -> bytes:
@@ -207,7 +191,7 @@ class _Stream:
 
     def _event(self, kind: str, following: int, data: Any) -> bytes:
         """One event; its id is where to go on behind it."""
-        cursor = key_cursor.encode(following, _place(self._query.topic))
+        cursor = encode_cursor(following, _place(self._query.topic))
         place = store_cursor.mark(cursor, self._store.id)
         told = msgspec.json.encode(data).translate(ONE_LINE)
         return f"id: {place}\nevent: {kind}\ndata: ".encode() + told + b"\n\n"

@@ -11,36 +11,24 @@ from functools import partial
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Path as PathParameter
 from fastapi import Query, Request, Response
 
 from mqstore.query import merging, replies
 from mqstore.query.committed import ByQueue
-from mqstore.query.routes import COUNT_MAX, json_answer
+from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
-from mqstore.service import problems
-from mqstore.service.app import Api
-from mqstore.service.auth import Role
+from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
-from mqstore.storage.codec import topic_names
+from mqstore.storage import topic_names
+from mqstore.storage.admin import ConsumerOffsets, Followed, Source
 from mqstore.storage.errors import GroupUnknown
-from mqstore.storage.lookup import key_cursor
-from mqstore.storage.lookup.group_lag import GroupLag, QueueLag, TopicLag
-from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
-from mqstore.storage.tables.followed import Followed
-from mqstore.wire import lags
-from mqstore.wire.examples import lags as examples
+from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
+from mqstore.storage.reads import GroupLag, QueueLag, TopicLag
+from mqstore.wire.limits import COUNT_MAX
+from mqstore.wire.operations import lags as operations
 
 GROUPS_DEFAULT: Final = 100
 
-GroupName = Annotated[
-    str,
-    PathParameter(
-        description="Consumer group: at most 120 characters.",
-        openapi_examples={"a group": {"value": "billing"}},
-        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},  # told, not checked
-    ),
-]
 OfTopic = Annotated[
     str | None,
     Query(
@@ -57,26 +45,8 @@ class GroupRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            path="/v1/lag",
-            role=Role.CONSUME,
-            handler=self.lags,
-            summary="How far all groups are behind",
-            tag="groups",
-            reply=lags.GroupLags,
-            example=examples.LAGS,
-            problems=(problems.BAD_CURSOR,),
-        ).add(api)
-        Endpoint(
-            path="/v1/groups/{group}/lag",
-            role=Role.CONSUME,
-            handler=self.lag,
-            summary="How far a group is behind, by topic and queue",
-            tag="groups",
-            reply=lags.GroupLag,
-            example=examples.LAG,
-            problems=(problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),
-        ).add(api)
+        Endpoint(operations.LAGS, self.lags).add(api)
+        Endpoint(operations.LAG, self.lag).add(api)
 
     async def lags(
         self,
@@ -93,8 +63,8 @@ class GroupRoutes:
         retry topic (`%RETRY%GROUP`) is one of a group's topics. A commit that store-writer has
         answered counts; where it does not reply within two seconds, the offsets are those of the
         file, as `offsets` says."""
-        service, asked = self._service, f"lags of {topic}"
-        after = "" if cursor is None else key_cursor.decode_name(cursor, asked)
+        service, cursor_scope = self._service, f"lags of {topic}"
+        after = "" if cursor is None else decode_name_cursor(cursor, cursor_scope)
 
         def look(committed: ByQueue | None) -> bytes:
             offsets = service.group_offsets()
@@ -108,7 +78,7 @@ class GroupRoutes:
             return msgspec.json.encode(
                 replies.GroupLags(
                     groups=tuple([_sum_view(each, now_ms) for each in found]),
-                    next=None if last is None else key_cursor.encode_name(last, asked),
+                    next=None if last is None else encode_name_cursor(last, cursor_scope),
                     offsets=source_view(service, offsets, is_current=committed is not None),
                     shard=self._shard,
                 )
@@ -121,7 +91,7 @@ class GroupRoutes:
         _ = service.reader
         if service.shards.spreads(request.scope):
             async with service.shards.everywhere(request, here) as spread:
-                cursor_of = partial(key_cursor.encode_name, query=asked)
+                cursor_of = partial(encode_name_cursor, query=cursor_scope)
                 merge = partial(merging.lags, spread, limit, cursor_of)
                 return json_answer(await service.run_in_turn(merge))
         return json_answer(await here())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import Seams
-from mqstore.storage.tables.config_tables import TopicTable
-from mqstore.storage.tables.followed import FollowedTable
+from mqstore.storage.admin import FollowedTable, TopicTable
+from mqstore.storage.directory import StorePaths
+from mqstore.storage.host import Seams
 
 
 class KnownTopics:

@@ -19,10 +19,10 @@ from prometheus_client.registry import Collector
 
 from mqstore.service import logs
 from mqstore.service.metrics import RocketmqNames
-from mqstore.storage.codec.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
 from mqstore.storage.errors import StorageError
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup.group_lag import GroupLags, TopicLag
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.reads import GroupLags, TopicLag
+from mqstore.storage.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
 
 log = logs.get(__name__)
 

@@ -13,9 +13,8 @@ import httpx
 from mqstore.service.forwarded import FORWARDED
 from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
-from mqstore.storage.own import writer_note
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import FileSystem
+from mqstore.storage.directory import StorePaths, load_writer_note
+from mqstore.storage.host import FileSystem
 
 TIMEOUT_S: Final = 2.0
 """For the whole reply of store-writer, which is on the same machine."""
@@ -37,7 +36,7 @@ class LocalWriter:
         time."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                note = await asyncio.to_thread(writer_note.load, self._files, self._paths)
+                note = await asyncio.to_thread(load_writer_note, self._files, self._paths)
                 if note is None:
                     return None
                 sent = {**headers, FORWARDED: "query"}

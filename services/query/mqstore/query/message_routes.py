@@ -15,30 +15,32 @@ from mqstore.query import merging, shard_cursor, store_cursor, views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.merging import Paging
 from mqstore.query.routes import (
-    COUNT_MAX,
-    INT64_MAX,
-    BodyAsked,
-    body_asked,
+    BodyOptions,
+    body_options,
     json_answer,
 )
 from mqstore.query.service import QueryService
 from mqstore.query.shard_cursor import Parts
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
-from mqstore.storage.codec.message_id import decode as message_id_of
-from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError, RecordExpired
-from mqstore.storage.lookup import key_cursor
-from mqstore.storage.lookup.answers import KeyAnswer, Scanned
-from mqstore.storage.lookup.hidden_messages import Hidden, by_key, query_text, topics_of
-from mqstore.storage.lookup.key_query import KeyQuery
-from mqstore.storage.lookup.topic_scan import TopicQuery
-from mqstore.wire import messages
-from mqstore.wire.examples import lookups as examples
+from mqstore.storage.formats import Record, decode_message_id, encode_cursor
+from mqstore.storage.reads import (
+    Hidden,
+    KeyAnswer,
+    KeyQuery,
+    Scanned,
+    TopicQuery,
+    hidden_by_key,
+    hidden_query_text,
+    hidden_topics_of,
+)
+from mqstore.wire.base import INT64_MAX
+from mqstore.wire.limits import COUNT_MAX
+from mqstore.wire.operations import lookups as operations
 
 Order = Literal["newest", "oldest"]
 
@@ -47,14 +49,6 @@ KEY_PAGE: Final = 16
 """Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
 KEY_RECORD_MAX: Final = 1 << 19
 """Where an answer is to hold less than KEY_PAGE such records, a step has fewer."""
-RECORD_PROBLEMS: Final = (
-    problems.MESSAGE_UNKNOWN,
-    problems.OFFSET_INSIDE_MESSAGE,
-    problems.MESSAGE_EXPIRED,
-    problems.MESSAGE_LOST,
-    problems.MESSAGE_DAMAGED,
-    problems.MESSAGE_SUSPECT,
-)
 
 MessageId = Annotated[
     str,
@@ -76,59 +70,10 @@ class MessageRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            path="/v1/messages/{id:path}/body",
-            role=Role.CONSUME,
-            handler=self.body,
-            summary="A message's body, for download",
-            tag="messages",
-            contents={
-                200: ("All of it.", _BINARY),
-                206: ("The bytes that `Range` asked for.", _BINARY),
-            },
-            problems=(
-                problems.BAD_MESSAGE_ID,
-                *RECORD_PROBLEMS,
-                problems.RANGE_NOT_SATISFIABLE,
-                problems.BODY_NOT_INFLATABLE,
-            ),
-        ).add(api)
-        for route in self._routes():
-            route.add(api)
-
-    def _routes(self) -> tuple[Endpoint, ...]:
-        return (
-            Endpoint(
-                path="/v1/messages",
-                role=Role.CONSUME,
-                handler=self.message_at,
-                summary="One message, by its physical offset",
-                tag="messages",
-                reply=messages.MessageDetail,
-                example=examples.MESSAGE_DETAIL,
-                problems=(problems.SHARD_NEEDED, *RECORD_PROBLEMS),
-            ),
-            Endpoint(
-                path="/v1/messages/{id:path}",
-                role=Role.CONSUME,
-                handler=self.message,
-                summary="One message, by its id",
-                tag="messages",
-                reply=messages.MessageDetail,
-                example=examples.MESSAGE_DETAIL,
-                problems=(problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
-            ),
-            Endpoint(
-                path="/v1/topics/{topic}/messages",
-                role=Role.CONSUME,
-                handler=self.messages,
-                summary="Messages by key, or all of a time range",
-                tag="messages",
-                reply=messages.Messages,
-                example=examples.BY_KEY,
-                problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
-            ),
-        )
+        Endpoint(operations.MESSAGE_BODY, self.body).add(api)
+        Endpoint(operations.MESSAGE_AT, self.message_at).add(api)
+        Endpoint(operations.MESSAGE, self.message).add(api)
+        Endpoint(operations.MESSAGES, self.messages).add(api)
 
     async def message_at(
         self,
@@ -142,23 +87,23 @@ class MessageRoutes:
                 openapi_examples={"the log's first": {"value": 0}},
             ),
         ],
-        asked: Annotated[BodyAsked, Depends(body_asked)],
+        body_as: Annotated[BodyOptions, Depends(body_options)],
         request: Request,
     ) -> Response:
         self._service.shards.require_shard(request.scope)
         service = self._service
-        return await self._one(lambda: service.lookups.by_physical_offset(offset), asked)
+        return await self._one(lambda: service.lookups.by_physical_offset(offset), body_as)
 
     async def message(
         self,
         message_id: MessageId,
-        asked: Annotated[BodyAsked, Depends(body_asked)],
+        body_as: Annotated[BodyOptions, Depends(body_options)],
         request: Request,
         topic: UniqueKeyTopic = None,
     ) -> Response:
         if self._service.shards.spreads(request.scope):
             await self._require_here(request, message_id, topic)
-        return await self._one(self._finder(message_id, topic), asked)
+        return await self._one(self._finder(message_id, topic), body_as)
 
     async def body(
         self,
@@ -191,8 +136,8 @@ class MessageRoutes:
             return lambda: service.lookups.by_message_id(message_id)
         return lambda: service.lookups.by_unique_key(topic, message_id)
 
-    async def _one(self, find: Callable[[], Record], asked: BodyAsked) -> Response:
-        form = self._service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+    async def _one(self, find: Callable[[], Record], body_as: BodyOptions) -> Response:
+        form = self._service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         return json_answer(await self._service.run(lambda: self._detail(find, form)))
 
     def _detail(self, find: Callable[[], Record], form: BodyForm) -> bytes:
@@ -218,7 +163,7 @@ class MessageRoutes:
         """Where another shard has the message: raises Relayed, with its answer."""
         shards = self._service.shards
         if topic is None:
-            entry = shards.members.of_host(message_id_of(message_id)[0])
+            entry = shards.members.of_host(decode_message_id(message_id)[0])
             shard = None if entry is None else entry.shard
         else:
             shard = await self._newest_at(request, message_id, topic)
@@ -239,7 +184,7 @@ class MessageRoutes:
         self,
         topic: TopicName,
         request: Request,
-        asked: Annotated[BodyAsked, Depends(body_asked)],
+        body_as: Annotated[BodyOptions, Depends(body_options)],
         key: Annotated[
             str | None,
             Query(
@@ -278,13 +223,13 @@ class MessageRoutes:
         oldest were first, and what came next has expired."""
         service = self._service
         _ = service.reader
-        form = service.form(asked.shape, asked.max_bytes, inflate=asked.inflate)
+        form = service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         if to < from_:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
         if key is not None and order != "newest":
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
-        hidden = topics_of([Hidden(each) for each in include.split(",")] if include else [])
-        most = service.answer_bytes(inflate=asked.inflate)
+        hidden = hidden_topics_of([Hidden(each) for each in include.split(",")] if include else [])
+        most = service.answer_bytes(inflate=body_as.inflate)
 
         query: KeyQuery | TopicQuery
         if key is not None:
@@ -304,11 +249,13 @@ class MessageRoutes:
             return msgspec.json.encode(views.messages(answer, self._shard, form, store.id))
 
         if service.shards.spreads(request.scope):
-            asked_text = query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
+            asked_text = (
+                hidden_query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
+            )
             paging = Paging(
                 *(from_, to, order == "newest", limit, most),
                 cursor_at=lambda place, store_id: store_cursor.mark(
-                    key_cursor.encode(place, asked_text), store_id
+                    encode_cursor(place, asked_text), store_id
                 ),
                 cursor_of=lambda parts: shard_cursor.encode(parts, asked_text),
             )
@@ -336,7 +283,7 @@ class MessageRoutes:
         step = min(KEY_PAGE, 1 + most // KEY_RECORD_MAX)
 
         def page(count: int, after: str | None) -> KeyAnswer:
-            return by_key(self._service.lookups, query, hidden, limit=count, cursor=after)
+            return hidden_by_key(self._service.lookups, query, hidden, limit=count, cursor=after)
 
         answer = page(min(limit, step), cursor)
         size = sum(each.size for each in answer.records)
@@ -359,17 +306,14 @@ def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
     )
 
 
-_BINARY: Final = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-
-
-def _download(name: str, body: bytes, asked: str | None) -> Response:
+def _download(name: str, body: bytes, range_header: str | None) -> Response:
     """A file of that name; a browser is not to guess what it is."""
     headers = {
         "content-disposition": f'attachment; filename="{name}.bin"',
         "x-content-type-options": "nosniff",
         "accept-ranges": "bytes",
     }
-    found = parse_range(asked, len(body))
+    found = parse_range(range_header, len(body))
     if found is None:
         return Response(body, headers=headers, media_type="application/octet-stream")
     start, stop = found

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mqstore.query.known_topics import KnownTopics
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import Seams
-from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
-from mqstore.storage.tables.consumer_filters import ConsumerFilters
-from mqstore.storage.tables.followed import FollowedTable
+from mqstore.storage import StoreReader
+from mqstore.storage.admin import ConsumerFilters, ConsumerOffsets, DelayOffsets, FollowedTable
+from mqstore.storage.directory import StorePaths
+from mqstore.storage.host import Seams
 
 
 class OpenedStore:

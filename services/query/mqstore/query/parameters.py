@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from mqstore.query.bodies import BodyShape
-from mqstore.query.routes import BODY_MAX, BodyAsked
+from mqstore.query.routes import BodyOptions
 from mqstore.service import problems
 from mqstore.service.problems import Problem
+from mqstore.wire.limits import BODY_MAX
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
@@ -41,7 +42,7 @@ class Parameters:
             raise _wrong(name, f"it should be a number from 0 to {high}")
         return float(text)
 
-    def body(self) -> BodyAsked:
+    def body(self) -> BodyOptions:
         shape = self._given.get("body", BodyShape.AUTO)
         if shape not in set(BodyShape):
             raise _wrong("body", f"it should be one of {', '.join(BodyShape)}")
@@ -49,7 +50,7 @@ class Parameters:
         if inflate not in _BOOLEANS:
             raise _wrong("inflate", "it should be true or false")
         most = self.integer("bodyMax", 0, BODY_MAX)
-        return BodyAsked(BodyShape(shape), most, _BOOLEANS[inflate])
+        return BodyOptions(BodyShape(shape), most, _BOOLEANS[inflate])
 
 
 def path_integer(name: str, text: str, high: int) -> int:

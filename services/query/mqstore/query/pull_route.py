@@ -7,46 +7,48 @@ at each arrival until something matches or its time is over.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mqstore.query import views
-from mqstore.query.bodies import BodyForm, BodyShape
+from mqstore.query.bodies import BodyForm
+from mqstore.query.opened_store import OpenedStore
 from mqstore.query.parameters import Parameters, path_integer
-from mqstore.query.routes import BODY_MAX, COUNT_MAX, INT64_MAX, QUEUE_ID_MAX
 from mqstore.query.service import QueryService
 from mqstore.service import problems
-from mqstore.service.app import INT32_MAX, Api
-from mqstore.service.auth import Role
+from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarded import Asking
+from mqstore.service.forwarded import ForwardedRequest
 from mqstore.service.http import (
+    Begun,
+    DeferredReply,
     HotRequest,
+    Prepared,
+    Reply,
     problem_of,
     refuse_unknown,
     while_there,
 )
-from mqstore.service.limits import ClientGone, client_of
+from mqstore.service.limits import client_of
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
-from mqstore.service.reply import Reply
-from mqstore.storage.codec import topic_names
+from mqstore.storage import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError
-from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
-from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter
-from mqstore.wire import queues
-from mqstore.wire.examples import lookups as examples
+from mqstore.storage.reads import Pull, PullFilter, PullStatus, Slices, SqlFilter
+from mqstore.wire.base import INT32_MAX, INT64_MAX
+from mqstore.wire.limits import COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
+from mqstore.wire.operations import queues as operations
 
-COUNT_DEFAULT: Final = 32
 LOOP_BYTES_MAX: Final = 256 << 10
 """Of records that are answered on the event loop: about a tenth of a millisecond."""
 FRESH_S: Final = 2.0
 FRESH_MAX: Final = 10_000
-WAIT_MAX_S: Final = 30
-RECORDS_TYPE: Final = b"application/x-rocketmq-records"
+RECORDS_TYPE: Final = operations.RECORDS_TYPE.encode()
 PARAMETERS: Final = (
     *("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard", "group"),
 )
@@ -60,7 +62,7 @@ _WAITING: Final = frozenset(
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PullRequest:
     """What one request asks for; ``offset`` goes along as a filtered one waits."""
 
     topic: str
@@ -68,12 +70,15 @@ class _Asked:
     offset: int | None
     count: int
     wait_s: float
-    wanted: PullFilter | None
+    tags: str | None
+    sql: str | None
     form: BodyForm | None
     """How messages are shown; None for records as they stand."""
     shard: int | None
     group: str
     """The consumer group, for the metrics; empty where the request names none."""
+    wanted: PullFilter | None = None
+    """The filter of ``tags`` or ``sql``, once it is compiled."""
 
     @property
     def inflates(self) -> bool:
@@ -103,145 +108,152 @@ class PullRoute:
         self._members = service.shards.members
 
     def add(self, api: Api) -> None:
-        records = {RECORDS_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}}
-        Endpoint(
-            path="/v1/topics/{topic}/queues/{queue}/messages",
-            role=Role.CONSUME,
-            handler=self._answer,
-            summary="Messages of a queue, from an offset; waits for arrivals when asked to",
-            tag="queues",
-            reply=queues.Pull,
-            example=examples.PULL,
-            text="What was found, and where to go on.",
-            contents={200: ("", records)},
-            problems=(
-                problems.BAD_FILTER,
-                problems.GROUP_INVALID,
-                problems.SHARD_NEEDED,
-                *problems.OF_SHARDS,
-                problems.TOPIC_UNKNOWN,
-                problems.QUEUE_UNKNOWN,
-            ),
-            hot=Hot(name="pull", description=DESCRIPTION, parameters=QUERY_PARAMETERS),
-        ).add(api)
+        Endpoint(operations.PULL, self._answer, Hot(prepare=self._prepare)).add(api)
 
     async def _answer(self, request: HotRequest) -> Reply:
         try:
-            return await self._pulled(request)
-        except StorageError as error:
-            raise self._with_writer(problem_of(error)) from error
-        except Problem as problem:
-            raise self._with_writer(problem) from None
+            requested = self._parse(request)
+        except (Problem, StorageError) as error:
+            raise self._with_writer(error) from None
+        return await while_there(request, self._pulled(request, requested))
 
-    def _with_writer(self, problem: Problem) -> Problem:
+    def _prepare(self, request: HotRequest) -> Prepared:
+        """A pull of messages in memory is answered at once; a task does any other."""
+        requested = self._parse(request)
+
+        def begin(_: bytes, __: Mapping[str, str]) -> Begun:
+            found = None
+            if self._other(request, requested) is None and not self._is_filtered(requested):
+                found = self._in_memory(requested)
+            if found is not None and not (requested.wait_s and found.is_at_end):
+                return self._reply(self._service.store, requested, found)
+            pulling = self._pulled(request, dataclasses.replace(requested))
+            return DeferredReply(asyncio.create_task(pulling), needs_client=True)
+
+        return Prepared(begin)
+
+    async def _pulled(self, request: HotRequest, requested: _PullRequest) -> Reply:
+        """Raises Problem."""
+        try:
+            return await self._found(request, requested)
+        except (Problem, StorageError) as error:
+            raise self._with_writer(error) from None
+
+    def _with_writer(self, error: Problem | StorageError) -> Problem:
+        problem = error if isinstance(error, Problem) else problem_of(error)
         name, value = self._service.writer.header()
         problem.headers[name.decode()] = value.decode()
         return problem
 
-    async def _pulled(self, request: HotRequest) -> Reply:
-        asked = await self._asked(request)
+    async def _found(self, request: HotRequest, requested: _PullRequest) -> Reply:
+        """Raises Problem, StorageError."""
         service = self._service
-        if asked.shard is not None or not self._members.alone:
-            other = self._other(request, asked)
-            if other is not None:
-                asking = Asking.of(request.scope, str(service.shards.own))
-                return await while_there(request, service.shards.reply(other, asking))
+        other = self._other(request, requested)
+        if other is not None:
+            forwarded = ForwardedRequest.of(request.scope, str(service.shards.own))
+            return await service.shards.reply(other, forwarded)
+        if self._is_filtered(requested):
+            client = client_of(request.scope)
+            requested.wanted = await service.filter(
+                requested.topic, requested.tags, requested.sql, client
+            )
         store = service.store
-        answer = self._in_memory(asked)
+        answer = self._in_memory(requested)
         if answer is None:
-            answer = await service.run(lambda: self._look(asked))
-            self._looked_at(asked)
-        if asked.wait_s and answer.is_at_end:
-            answer = await self._awaited(request, asked, answer)
+            answer = await service.run(lambda: self._look(requested))
+            self._looked_at(requested)
+        if requested.wait_s and answer.is_at_end:
+            answer = await self._awaited(requested, answer)
+        return self._reply(store, requested, answer)
+
+    def _reply(self, store: OpenedStore, requested: _PullRequest, answer: _Answer) -> Reply:
+        """Raises Problem for files that are not the store's any more."""
+        service = self._service
         service.require(store)
-        service.traffic.count(asked.topic, asked.group, answer.count, answer.size)
+        service.traffic.count(requested.topic, requested.group, answer.count, answer.size)
         headers = (service.writer.header(), *answer.headers)
         return Reply(answer.body, content_type=answer.content_type, headers=headers)
 
-    def _other(self, request: HotRequest, asked: _Asked) -> ShardEntry | None:
-        """The shard that is asked, where it is another. Raises Problem."""
+    def _other(self, request: HotRequest, requested: _PullRequest) -> ShardEntry | None:
+        """The requested shard, where it is another. Raises Problem."""
+        if requested.shard is None and self._members.alone:
+            return None
         shards = self._service.shards
-        if asked.shard is None:
+        if requested.shard is None:
             shards.require_shard(request.scope)
-        return shards.other(asked.shard, request.scope)
+        return shards.other(requested.shard, request.scope)
 
-    async def _awaited(self, request: HotRequest, asked: _Asked, found: _Answer) -> _Answer:
-        """The first answer with messages, or the last one when the time is over.
+    def _is_filtered(self, requested: _PullRequest) -> bool:
+        if requested.tags is not None or requested.sql is not None:
+            return True
+        return self._service.settings.filter_support_retry and requested.topic.startswith(
+            topic_names.RETRY_PREFIX
+        )
 
-        Raises ClientGone, so that nothing waits for a client that does not.
-        """
+    async def _awaited(self, requested: _PullRequest, found: _Answer) -> _Answer:
+        """The first answer with messages, or the last one when the time is over."""
         if len(self._service.arrivals) >= self._service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many long polls are open; try again later")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + asked.wait_s
-        gone = loop.create_task(request.gone())
-        try:
-            while found.is_at_end and await self._arrived(asked, found, gone, deadline):
-                self._looked_at(asked)  # what came this moment is in memory
-                at_once = self._in_memory(asked)
-                if at_once is None:
-                    at_once = await self._service.run_in_turn(lambda: self._look(asked))
-                found = at_once
-        finally:
-            gone.cancel()
+        deadline = asyncio.get_running_loop().time() + requested.wait_s
+        while found.is_at_end and await self._arrived(requested, found, deadline):
+            self._looked_at(requested)  # what came this moment is in memory
+            at_once = self._in_memory(requested)
+            if at_once is None:
+                at_once = await self._service.run_in_turn(lambda: self._look(requested))
+            found = at_once
         return found
 
-    async def _arrived(
-        self, asked: _Asked, found: _Answer, gone: asyncio.Task[None], deadline: float
-    ) -> bool:
-        """Wait for what comes behind an answer; False when nothing did. Raises ClientGone."""
+    async def _arrived(self, requested: _PullRequest, found: _Answer, deadline: float) -> bool:
+        """Wait for what comes behind an answer; False when nothing did."""
         arrivals = self._service.arrivals
         if arrivals.interrupted:
             return False
-        asked.offset = found.next_offset
+        requested.offset = found.next_offset
         left = deadline - asyncio.get_running_loop().time()
-        with arrivals.watch((asked.topic, asked.queue_id, found.next_offset)) as arrival:
-            await asyncio.wait({arrival, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
-            raise ClientGone
+        with arrivals.watch((requested.topic, requested.queue_id, found.next_offset)) as arrival:
+            await asyncio.wait({arrival}, timeout=left)
         return arrival.done()
 
-    def _in_memory(self, asked: _Asked) -> _Answer | None:
+    def _in_memory(self, requested: _PullRequest) -> _Answer | None:
         """What can be answered here and now, on the event loop; None for the pool."""
-        if asked.offset is None or asked.wanted is not None:
+        if requested.offset is None or requested.wanted is not None:
             return None
-        if asked.inflates:
+        if requested.inflates:
             return None
-        place = (asked.topic, asked.queue_id)
+        place = (requested.topic, requested.queue_id)
         store = self._service.store
         if time.monotonic() > store.in_memory_until.get(place, 0.0):
             return None
-        pulls, count = store.reader.pulls, asked.count
+        pulls, count = store.reader.pulls, requested.count
         most = min(LOOP_BYTES_MAX, self._service.settings.max_answer_bytes)
         found: Pull | Slices | None
-        if asked.form is None:
-            found = pulls.in_memory(Slices, *place, asked.offset, count=count, max_bytes=most)
+        if requested.form is None:
+            found = pulls.in_memory(Slices, *place, requested.offset, count=count, max_bytes=most)
         else:
-            found = pulls.in_memory(Pull, *place, asked.offset, count=count, max_bytes=most)
-        return None if found is None else self._answer_of(asked, found)
+            found = pulls.in_memory(Pull, *place, requested.offset, count=count, max_bytes=most)
+        return None if found is None else self._answer_of(requested, found)
 
-    def _looked_at(self, asked: _Asked) -> None:
+    def _looked_at(self, requested: _PullRequest) -> None:
         """Its queue's end has just been read."""
         until = self._service.store.in_memory_until
         if len(until) >= FRESH_MAX:
             until.clear()
-        until[asked.topic, asked.queue_id] = time.monotonic() + FRESH_S
+        until[requested.topic, requested.queue_id] = time.monotonic() + FRESH_S
 
-    async def _asked(self, request: HotRequest) -> _Asked:
+    def _parse(self, request: HotRequest) -> _PullRequest:
         given = request.query()
         refuse_unknown(given, PARAMETERS)
         parameters = Parameters(given)
         body = parameters.body()
         topic = request.params["topic"]
-        return _Asked(
+        return _PullRequest(
             topic,
-            path_integer("queue", request.params["queue"], QUEUE_ID_MAX),
+            path_integer("queue", request.params["queue"], INT32_MAX),
             parameters.integer("offset", 0, INT64_MAX),
-            parameters.integer("max", 1, COUNT_MAX) or COUNT_DEFAULT,
-            parameters.seconds("wait", WAIT_MAX_S),
-            await self._service.filter(
-                *(topic, parameters.text("tags"), parameters.text("sql")), client_of(request.scope)
-            ),
+            parameters.integer("max", 1, COUNT_MAX) or PULL_COUNT_DEFAULT,
+            parameters.seconds("wait", PULL_WAIT_MAX_S),
+            parameters.text("tags"),
+            parameters.text("sql"),
             None
             if wants_records(request)
             else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
@@ -249,38 +261,42 @@ class PullRoute:
             _group(parameters.text("group")),
         )
 
-    def _look(self, asked: _Asked) -> _Answer:
-        return self._answer_of(asked, self._pull(asked))
+    def _look(self, requested: _PullRequest) -> _Answer:
+        return self._answer_of(requested, self._pull(requested))
 
-    def _pull(self, asked: _Asked) -> Pull | Slices:
-        if not isinstance(asked.wanted, SqlFilter):
-            return self._pull_by(asked, asked.wanted)
-        known = self._service.subscriptions(asked.topic)
-        informed = asked.wanted.informed(known)
-        found = self._pull_by(asked, informed)
-        if informed is asked.wanted or known == self._service.subscriptions(asked.topic):
+    def _pull(self, requested: _PullRequest) -> Pull | Slices:
+        if not isinstance(requested.wanted, SqlFilter):
+            return self._pull_by(requested, requested.wanted)
+        known = self._service.subscriptions(requested.topic)
+        informed = requested.wanted.informed(known)
+        found = self._pull_by(requested, informed)
+        if informed is requested.wanted or known == self._service.subscriptions(requested.topic):
             return found
-        return self._pull_by(asked, asked.wanted)  # the bits may have been another expression's
+        return self._pull_by(
+            requested, requested.wanted
+        )  # the bits may have been another expression's
 
-    def _pull_by(self, asked: _Asked, wanted: PullFilter | None) -> Pull | Slices:
+    def _pull_by(self, requested: _PullRequest, wanted: PullFilter | None) -> Pull | Slices:
         service = self._service
         pulls = service.reader.pulls
         try:
-            return (pulls.slices if asked.form is None else pulls.pull)(
-                asked.topic,
-                asked.queue_id,
-                asked.offset,
-                count=asked.count,
-                max_bytes=service.answer_bytes(inflate=asked.inflates),
+            return (pulls.slices if requested.form is None else pulls.pull)(
+                requested.topic,
+                requested.queue_id,
+                requested.offset,
+                count=requested.count,
+                max_bytes=service.answer_bytes(inflate=requested.inflates),
                 wanted=wanted,
             )
         except QueueUnknown:
-            service.queue_range(asked.topic, asked.queue_id)  # a topic without messages is no error
+            service.queue_range(
+                requested.topic, requested.queue_id
+            )  # a topic without messages is no error
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
-    def _answer_of(self, asked: _Asked, found: Pull | Slices) -> _Answer:
+    def _answer_of(self, requested: _PullRequest, found: Pull | Slices) -> _Answer:
         answer = _Answer(_is_at_end(found), found.next_offset, len(found))
-        if asked.form is None:
+        if requested.form is None:
             parts = found.parts if isinstance(found, Slices) else ()
             answer.body = b"".join(parts)
             answer.size = len(answer.body)
@@ -288,7 +304,7 @@ class PullRoute:
             answer.headers = self._headers(found)
         else:
             assert isinstance(found, Pull)
-            answer.body = msgspec.json.encode(views.pull(found, self._shard, asked.form))
+            answer.body = msgspec.json.encode(views.pull(found, self._shard, requested.form))
             answer.size = sum([each.size for each in found.records])
         return answer
 
@@ -325,88 +341,3 @@ def _self_checked(found: Pull | Slices) -> int:
 def _is_at_end(found: Pull | Slices) -> bool:
     nothing = not len(found) and not found.unreadable
     return nothing and found.status in _WAITING and found.next_offset >= found.max_offset
-
-
-def _parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": text, **more}
-
-
-DESCRIPTION: Final = (
-    "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
-    "entries are looked at before the answer is empty (fewer messages with an expression of "
-    "more than 64 characters), and a `wait` goes on until a message "
-    "matches. With `Accept: application/x-rocketmq-records` the answer is the records as they "
-    "stand in the log, one after the other, as RocketMQ's clients decode them; all else is in "
-    "`X-Mqstore-…` headers (Status, Next, Min-Offset, Max-Offset, Messages, Unreadable, Shard)."
-)
-QUERY_PARAMETERS: Final[tuple[dict[str, Any], ...]] = (
-    {
-        "name": "topic",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
-        "example": "orders",
-    },
-    {
-        "name": "queue",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "integer", "minimum": 0, "maximum": QUEUE_ID_MAX},
-        "example": 0,
-    },
-    _parameter(
-        "shard",
-        {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-        "Whose queue it is; needed where there are several shards. Any of them answers for it.",
-    ),
-    _parameter(
-        "offset",
-        {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
-        "Queue offset to begin with; without it, the queue's first message.",
-    ),
-    _parameter(
-        "max",
-        {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT_DEFAULT},
-        "Messages, at most.",
-    ),
-    _parameter(
-        "wait",
-        {"type": "number", "minimum": 0, "maximum": WAIT_MAX_S, "default": 0},
-        "Seconds to wait at the queue's end.",
-    ),
-    _parameter(
-        "tags",
-        {"type": "string"},
-        "Only messages with one of these tags: `A || B`; `*` is all.",
-        example="created || changed",
-    ),
-    _parameter(
-        "sql",
-        {"type": "string"},
-        "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
-        "Where a group has subscribed with the very expression, bitmaps tell which they are.",
-        example="a > 5 AND b IS NOT NULL",
-    ),
-    _parameter(
-        "body",
-        {"type": "string", "enum": [each.value for each in BodyShape], "default": "auto"},
-        "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
-    ),
-    _parameter(
-        "bodyMax",
-        {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
-        "Bytes of each body, at most.",
-    ),
-    _parameter(
-        "inflate",
-        {"type": "boolean", "default": False},
-        "Show compressed bodies inflated, up to maxInflatedSize.",
-    ),
-    _parameter(
-        "group",
-        {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
-        "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
-        "changes nothing in the answer.",
-        example="billing",
-    ),
-)

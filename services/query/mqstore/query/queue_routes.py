@@ -9,17 +9,14 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import merging, replies, views
 from mqstore.query.routes import (
-    INT64_MAX,
     QueueId,
     json_answer,
 )
 from mqstore.query.service import QueryService
-from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
-from mqstore.wire import queues
-from mqstore.wire.examples import lookups as examples
+from mqstore.wire.base import INT64_MAX
+from mqstore.wire.operations import queues as operations
 
 
 class QueueRoutes:
@@ -28,34 +25,8 @@ class QueueRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        for route in self._routes():
-            route.add(api)
-
-    def _routes(self) -> tuple[Endpoint, ...]:
-        base = "/v1/topics/{topic}/queues"
-        unknown = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN)
-        return (
-            Endpoint(
-                path=base,
-                role=Role.CONSUME,
-                handler=self.queues,
-                summary="A topic's queues and their bounds",
-                tag="queues",
-                reply=queues.Queues,
-                example=examples.QUEUES,
-                problems=(problems.TOPIC_UNKNOWN,),
-            ),
-            Endpoint(
-                path=base + "/{queue}/offset",
-                role=Role.CONSUME,
-                handler=self.offset_by_time,
-                summary="The queue offset of a time",
-                tag="queues",
-                reply=queues.QueueOffset,
-                example=examples.OFFSET,
-                problems=(*unknown, problems.SHARD_NEEDED),
-            ),
-        )
+        Endpoint(operations.QUEUES, self.queues).add(api)
+        Endpoint(operations.OFFSET_BY_TIME, self.offset_by_time).add(api)
 
     async def queues(self, topic: TopicName, request: Request) -> Response:
         """Of several shards: all queues of the topic, with the shard that each is of."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Path as PathParameter
 from fastapi import Query, Response
 
 from mqstore.query.bodies import BodyShape
-
-COUNT_MAX: Final = 1_000
-INT64_MAX: Final = 2**63 - 1
-QUEUE_ID_MAX: Final = 2**31 - 1
-BODY_MAX: Final = 1 << 30
+from mqstore.wire.base import INT32_MAX
+from mqstore.wire.limits import BODY_MAX
 
 QueueId = Annotated[
     int,
     PathParameter(
         ge=0,
-        le=QUEUE_ID_MAX,
+        le=INT32_MAX,
         description="Queue, from 0.",
         openapi_examples={"first": {"value": 0}},
     ),
@@ -27,7 +24,7 @@ QueueId = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class BodyAsked:
+class BodyOptions:
     """How bodies are to be shown."""
 
     shape: BodyShape
@@ -35,7 +32,7 @@ class BodyAsked:
     inflate: bool
 
 
-def body_asked(
+def body_options(
     body: Annotated[
         BodyShape,
         Query(description="How bodies are shown: `auto` is text where it is UTF-8, else base64."),
@@ -47,9 +44,9 @@ def body_asked(
     inflate: Annotated[
         bool, Query(description="Show compressed bodies inflated, up to maxInflatedSize.")
     ] = False,
-) -> BodyAsked:
+) -> BodyOptions:
     """A FastAPI dependency."""
-    return BodyAsked(body, body_max, inflate)
+    return BodyOptions(body, body_max, inflate)
 
 
 def json_answer(body: bytes) -> Response:

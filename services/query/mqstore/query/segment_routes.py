@@ -19,20 +19,18 @@ from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
-from mqstore.storage._kernel import crc32c
-from mqstore.storage.lookup.segment_bytes import SegmentPart
-from mqstore.wire import segments
-from mqstore.wire.examples import lookups as examples
+from mqstore.storage.formats import crc32c
+from mqstore.storage.reads import SegmentPart
+from mqstore.wire.operation import BINARY
+from mqstore.wire.operations import segments as operations
 
 RANGE_MAX: Final = 16 << 20
 """Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""
 CHUNK: Final = 1 << 20
 """Bytes read at a time of a whole segment."""
-BINARY: Final = "application/octet-stream"
 
 
 class Rate:
@@ -59,33 +57,8 @@ class SegmentRoutes:
         self._rate = Rate(service.settings.segment_transfer_rate)
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            path="/v1/segments",
-            role=Role.CONSUME,
-            handler=self.segments,
-            summary="The commit log's files, as far as they are on disk",
-            tag="segments",
-            reply=segments.LogFiles,
-            example=examples.SEGMENTS,
-        ).add(api)
-        content = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
-        Endpoint(
-            path="/v1/segments/{name}",
-            role=Role.CONSUME,
-            handler=self.segment,
-            summary="Bytes of a segment",
-            tag="segments",
-            contents={
-                200: ("All that is on disk.", content),
-                206: ("The first 16 MiB of `Range`.", content),
-            },
-            problems=(
-                problems.SEGMENT_UNKNOWN,
-                problems.SEGMENT_EXPIRED,
-                problems.EPOCH_CHANGED,
-                problems.RANGE_NOT_SATISFIABLE,
-            ),
-        ).add(api)
+        Endpoint(operations.LOG_FILES, self.segments).add(api)
+        Endpoint(operations.LOG_BYTES, self.segment).add(api)
 
     async def segments(self) -> Response:
         service = self._service

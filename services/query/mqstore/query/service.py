@@ -37,22 +37,23 @@ from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY,
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
-from mqstore.storage.codec import topic_names
-from mqstore.storage.codec.topic_names import RETRY_PREFIX, returning_group
+from mqstore.storage import StoreReader, topic_names
+from mqstore.storage.admin import ConsumerOffsets, FilterData, Followed
 from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, TopicUnknown
-from mqstore.storage.filter.expression import Filter, compile_expression
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup.answers import QueueRange
-from mqstore.storage.lookup.group_lag import GroupLags
-from mqstore.storage.lookup.lookups import Lookups
-from mqstore.storage.lookup.message_trace import MessageTraces
-from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
-from mqstore.storage.seams import ServiceHandle
-from mqstore.storage.store_reader import StoreReader
-from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets
-from mqstore.storage.tables.consumer_filters import FilterData
-from mqstore.storage.tables.followed import Followed
+from mqstore.storage.filter import Filter, compile_expression
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.host import ServiceHandle, production_seams
+from mqstore.storage.reads import (
+    GroupLags,
+    Lookups,
+    MessageTraces,
+    PullFilter,
+    QueueRange,
+    RetryFilter,
+    SqlFilter,
+    parse_tags,
+)
+from mqstore.storage.topic_names import RETRY_PREFIX, returning_group
 
 log = logs.get(__name__)
 

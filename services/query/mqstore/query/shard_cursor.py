@@ -1,6 +1,6 @@
 """Where a query over several shards goes on: each shard's own cursor, as one opaque text.
 
-A check sum ties it to its query, as ``mqstore.storage.lookup.key_cursor`` does for one shard.
+A check sum ties it to its query, as ``mqstore.storage.codec.cursors`` does for one shard.
 """
 
 from __future__ import annotations

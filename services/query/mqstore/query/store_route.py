@@ -9,10 +9,8 @@ from mqstore.query import replies
 from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
-from mqstore.wire import segments
-from mqstore.wire.examples import lookups as examples
+from mqstore.wire.operations import segments as operations
 
 
 class StoreRoute:
@@ -20,15 +18,7 @@ class StoreRoute:
         self._service = service
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            path="/v1/store",
-            role=Role.CONSUME,
-            handler=self.store,
-            summary="The store's bounds, and whether its writer lives",
-            tag="segments",
-            reply=segments.StoreState,
-            example=examples.STORE,
-        ).add(api)
+        Endpoint(operations.STORE_STATE, self.store).add(api)
 
     async def store(self) -> Response:
         return json_answer(await self._service.run(self._look))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.storage.store_reader import StoreReader
+from mqstore.storage import StoreReader
 
 LOOK_S: Final = 0.4
 """From one look to the next: maps of deleted files are dropped within a second."""

@@ -12,20 +12,16 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from mqstore.query import group_routes, merging, replies, shard_cursor, store_cursor, views
-from mqstore.query.message_routes import RECORD_PROBLEMS, MessageId, UniqueKeyTopic
+from mqstore.query.message_routes import MessageId, UniqueKeyTopic
 from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
-from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.forwarded import Asking, Relayed
+from mqstore.service.forwarded import ForwardedRequest, Relayed
 from mqstore.service.shards import Own, Spread
-from mqstore.storage.codec.message_id import decode as message_id_of
-from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
-from mqstore.storage.paths import segment_name
-from mqstore.wire import traces
-from mqstore.wire.examples import traces as examples
+from mqstore.storage.formats import decode_message_id, segment_name
+from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
+from mqstore.wire.operations import lookups as operations
 
 TRACES_MAX: Final = 64
 TRACES_DEFAULT: Final = 16
@@ -37,26 +33,8 @@ class TraceRoutes:
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            path="/v1/messages/{id:path}/trace",
-            role=Role.CONSUME,
-            handler=self.trace,
-            summary="A message's way: where its copies stand, which groups are past them",
-            tag="messages",
-            reply=traces.MessageTrace,
-            example=examples.TRACE,
-            problems=(problems.BAD_MESSAGE_ID, *RECORD_PROBLEMS),
-        ).add(api)
-        Endpoint(
-            path="/v1/topics/{topic}/traces",
-            role=Role.CONSUME,
-            handler=self.traces,
-            summary="The ways of all messages with a key",
-            tag="messages",
-            reply=traces.Traces,
-            example=examples.TRACES,
-            problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
-        ).add(api)
+        Endpoint(operations.MESSAGE_TRACE, self.trace).add(api)
+        Endpoint(operations.TRACES, self.traces).add(api)
 
     async def trace(
         self, message_id: MessageId, request: Request, topic: UniqueKeyTopic = None
@@ -99,10 +77,10 @@ class TraceRoutes:
     async def _where_it_is(self, request: Request, own: Own, message_id: str) -> Spread:
         """What the shard says whose STOREHOST an id names. Raises Problem, Relayed."""
         shards = self._service.shards
-        entry = shards.members.of_host(message_id_of(message_id)[0])
+        entry = shards.members.of_host(decode_message_id(message_id)[0])
         if entry is None or entry.shard == shards.own:
             return Spread({shards.own: await own()})
-        reply = await shards.reply(entry, Asking.of(request.scope, str(shards.own)))
+        reply = await shards.reply(entry, ForwardedRequest.of(request.scope, str(shards.own)))
         if reply.status != HTTPStatus.OK:
             media_type = reply.content_type.decode()
             raise Relayed(Response(reply.body, reply.status, media_type=media_type))

@@ -8,14 +8,16 @@ from mqstore.query import replies, store_cursor
 from mqstore.query.bodies import BodyForm
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.storage.codec.ext_unit import ExtUnit
-from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.record import Record
-from mqstore.storage.layout import KEY_SEPARATOR, TRANSACTION_MASK, SysFlag
-from mqstore.storage.lookup.answers import KeyAnswer, Pull, QueueRange, Unreadable
-from mqstore.storage.lookup.record_place import RecordPlace
-from mqstore.storage.lookup.views import Entry
-from mqstore.storage.paths import segment_name
+from mqstore.storage.formats import (
+    KEY_SEPARATOR,
+    TRANSACTION_MASK,
+    ExtUnit,
+    Host,
+    Record,
+    SysFlag,
+    segment_name,
+)
+from mqstore.storage.reads import Entry, KeyAnswer, Pull, QueueRange, RecordPlace, Unreadable
 
 _TRANSACTION_NAMES: Final = {
     0x4: "TRANSACTION_PREPARED",

@@ -9,9 +9,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mqstore.storage import StoreReader
 from mqstore.storage.errors import StoreNotOpen
-from mqstore.storage.own.state_page import Health
-from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.reads import Health
 
 HEADER: Final = b"x-mqstore-writer"
 LOOK_EVERY_S: Final = 0.1

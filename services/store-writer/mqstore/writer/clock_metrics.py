@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from mqstore.storage.message_store import MessageStore
+from mqstore.storage import MessageStore
 
 SHOWN_S: Final = 3_600
 """How long the size of a step is shown: an alert can be built on it, also of one at an opening."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
-from mqstore.storage.log.requests import OffsetRequest, RequestService
+from mqstore.storage.puts import OffsetRequest, RequestService
 
 
 class DurabilityWaiter:

@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Header, Query
 from starlette.responses import StreamingResponse
 
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
-from mqstore.service.problems import GUARDED, responses
+from mqstore.service.endpoint import Endpoint
+from mqstore.wire.operations import stores as operations
 from mqstore.wire.stores import Operation, Operations
-from mqstore.writer import control
 from mqstore.writer.service import WriterService
 
 SECONDS_MAX: Final = 86_400
-_EXAMPLE: Final = (
-    'id: 5f0c2a1e-7\nevent: deleted\ndata: {"kind":"deleted","atMs":1,"expired":1}\n\n'
-)
-_EVENT: Final = {
-    "type": "object",
-    "description": "One event; `data` is JSON with `kind`, `atMs` and what belongs to the kind.",
-    "required": ["id", "event", "data"],
-    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
-}
-_STREAM: Final[dict[int | str, dict[str, Any]]] = {
-    HTTPStatus.OK: {
-        "description": "Events, one after the other, until the client ends the connection.",
-        "content": {"text/event-stream": {"schema": _EVENT, "example": _EXAMPLE}},
-    }
-}
 
 
 class EventRoutes:
-    """Watching a store without asking again and again."""
+    """Watching a store without polling."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        api.app.add_api_route(
-            "/v1/events",
-            self.events,
-            summary="What happens in the store, as server-sent events",
-            response_class=StreamingResponse,
-            responses={**_STREAM, **responses(*GUARDED)},
-            tags=["store"],
-            dependencies=[api.requires(Role.CONSUME)],
-        )
-        summary = "What takes long: running, and ended last"
-        control.add(api, "GET", "/v1/operations", self.operations, summary, 200, {}, tag="store")
+        Endpoint(operations.EVENTS, self.events).add(api)
+        Endpoint(operations.OPERATIONS, self.operations).add(api)
 
     async def events(
         self,

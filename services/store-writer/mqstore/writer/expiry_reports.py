@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mqstore.service import logs, problems
+from mqstore.service import logs
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import Events
 from mqstore.service.problems import Problem
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own import sealed_json
-from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
-from mqstore.writer import control
-from mqstore.writer.report_models import EXAMPLE, ExpiryReportView, ExpirySummary
+from mqstore.storage import MessageStore
+from mqstore.storage.directory import seal_json, unseal_json
+from mqstore.storage.host import FileSystem, replace_file
+from mqstore.wire.base import Reply
+from mqstore.wire.operations import retention as operations
+from mqstore.wire.reports import ExpirySummary
 from mqstore.writer.service import WriterService
 
-PATH: Final = "/v1/reports/expiry"
 KIND: Final = "expiry"
 
 log = logs.get(__name__)
+
+
+class ExpiryReportView(Reply):
+    """The last summary; null before the first one."""
+
+    report: ExpirySummary | None
 
 
 class ExpiryReports(Collector):
@@ -43,12 +47,9 @@ class ExpiryReports(Collector):
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface, and the metrics to the others."""
-        add = partial(control.add, api, tag="retention")
-        shown = control.answers({"report": EXAMPLE})
-        put = control.answers({"report": EXAMPLE}, *problems.WITH_BODY)
-        add("GET", PATH, self.report, "What the last expiry report said", 200, shown)
-        what = "Hand in what an expiry report says"
-        add("PUT", PATH, self.put_report, what, 200, put, role=Role.SYSTEM)
+        Endpoint(operations.EXPIRY_REPORT, self.report, documented=ExpiryReportView).add(api)
+        put = Endpoint(operations.PUT_EXPIRY_REPORT, self.put_report, documented=ExpiryReportView)
+        put.add(api)
         api.metrics.registry.register(self)
 
     async def report(self) -> ExpiryReportView:
@@ -89,7 +90,7 @@ def load(files: FileSystem, path: Path) -> ExpirySummary | None:
     try:
         if files.stat(path) is None:
             return None
-        return ExpirySummary.model_validate_json(sealed_json.unseal(files.read(path)))
+        return ExpirySummary.model_validate_json(unseal_json(files.read(path)))
     except (OSError, ValueError) as error:
         log.warning("the last expiry report cannot be read", error=str(error))
         return None
@@ -97,7 +98,7 @@ def load(files: FileSystem, path: Path) -> ExpirySummary | None:
 
 def save(files: FileSystem, path: Path, summary: ExpirySummary) -> None:
     """Durable when it returns. OSError."""
-    replace_file(files, path, sealed_json.seal(summary.model_dump_json(by_alias=True)))
+    replace_file(files, path, seal_json(summary.model_dump_json(by_alias=True)))
 
 
 def publish(events: Events, summary: ExpirySummary) -> None:
@@ -116,7 +117,7 @@ def publish(events: Events, summary: ExpirySummary) -> None:
 def _of(summary: ExpirySummary) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_expiry_at_risk",
-        "Whether anything will be deleted that somebody has not come to",
+        "Whether anything will be deleted that are still needed",
         value=float(summary.at_risk),
     )
     labels = ["horizon_hours"]
@@ -124,7 +125,7 @@ def _of(summary: ExpirySummary) -> Iterable[Metric]:
     size = GaugeMetricFamily("mqstore_expiry_bytes", "Bytes of log that go", labels=labels)
     lost = GaugeMetricFamily(
         "mqstore_expiry_lost_messages",
-        "Messages that go and that somebody has not come to",
+        "Messages that go and that are still needed",
         labels=labels,
     )
     for each in summary.expiring:
@@ -137,7 +138,7 @@ def _of(summary: ExpirySummary) -> Iterable[Metric]:
     yield lost
     risks = GaugeMetricFamily(
         "mqstore_expiry_risk_messages",
-        "The most urgent of them, by who has not come to them",
+        "The most urgent of them, by what needs them",
         labels=["kind", "name", "topic"],
     )
     told = {(risk.kind, risk.name, risk.topic): risk.messages for risk in summary.risks}

@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from fastapi import Body, Query, Request, Response
-from fastapi import Path as PathParameter
 
-from mqstore.service import problems
-from mqstore.service.app import Api
-from mqstore.service.auth import Role
-from mqstore.service.problems import responses
-from mqstore.storage.admin import group_offsets, groups
-from mqstore.storage.codec import topic_names
+from mqstore.service.app import Api, GroupName
+from mqstore.service.endpoint import Endpoint
+from mqstore.storage import admin, topic_names
 from mqstore.storage.errors import GroupUnknown
-from mqstore.wire.examples import groups as examples
 from mqstore.wire.groups import (
     Group,
     GroupConfig,
@@ -32,22 +27,11 @@ from mqstore.wire.groups import (
     OffsetReset,
     OffsetsReset,
 )
-from mqstore.writer import control
+from mqstore.wire.operation import Role
+from mqstore.wire.operations import groups as operations
 from mqstore.writer.everywhere import gone_on_all, on_all
 from mqstore.writer.service import WriterService
 
-_PATH: Final = "/v1/groups/{group}"
-_REFUSED: Final = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.GROUP_INVALID)
-_UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
-
-GroupName = Annotated[
-    str,
-    PathParameter(
-        description="Consumer group: at most 120 characters.",
-        openapi_examples={"a group": {"value": "billing"}},
-        json_schema_extra={"pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},  # told, not checked
-    ),
-]
 OfTopic = Annotated[str | None, Query(description="Default: all that it has offsets in.")]
 WithOffsets = Annotated[
     bool, Query(alias="cleanOffset", description="Forget what it has consumed, too.")
@@ -64,23 +48,13 @@ class GroupRoutes:
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
         self._auth = api.auth
-        add = partial(control.add, api, tag="groups")
-        unknown = (problems.GROUP_UNKNOWN, problems.GROUP_INVALID)
-        add("GET", "/v1/groups", self.groups, "All groups", 200, {})
-        add("GET", _PATH, self.group, "One group", 200, control.answers(examples.GROUP, *unknown))
-        created: dict[int | str, Any] = {201: {"model": Group, "description": "Created."}}
-        put = responses(problems.GROUP_INVALID, *_UNWRITTEN, *problems.WITH_BODY)
-        add("PUT", _PATH, self.put_group, "Create a group, or change it", 200, created | put)
-        gone = responses(*unknown, *_UNWRITTEN)
-        add("DELETE", _PATH, self.delete_group, "Delete a group", HTTPStatus.NO_CONTENT, gone)
-        path = _PATH + "/offsets"
-        answered = control.answers(examples.OFFSETS, *_REFUSED)
-        add("GET", path, self.group_offsets, "Where a group stands", 200, answered)
-        refused = (*_REFUSED, problems.OFFSET_REFUSED, *_UNWRITTEN, *problems.WITH_BODY)
-        answered = control.answers(examples.OFFSETS, *refused)
-        add("PUT", path, self.commit_offsets, "Commit offsets", 200, answered, role=Role.CONSUME)
-        answered = control.answers(examples.RESET_DONE, *refused)
-        add("POST", path + ":reset", self.reset_offsets, "Move a group", 200, answered)
+        Endpoint(operations.GROUPS, self.groups).add(api)
+        Endpoint(operations.GROUP, self.group).add(api)
+        Endpoint(operations.PUT_GROUP, self.put_group).add(api)
+        Endpoint(operations.DELETE_GROUP, self.delete_group).add(api)
+        Endpoint(operations.OFFSETS, self.group_offsets).add(api)
+        Endpoint(operations.COMMIT_OFFSETS, self.commit_offsets).add(api)
+        Endpoint(operations.RESET_OFFSETS, self.reset_offsets).add(api)
 
     async def groups(self) -> Groups:
         """Those that were created, and those that have offsets."""
@@ -155,9 +129,7 @@ class GroupRoutes:
         self._service.shards.require_shard(request.scope)
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
-        commits = [
-            group_offsets.Commit(each.topic, each.queue_id, each.offset) for each in commit.offsets
-        ]
+        commits = [admin.Commit(each.topic, each.queue_id, each.offset) for each in commit.offsets]
         store = self._service.store
         found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
         return GroupOffsets(
@@ -182,7 +154,7 @@ class GroupRoutes:
 
     async def _reset(self, group: str, reset: OffsetReset) -> OffsetsReset:
         store = self._service.store
-        to = group_offsets.Position(reset.to)
+        to = admin.Position(reset.to)
         plan = partial(store.offsets.plan_reset, group, reset.topic, to)
         changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids)
         if not reset.dry_run:
@@ -195,7 +167,7 @@ class GroupRoutes:
         )
 
 
-def group_view(found: groups.Group) -> Group:
+def group_view(found: admin.Group) -> Group:
     return Group(
         group=found.config.name,
         configured=found.is_configured,
@@ -216,7 +188,7 @@ def _resets_together(done: Sequence[OffsetsReset]) -> OffsetsReset:
     return done[0].model_copy(update={"queues": tuple(queues)})
 
 
-def _offset_view(found: group_offsets.GroupOffset, shard: int) -> GroupOffset:
+def _offset_view(found: admin.GroupOffset, shard: int) -> GroupOffset:
     return GroupOffset(
         topic=found.topic,
         shard=shard,
@@ -228,7 +200,7 @@ def _offset_view(found: group_offsets.GroupOffset, shard: int) -> GroupOffset:
     )
 
 
-def _change_view(change: group_offsets.OffsetChange, shard: int) -> OffsetChange:
+def _change_view(change: admin.OffsetChange, shard: int) -> OffsetChange:
     return OffsetChange(
         shard=shard,
         queue_id=change.queue_id,

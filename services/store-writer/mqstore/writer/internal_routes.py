@@ -4,23 +4,18 @@ the store met."""
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 
 import msgspec
 from fastapi import Response
 
-from mqstore.service import problems
-from mqstore.service.app import Api, documented
-from mqstore.service.auth import Role
-from mqstore.writer import control
-from mqstore.writer.internal_models import (
-    DAMAGE_EXAMPLE,
-    OFFSETS_EXAMPLE,
-    AllOffsets,
-    DamageReply,
-    DamageSpec,
-)
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint
+from mqstore.service.structs import struct_of
+from mqstore.wire.internal import AllOffsets, DamageReply, DamageSpec
+from mqstore.wire.operations import internal as operations
 from mqstore.writer.service import WriterService
+
+_AllOffsets = struct_of(AllOffsets)
 
 
 class InternalRoutes:
@@ -31,23 +26,8 @@ class InternalRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        api.add_schemas(AllOffsets)
-        path, summary = "/v1/internal/offsets", "Committed offsets of all groups"
-        answered = documented("AllOffsets", OFFSETS_EXAMPLE)
-        control.add(api, "GET", path, self.offsets, summary, 200, answered, tag="internal")
-        summary, status = "Report damage of the log", HTTPStatus.ACCEPTED
-        taken = control.answers(DAMAGE_EXAMPLE, *problems.WITH_BODY, status=status)
-        control.add(
-            api,
-            "POST",
-            "/v1/internal/damage",
-            self.damage,
-            summary,
-            status,
-            taken,
-            tag="internal",
-            role=Role.SYSTEM,
-        )
+        Endpoint(operations.ALL_OFFSETS, self.offsets).add(api)
+        Endpoint(operations.REPORT_DAMAGE, self.damage).add(api)
 
     async def offsets(self) -> Response:
         """The committed offsets of all groups, saved or not. Query derives lags from them; it
@@ -56,7 +36,7 @@ class InternalRoutes:
         return Response(body, media_type="application/json")
 
     def _encode_offsets(self) -> bytes:
-        return msgspec.json.encode(AllOffsets(self._service.store.offsets.by_queue()))
+        return msgspec.json.encode(_AllOffsets(offsets=self._service.store.offsets.by_queue()))
 
     async def damage(self, spec: DamageSpec) -> DamageReply:
         """From a reader of the store whose look-ups met damage. The scrub checks the block that

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.service.forwarded import Asking
+from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.http import Reply
 from mqstore.service.key_shards import shards_to_visit
 from mqstore.service.problems import SHARD_UNREACHABLE, Problem
-from mqstore.service.reply import Reply
 from mqstore.service.shards import Shards
 
 MOVING_WINDOWS: Final = 2
@@ -82,7 +82,7 @@ class KeyRouting:
     async def visit(
         self,
         visits: Visits,
-        asking: Asking,
+        forwarded: ForwardedRequest,
         is_known: Callable[[], bool],
         store: Callable[[], Awaitable[Reply]],
     ) -> Reply:
@@ -99,7 +99,7 @@ class KeyRouting:
                     return await store()
                 continue
             try:
-                reply = await self._shards.reply(entry, asking)
+                reply = await self._shards.reply(entry, forwarded)
             except Problem as problem:
                 if problem.kind is SHARD_UNREACHABLE:
                     problem.extra["writable"] = self._shards.place_of(self._shards.own)
@@ -112,10 +112,12 @@ class KeyRouting:
 _NOT_FORWARDED: Final[dict[str, Any]] = {"headers": ()}
 
 
-def divide(asking: Asking, content: bytes) -> Asking:
+def divide(forwarded: ForwardedRequest, content: bytes) -> ForwardedRequest:
     """The request with a part of its messages."""
-    headers = {name: value for name, value in asking.headers.items() if name not in _OF_WHOLE_BODY}
-    return dataclasses.replace(asking, headers=headers, content=content)
+    headers = {
+        name: value for name, value in forwarded.headers.items() if name not in _OF_WHOLE_BODY
+    }
+    return dataclasses.replace(forwarded, headers=headers, content=content)
 
 
 def divide_json(body: bytes, numbers: Sequence[int], keys: Sequence[str | None]) -> bytes:

@@ -19,11 +19,9 @@ import msgspec
 from mqstore.service import logs
 from mqstore.service.auth import OwnToken
 from mqstore.service.shards import Shards, Spread
-from mqstore.storage.admin.topics import TopicChange
-from mqstore.storage.codec import topic_names
+from mqstore.storage import MessageStore, topic_names
+from mqstore.storage.admin import GroupConfig, TopicChange
 from mqstore.storage.errors import StorageError
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.tables.subscription_groups import GroupConfig
 
 log = logs.get(__name__)
 

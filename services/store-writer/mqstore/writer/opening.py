@@ -14,12 +14,13 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.settings import Settings
+from mqstore.storage import MessageStore, StoreOptions
+from mqstore.storage.directory import StorePaths
 from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
-from mqstore.storage.message_store import MessageStore, Progress, StoreOptions
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
-from mqstore.storage.room_at_rest import make_room
-from mqstore.storage.seams import Seams
+from mqstore.storage.host import Seams
+from mqstore.storage.repair import make_room
+from mqstore.storage.retention import SHOWN_WITHIN_S
+from mqstore.storage.status import Progress
 
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0

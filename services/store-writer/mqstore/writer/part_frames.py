@@ -15,7 +15,7 @@ from typing import Final
 from crc32c import crc32c
 
 from mqstore.storage.errors import IndexRebuildInvalid
-from mqstore.storage.index.build import ITEM_SIZE
+from mqstore.storage.index import ITEM_SIZE
 
 HEAD: Final = struct.Struct(">QII")
 COUNT: Final = struct.Struct(">Q")

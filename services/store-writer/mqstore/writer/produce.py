@@ -15,19 +15,13 @@ from typing import Annotated, Final
 import msgspec
 from crc32c import crc32c
 
-from mqstore.service import bodies, idempotency, problems
+from mqstore.service import bodies, problems
 from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.service.structs import struct_of
-from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules
-from mqstore.storage.codec import properties, topic_names
-from mqstore.storage.codec.batch import decode_batch
-from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.codec.record import Message
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage import topic_names
 from mqstore.storage.errors import PropertyError
-from mqstore.storage.layout import (
+from mqstore.storage.formats import (
     KEY_SEPARATOR,
     NAME_VALUE_SEPARATOR,
     PROPERTY_DELAY,
@@ -35,10 +29,16 @@ from mqstore.storage.layout import (
     PROPERTY_SEPARATOR,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
+    Host,
     StoreFormat,
+    decode_properties,
+    encode_properties,
 )
+from mqstore.storage.puts import EncodedBatch, LogEnd, Message, NameRules, UniqueKeys, decode_batch
+from mqstore.storage.settings import DelayLevels
 from mqstore.wire import produce as contract
 from mqstore.wire.base import UINT32_MAX
+from mqstore.wire.idempotency import unique_keys
 from mqstore.wire.produce import Durability, NewMessage, ProduceRequest
 
 CLIENT_PROPERTIES: Final = frozenset(
@@ -226,7 +226,7 @@ def build_batch(
     check_count(len(messages), max_count)
     keys = [_check_encoded(each.properties, store_format) for each in messages]
     if idempotency_key is not None:
-        for number, key in enumerate(idempotency.unique_keys(idempotency_key, len(messages))):
+        for number, key in enumerate(unique_keys(idempotency_key, len(messages))):
             if not keys[number]:
                 keys[number] = key
                 messages[number] = _with_key(messages[number], origin, key)
@@ -302,7 +302,7 @@ def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
         or "" in found.values()
     )
     if odd:
-        return properties.encode(found, trailing_separator=trailing_separator)
+        return encode_properties(found, trailing_separator=trailing_separator)
     return (text + PROPERTY_SEPARATOR if trailing_separator else text).encode()
 
 
@@ -325,7 +325,7 @@ def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
     """Refuse properties of a batch that only the store may set; the unique key."""
     if b"\0" in encoded:
         raise PropertyError("a property contains NUL, remove it")
-    found = properties.decode(encoded)
+    found = decode_properties(encoded)
     for name, value in found.items():
         if name not in CLIENT_PROPERTIES:
             topic_names.check_user_property(name, value, store_format)

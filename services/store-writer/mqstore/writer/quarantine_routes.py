@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from http import HTTPStatus
 from typing import Annotated, Final
 
 from fastapi import Path as PathParameter
 
-from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.service.problems import responses
+from mqstore.service.endpoint import Endpoint
 from mqstore.wire.examples import stores as examples
-from mqstore.writer import control
-from mqstore.writer.control import answers
-from mqstore.writer.models import QuarantineList
+from mqstore.wire.operations import stores as operations
+from mqstore.wire.stores import Quarantine
 from mqstore.writer.service import WriterService
 
 EntryName = Annotated[
@@ -37,17 +33,15 @@ class QuarantineRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        add = partial(control.add, api, tag="store")
-        what = "Bytes that recoveries and repairs set aside"
-        add("GET", _PATH, self.quarantine, what, HTTPStatus.OK, answers(examples.QUARANTINE))
-        gone = responses(problems.QUARANTINE_ENTRY_UNKNOWN)
-        what = "Remove an entry of the quarantine"
-        add("DELETE", _PATH + "/{name}", self.remove_quarantined, what, HTTPStatus.NO_CONTENT, gone)
+        Endpoint(operations.QUARANTINE, self.quarantine).add(api)
+        Endpoint(operations.REMOVE_QUARANTINED, self.remove_quarantined).add(api)
 
-    async def quarantine(self) -> QuarantineList:
+    async def quarantine(self) -> Quarantine:
         """Entries of index files are removed by themselves once the index is complete."""
         found = await asyncio.to_thread(self._service.store.quarantine.entries)
-        return QuarantineList(bytes=sum(entry.length for entry in found), entries=found)
+        return Quarantine.model_validate(
+            {"bytes": sum(entry.length for entry in found), "entries": found}
+        )
 
     async def remove_quarantined(self, name: EntryName) -> None:
         """Its bytes are gone for good: copy them first where they may be needed."""

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from mqstore.storage.message_store import MessageStore
+from mqstore.storage import MessageStore
 
 
 def of_index(store: MessageStore) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_index_complete",
         "Whether the index has all that is dispatched, so that key queries miss nothing",
-        value=float(store.dispatcher.index_complete),
+        value=float(store.dispatcher.catch_up.complete),
     )
     yield GaugeMetricFamily(
         "mqstore_index_trouble",

@@ -3,94 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from fastapi import Path as PathParameter
 
 from mqstore.service import bodies, problems
-from mqstore.service.app import Api, documented, json_content
-from mqstore.service.auth import Role
-from mqstore.service.http import HotRequest, HotRoute, refuse_unknown
-from mqstore.service.problems import Problem, ProblemType
-from mqstore.service.reply import Reply
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.http import HotRequest, Reply, refuse_unknown
+from mqstore.service.problems import Problem
+from mqstore.service.structs import struct_of
 from mqstore.storage.errors import IndexRebuildInvalid
-from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
-from mqstore.storage.rebuild.part_upload import PartUpload
-from mqstore.storage.rebuild.values import PartSums, Published, RebuildView
-from mqstore.writer import control
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.index import BuildPlan, Layout, PlannedFile
+from mqstore.storage.rebuild import IndexRebuilds, PartSums, PartUpload, Published, RebuildView
+from mqstore.wire import rebuilds as wire
+from mqstore.wire.examples import rebuilds as examples
+from mqstore.wire.operation import BINARY
+from mqstore.wire.operations import rebuilds as operations
+from mqstore.wire.rebuilds import LeaseSpec, RebuildPlan, RebuildSpec
 from mqstore.writer.part_frames import FrameReader
-from mqstore.writer.rebuild_models import (
-    ENDED_EXAMPLE,
-    PLAN_EXAMPLE,
-    PUBLISHED_EXAMPLE,
-    RUNNING_EXAMPLE,
-    FilePlan,
-    LeaseSpec,
-    PartReply,
-    RebuildList,
-    RebuildPlan,
-    RebuildSpec,
-)
 from mqstore.writer.service import WriterService
 
-PATH: Final = "/v1/index-rebuilds"
-_ONE: Final = PATH + "/{rebuild}"
 PLAN_SIZE_MAX: Final = 64 << 20
 """Bytes of a plan: some two million chunks."""
 UPLOADS_MAX: Final = 2
 """Parts that come at the same time."""
-STREAM_TYPE: Final = b"application/octet-stream"
-_PLAN_KINDS: Final = (problems.DISK_FULL, problems.INDEX_REBUILD_INVALID)
+STREAM_TYPE: Final = BINARY.encode()
 
 RebuildId = Annotated[
     str,
-    PathParameter(max_length=100, openapi_examples={"a rebuild": {"value": RUNNING_EXAMPLE["id"]}}),
+    PathParameter(
+        max_length=100, openapi_examples={"a rebuild": {"value": examples.RUNNING["id"]}}
+    ),
 ]
 
 
 class IndexRebuildRoutes:
-    """For the index rebuild's job, role system; looking is for whoever may consume."""
+    """For the index rebuild's job, role system; each consumer may look."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
-        self._plans = msgspec.json.Decoder(RebuildPlan)
+        self._plans = msgspec.json.Decoder(struct_of(RebuildPlan))
         self._uploads = 0
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        add = partial(control.add, api, tag="index")
-        listed = control.answers({"running": RUNNING_EXAMPLE, "last": ENDED_EXAMPLE})
-        begun = _kinds(RUNNING_EXAMPLE, problems.INDEX_REBUILD_RUNNING, status=HTTPStatus.CREATED)
-        what = "The index rebuild that runs, and the last one"
-        add("GET", PATH, self.rebuilds, what, 200, listed)
-        what, system = "Begin to rebuild the index", Role.SYSTEM
-        add("POST", PATH, self.begin, what, HTTPStatus.CREATED, begun, role=system)
-        leased = _kinds(RUNNING_EXAMPLE)
-        what = "Go on with the lease of a rebuild"
-        add("PUT", _ONE + "/lease", self.renew, what, 200, leased, role=system)
-        published = _kinds(PUBLISHED_EXAMPLE, problems.STAGING_DAMAGED)
-        what = "Let the new files be the index"
-        add("POST", _ONE + ":publish", self.publish, what, 200, published, role=system)
-        gone = problems.responses(problems.INDEX_REBUILD_UNKNOWN, problems.INDEX_REBUILD_REFUSED)
-        what = "Give a rebuild up"
-        add("DELETE", _ONE, self.give_up, what, HTTPStatus.NO_CONTENT, gone, role=system)
-        api.add_schemas(RebuildPlan, FilePlan, PartReply)
-        for path, handler, operation in (
-            (_ONE + "/plan", self._plan, _plan_operation()),
-            (_ONE + "/parts/{part}", self._part, _part_operation()),
-        ):
-            api.add_hot(HotRoute("PUT", path, system, handler, operation, streams=True))
+        Endpoint(operations.REBUILDS, self.rebuilds).add(api)
+        Endpoint(operations.BEGIN_REBUILD, self.begin).add(api)
+        Endpoint(operations.RENEW_REBUILD, self.renew).add(api)
+        Endpoint(operations.PUBLISH_REBUILD, self.publish).add(api)
+        Endpoint(operations.GIVE_UP_REBUILD, self.give_up).add(api)
+        Endpoint(operations.PLAN_REBUILD, self._plan, Hot(streams=True)).add(api)
+        Endpoint(operations.SEND_PART, self._part, Hot(streams=True)).add(api)
 
     @property
     def _rebuilds(self) -> IndexRebuilds:
         return self._service.store.rebuilds
 
-    async def rebuilds(self) -> RebuildList:
+    async def rebuilds(self) -> wire.IndexRebuilds:
         rebuilds = self._rebuilds
-        return RebuildList(running=rebuilds.running, last=rebuilds.last)
+        return wire.IndexRebuilds.model_validate(
+            {"running": rebuilds.running, "last": rebuilds.last}
+        )
 
     async def begin(self, spec: RebuildSpec) -> RebuildView:
         """From `to` on the writer indexes into a file of its own; all below, which is on disk and
@@ -100,7 +76,7 @@ class IndexRebuildRoutes:
             self._rebuilds.begin,
             spec.owner,
             lease_s=spec.ttl_seconds,
-            store_format=spec.format,
+            store_format=None if spec.format is None else StoreFormat(spec.format),
             hash_slots=spec.hash_slots,
             index_num=spec.index_num,
             disk_ratio=spec.disk_ratio,
@@ -137,7 +113,7 @@ class IndexRebuildRoutes:
 
     def _take_plan(self, rebuild: str, body: bytes) -> RebuildView:
         rebuilds, plan = self._rebuilds, bodies.decode(self._plans, body)
-        return rebuilds.plan(rebuild, plan.build_plan(rebuilds.layout), plan.parts)
+        return rebuilds.plan(rebuild, build_plan(plan, rebuilds.layout), plan.parts)
 
     async def _part(self, request: HotRequest) -> Reply:
         self._service.require_writable()
@@ -159,7 +135,7 @@ class IndexRebuildRoutes:
             sums = await self._receive(request, int(part))
         finally:
             self._uploads -= 1
-        return Reply(msgspec.json.encode(PartReply(sums.items, sums.slots)))
+        return Reply(wire.IndexPart.model_validate(sums).model_dump_json(by_alias=True).encode())
 
     async def _receive(self, request: HotRequest, part: int) -> PartSums:
         rebuild, rebuilds = request.params["rebuild"], self._rebuilds
@@ -184,58 +160,10 @@ def _finish(
     return rebuilds.finish_part(rebuild, upload, items)
 
 
-def _kinds(example: dict[str, Any], *kinds: ProblemType, status: int = 200) -> control.Answers:
-    own = (problems.INDEX_REBUILD_UNKNOWN, problems.INDEX_REBUILD_REFUSED, *kinds)
-    return control.answers(example, *own, *problems.WITH_BODY, status=status)
-
-
-def _operation(name: str, summary: str, text: str, body: dict[str, Any]) -> dict[str, Any]:
-    answers = documented(
-        "RebuildView" if name == "plan" else "PartReply",
-        RUNNING_EXAMPLE if name == "plan" else {"items": 1500, "slots": 1400},
-        *problems.WITH_BODY,
-        problems.HEADERS_TOO_LARGE,
-        problems.INTERNAL,
-        problems.INDEX_REBUILD_UNKNOWN,
-        problems.INDEX_REBUILD_REFUSED,
-        *_PLAN_KINDS,
-        *problems.READ_ONLY_KINDS,
-        *problems.GUARDED,
+def build_plan(plan: RebuildPlan, layout: Layout) -> BuildPlan:
+    """The plan as the engine takes it."""
+    files = tuple(
+        PlannedFile(each.first, each.items, each.begin, each.end, each.carried_ms)
+        for each in plan.files
     )
-    names = ["rebuild"] if name == "plan" else ["rebuild", "part"]
-    return {
-        "operationId": f"index_rebuild_{name}",
-        "tags": ["index"],
-        "summary": summary,
-        "description": text,
-        "parameters": [_parameter(each) for each in names],
-        "requestBody": {"required": True, "content": body},
-        "responses": {str(status): answer for status, answer in answers.items()},
-    }
-
-
-def _parameter(name: str) -> dict[str, Any]:
-    schema = {"type": "string"} if name == "rebuild" else {"type": "integer", "minimum": 0}
-    example = RUNNING_EXAMPLE["id"] if name == "rebuild" else 0
-    return {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
-
-
-def _plan_operation() -> dict[str, Any]:
-    return _operation(
-        "plan",
-        "Say which index files a rebuild makes",
-        "The files of a sequential build of the log from `from` to `to`, told from counts. They "
-        "are reserved on disk before it is answered; the same plan again changes nothing.",
-        json_content("RebuildPlan", PLAN_EXAMPLE),
-    )
-
-
-def _part_operation() -> dict[str, Any]:
-    return _operation(
-        "part",
-        "Send one part's items",
-        "A stream of any length: frames of start 8, length 4, CRC-32C 4 (big-endian) and `length` "
-        "bytes of items, 24 bytes each, chunks in the order of the log; the last frame has start "
-        "2^64-1 and the number of all items, 8 bytes. A part that is sent again begins anew.",
-        {STREAM_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}},
-    )
+    return BuildPlan(layout, files, tuple(plan.starts), tuple(plan.firsts))

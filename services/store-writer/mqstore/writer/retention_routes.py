@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Path as PathParameter
 from fastapi import Query, Response
 
-from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
-from mqstore.service.problems import responses
+from mqstore.service.endpoint import Endpoint
 from mqstore.storage.errors import PinUnknown
-from mqstore.storage.retention.pins import NAME
-from mqstore.storage.retention.plan import RetentionPlan
-from mqstore.wire.examples import stores as examples
+from mqstore.storage.retention import PIN_NAME, RetentionPlan
+from mqstore.wire.operations import retention as operations
 from mqstore.wire.retention import Archive, ArchiveMark, ArchiveSpec, Pin, Pins, PinSpec
-from mqstore.writer import control
-from mqstore.writer.control import answers
 from mqstore.writer.service import WriterService
 
 SEGMENTS_DEFAULT: Final = 1_000
@@ -29,7 +23,7 @@ SEGMENTS_MAX: Final = 100_000
 PinName = Annotated[
     str,
     PathParameter(
-        pattern=f"^{NAME.pattern}$",
+        pattern=f"^{PIN_NAME.pattern}$",
         description="Letters, digits, `.` `_` `-`; at most 100.",
         openapi_examples={"a backup": {"value": "backup-1"}},
     ),
@@ -43,55 +37,22 @@ _ARCHIVE_PATH: Final = "/v1/store/archive"
 
 
 class RetentionRoutes:
-    """Deleting is the service's own business: these show it, ask for it, and keep it off."""
+    """Deleting is the service's own business: these show it, start it, and keep it off."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        _add = partial(control.add, tag="retention")
-        planned = answers(examples.RETENTION)
-        _add(
-            api,
-            "GET",
-            _PATH,
-            self.retention_plan,
-            "What would be deleted, when and why",
-            200,
-            planned,
-        )
-        _add(
-            api,
-            "POST",
-            _PATH + ":run",
-            self.run_retention,
-            "Delete now what has expired",
-            HTTPStatus.ACCEPTED,
-            answers(examples.RETENTION, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED),
-        )
-        _add(api, "GET", "/v1/store/pins", self.pins, "All pins", 200, answers(examples.PINS))
-        pin = answers(examples.PIN, problems.PIN_UNKNOWN)
-        _add(api, "GET", _PIN_PATH, self.pin, "One pin", 200, pin)
-        put = answers(examples.PIN, problems.PIN_REFUSED, *problems.WITH_BODY)
-        created: dict[int | str, Any] = {201: {"model": Pin, "description": "Begun."}}
-        _add(
-            api, "PUT", _PIN_PATH, self.put_pin, "Pin a range, or go on with it", 200, created | put
-        )
-        gone = responses(problems.PIN_UNKNOWN)
-        _add(api, "DELETE", _PIN_PATH, self.remove_pin, "End a pin", HTTPStatus.NO_CONTENT, gone)
-        self._add_archive(api)
-
-    def _add_archive(self, api: Api) -> None:
-        add = partial(control.add, api, tag="retention")
-        shown = answers(examples.ARCHIVE)
-        put = answers(examples.ARCHIVE, problems.ARCHIVE_REFUSED, *problems.WITH_BODY)
-        what = "Up to where the log is archived"
-        add("GET", _ARCHIVE_PATH, self.archive, what, 200, shown)
-        what = "Say up to where the log is archived"
-        add("PUT", _ARCHIVE_PATH, self.put_archive, what, 200, put, role=Role.SYSTEM)
-        what = "Wait for no archive any more"
-        add("DELETE", _ARCHIVE_PATH, self.end_archive, what, HTTPStatus.NO_CONTENT, {})
+        Endpoint(operations.RETENTION, self.retention_plan, documented=RetentionPlan).add(api)
+        Endpoint(operations.RUN_RETENTION, self.run_retention, documented=RetentionPlan).add(api)
+        Endpoint(operations.PINS, self.pins).add(api)
+        Endpoint(operations.PIN, self.pin).add(api)
+        Endpoint(operations.PUT_PIN, self.put_pin).add(api)
+        Endpoint(operations.REMOVE_PIN, self.remove_pin).add(api)
+        Endpoint(operations.ARCHIVE, self.archive).add(api)
+        Endpoint(operations.PUT_ARCHIVE, self.put_archive).add(api)
+        Endpoint(operations.END_ARCHIVE, self.end_archive).add(api)
 
     async def retention_plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
         """Changes nothing. Segments go oldest first; one that stays keeps all behind it."""

@@ -11,24 +11,23 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from pydantic import BaseModel
 
 from mqstore.service import idempotency, problems
 from mqstore.service.app import Api
-from mqstore.service.auth import Role
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarded import Asking, was_forwarded
-from mqstore.service.http import HotRequest, problem_of, refuse_unknown
-from mqstore.service.problems import Problem, ProblemType, responses
-from mqstore.service.quick import Begun, Prepared
-from mqstore.service.reply import Reply
-from mqstore.storage._kernel import EncodedBatch, placements_json
-from mqstore.storage.codec import topic_names
-from mqstore.storage.codec.batch import encode_batch
-from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.codec.record import Message
-from mqstore.storage.config import FlushDiskType
+from mqstore.service.forwarded import ForwardedRequest, was_forwarded
+from mqstore.service.http import (
+    Begun,
+    DeferredReply,
+    HotRequest,
+    Prepared,
+    Reply,
+    problem_of,
+    refuse_unknown,
+)
+from mqstore.service.problems import Problem
+from mqstore.storage import MessageStore, topic_names
+from mqstore.storage.admin import TopicConfig
 from mqstore.storage.errors import (
     FilePending,
     FlushTimeout,
@@ -37,13 +36,24 @@ from mqstore.storage.errors import (
     TopicUnknown,
     UniqueKeyTaken,
 )
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import NO_REPEATS, Originals, Put, end_of
-from mqstore.storage.recovery.report import RecoveryReport
-from mqstore.storage.tables.config_tables import TopicConfig
-from mqstore.wire.base import INT32_MAX, UINT32_MAX
-from mqstore.wire.examples import stores as examples
-from mqstore.wire.produce import NewMessage, Produced, ProduceRequest
+from mqstore.storage.formats import Host
+from mqstore.storage.puts import (
+    EncodedBatch,
+    Message,
+    Originals,
+    Put,
+    UniqueKeys,
+    check_batch_size,
+    encode_batch,
+    end_of,
+    placements_json,
+)
+from mqstore.storage.settings import FlushDiskType
+from mqstore.storage.status import RecoveryReport
+from mqstore.wire.idempotency import NAME, other_keys
+from mqstore.wire.operations import produce as operations
+from mqstore.wire.operations import stores as store_operations
+from mqstore.wire.produce import NewMessage
 from mqstore.wire.shards import ShardEntry
 from mqstore.wire.stores import DelayLevel, DelayLevels, Segment, Segments, Store
 from mqstore.writer import produce
@@ -65,7 +75,7 @@ from mqstore.writer.transactions.hot_routes import HotRoutes
 from mqstore.writer.transactions.routes import TransactionRoutes
 from mqstore.writer.write_routes import WriteRoutes
 
-BATCH_TYPE = b"application/x-rocketmq-batch"
+BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
 _SYNC_FLUSH: Final = FlushDiskType.SYNC
 _DURABILITIES = {"sync": True, "async": False}
@@ -143,20 +153,24 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
         )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
+        messages, is_batch = self.messages, len(self.messages) > 1
+        if is_batch and self.delayed:
+            is_batch = False  # DELAY has no effect in a batch
+            check_batch_size(messages, store.config.max_message_size)
         if self.given is None:
-            return store.append_request(self.messages, delayed=self.delayed), NO_REPEATS
+            return store.append(messages, as_batch=is_batch)
         if self.other_keys and store.once is not None and store.once.knows(topic, self.other_keys):
             raise UniqueKeyTaken(
-                f"{idempotency.NAME} {self.idempotency_key!r} of topic {topic} is that of another "
+                f"{NAME} {self.idempotency_key!r} of topic {topic} is that of another "
                 "request, with another number of messages; send each request under its own key"
             )
-        return store.append_once(
-            topic,
-            self.messages,
+        reads_max = READS_MAX if self.originals is None else None
+        return store.append(
+            messages,
             self.given,
-            delayed=self.delayed,
+            as_batch=is_batch,
             originals=self.originals,
-            reads_max=READS_MAX if self.originals is None else None,
+            reads_max=reads_max,
         )
 
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
@@ -183,12 +197,7 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
         return [key or None for key in self.keys] if any(self.keys) else None
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
-        placements = store.append_encoded_once(self.batch)
-        if placements is not None:
-            return placements, NO_REPEATS
-        if len(self.keys) > READS_MAX:
-            raise OriginalsUnread(f"some of {len(self.keys)} messages may have been put before")
-        return self.decoded().append_to(store, topic)
+        return store.append(self.batch, self.keys, reads_max=READS_MAX)
 
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
         """See ``_Batch.read_originals``."""
@@ -207,31 +216,7 @@ class Producer:
         """One thread: the event loop shares the interpreter with one competitor."""
 
     def add(self, api: Api) -> None:
-        Endpoint(
-            method="POST",
-            path="/v1/topics/{topic}/messages",
-            role=Role.PRODUCE,
-            handler=self._answer,
-            summary="Store messages",
-            tag="messages",
-            reply=Produced,
-            example=examples.PRODUCED,
-            status=HTTPStatus.CREATED,
-            text="Stored, with the durability asked for.",
-            problems=_PRODUCE_PROBLEMS,
-            problem_members={problems.FLUSH_TIMEOUT: examples.PRODUCED},
-            hot=Hot(
-                name="produce",
-                description=DESCRIPTION,
-                parameters=PARAMETERS,
-                request=ProduceRequest,
-                request_example=examples.PRODUCE,
-                request_content={
-                    BATCH_TYPE.decode(): {"schema": {"type": "string", "format": "binary"}}
-                },
-                prepare=self._prepare,
-            ),
-        ).add(api)
+        Endpoint(operations.PRODUCE, self._answer, Hot(prepare=self._prepare)).add(api)
 
     async def _answer(self, request: HotRequest) -> Reply:
         return await self._pointing(self._produced(request))
@@ -267,11 +252,9 @@ class Producer:
         if was_forwarded(request.scope):
             service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
             return await self._done(topic, batch)
-        asking = Asking.of(request.scope, str(service.shards.own), body)
+        forwarded = ForwardedRequest.of(request.scope, str(service.shards.own), body)
         is_json = not asked.is_encoded
-        # In a task: what runs up to its first wait is in none, and httpx needs one.
-        routed = self._routed(topic, batch, parts, asking, is_json=is_json)
-        return await asyncio.create_task(routed)
+        return await self._routed(topic, batch, parts, forwarded, is_json=is_json)
 
     def _prepare(self, request: HotRequest) -> Prepared:
         """A put that needs no look at topics; who is not kept waiting is answered."""
@@ -291,9 +274,9 @@ class Producer:
                 put = self._put(topic, batch)
             except (FilePending, OriginalsUnread):
                 # Keeps the queue that was chosen: a new choice might never get its file.
-                return self._pointing(self._done(topic, batch))
+                return _deferred(self._pointing(self._done(topic, batch)))
             if batch.sync or service.commits is not None:
-                return self._settled(name, put, batch)
+                return _deferred(self._settled(name, put, batch))
             return self._told(put, batch.keys)
 
         return Prepared(begin, _CREATED)
@@ -329,7 +312,7 @@ class Producer:
         topic: TopicConfig,
         batch: _Batch | _EncodedBatch,
         parts: Parts,
-        asking: Asking,
+        forwarded: ForwardedRequest,
         *,
         is_json: bool,
     ) -> Reply:
@@ -338,18 +321,20 @@ class Producer:
         if len(parts) == 1:
             ((visits, numbers),) = parts.items()
             is_known = partial(self._is_known, topic, batch, numbers)
-            return await routing.visit(visits, asking, is_known, partial(self._done, topic, batch))
+            return await routing.visit(
+                visits, forwarded, is_known, partial(self._done, topic, batch)
+            )
         whole = batch.decoded() if isinstance(batch, _EncodedBatch) else batch
         visiting = []
         for visits, numbers in parts.items():
             part = whole.only(numbers)
             if is_json:
-                content = divide_json(asking.content, numbers, whole.given or ())
+                content = divide_json(forwarded.content, numbers, whole.given or ())
             else:
                 content = encode_batch(part.messages)
             is_known = partial(self._is_known, topic, whole, numbers)
             store = partial(self._done, topic, part)
-            visiting.append(routing.visit(visits, divide(asking, content), is_known, store))
+            visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
         return join(parts, await asyncio.gather(*visiting))
 
     async def _settled(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
@@ -502,13 +487,10 @@ class _Inspection:
         self._service = service
 
     def add(self, api: Api) -> None:
-        for path, endpoint, summary, model in (
-            ("/v1/store", self.store, "The store's bounds, format and health", Store),
-            ("/v1/store/recovery", self.recovery, "What recovery found and did", RecoveryReport),
-            ("/v1/store/delays", self.delays, "Delayed messages, by level", DelayLevels),
-            ("/v1/segments", self.segments, "The commit log's files", Segments),
-        ):
-            _add_look(api, "store", path, endpoint, summary, model)
+        Endpoint(store_operations.STORE, self.store).add(api)
+        Endpoint(store_operations.RECOVERY, self.recovery, documented=RecoveryReport).add(api)
+        Endpoint(store_operations.DELAYS, self.delays).add(api)
+        Endpoint(store_operations.SEGMENTS, self.segments).add(api)
 
     async def store(self) -> Store:
         store = self._service.store
@@ -532,25 +514,8 @@ class _Inspection:
         return Segments(segments=tuple([Segment.model_validate(each) for each in found]))
 
 
-def _add_look(
-    api: Api,
-    tag: str,
-    path: str,
-    endpoint: Callable[..., Any],
-    summary: str,
-    model: type[BaseModel],
-    *kinds: ProblemType,
-) -> None:
-    """A GET that changes nothing, for whoever may consume."""
-    api.app.add_api_route(
-        path,
-        endpoint,
-        summary=summary,
-        response_model=model,
-        responses=responses(*kinds, *problems.OF_SHARDS, *problems.GUARDED),
-        tags=[tag],
-        dependencies=[api.requires(Role.CONSUME)],
-    )
+def _deferred(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
+    return DeferredReply(asyncio.get_running_loop().create_task(reply))
 
 
 def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
@@ -559,7 +524,7 @@ def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
 
 
 def _other_keys(idempotency_key: str | None, keys: Sequence[str]) -> Sequence[str]:
-    return () if idempotency_key is None else idempotency.other_keys(idempotency_key, keys)
+    return () if idempotency_key is None else other_keys(idempotency_key, keys)
 
 
 def _number(name: str, text: str | None) -> int | None:
@@ -568,72 +533,3 @@ def _number(name: str, text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise Problem(problems.BAD_PARAMETER, f"{name} is a number from 0")
     return int(text)
-
-
-_PRODUCE_PROBLEMS: Final = (
-    problems.TOPIC_UNKNOWN,
-    problems.TOPIC_NOT_WRITABLE,
-    problems.SHARD_UNKNOWN,
-    problems.WRONG_SHARD,
-    problems.UNIQUE_KEY_TAKEN,
-    problems.SHARD_UNREACHABLE,
-    problems.TOPIC_INVALID,
-    problems.PROPERTY_INVALID,
-    problems.CHECKSUM_MISMATCH,
-    problems.MESSAGE_INVALID,
-    problems.STORE_NOT_WRITABLE,
-    *problems.READ_ONLY_KINDS,
-    problems.WRITES_PAUSED,
-    problems.PAGE_CACHE_BUSY,
-    problems.STORE_FAILED,
-    problems.FLUSH_TIMEOUT,
-    *problems.FILE_KINDS,
-)
-DESCRIPTION: Final = (
-    "One message or a batch; a batch is one contiguous append to one queue, all or none. The "
-    "answer comes when the durability asked for is reached. "
-    "`application/x-rocketmq-batch` is the body that RocketMQ's clients encode (per message: "
-    "total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, "
-    "properties; big-endian); `queueId` and `durability` are then query parameters."
-)
-PARAMETERS: Final[tuple[dict[str, Any], ...]] = (
-    {
-        "name": "topic",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
-        "example": "orders",
-    },
-    {
-        "name": "queueId",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 0},
-        "description": "Only with application/x-rocketmq-batch.",
-    },
-    {
-        "name": "shard",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-        "description": "The shard that is meant: another one answers 421 with its address. "
-        "Without it messages under a `uniqKey` or Idempotency-Key are stored on the shard that "
-        "the key names, all others on the one that got them.",
-    },
-    {
-        "name": "durability",
-        "in": "query",
-        "schema": {"enum": ["sync", "async"]},
-        "description": "Only with application/x-rocketmq-batch.",
-    },
-    {
-        "name": "X-Mqstore-Crc32c",
-        "in": "header",
-        "schema": {"type": "integer", "minimum": 0, "maximum": UINT32_MAX},
-        "description": "CRC-32C of the request's whole body, in decimal: a body that has "
-        "another one is refused, and nothing is stored. JSON also takes one for each message.",
-    },
-    idempotency.parameter(
-        "A request that was stored under it before is answered with the first one's placement "
-        "and `repeat`, within uniqueKeyWindow; with another body or number of messages it is "
-        "409 `unique-key-taken`."
-    ),
-)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from http import HTTPStatus
 from typing import Annotated, Final
 
 from fastapi import Query
 
-from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.storage.recovery.report import RepairReport
-from mqstore.storage.scrub.service import ScrubProgress
-from mqstore.wire.examples import stores as examples
-from mqstore.writer import control
-from mqstore.writer.control import answers
+from mqstore.service.endpoint import Endpoint
+from mqstore.storage.status import RepairReport
+from mqstore.wire.operations import stores as operations
+from mqstore.wire.stores import Scrub
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/store/scrub"
@@ -29,19 +25,9 @@ class ScrubRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        add = partial(control.add, tag="store")
-        what = "What the disk has changed, and how far the look at it is"
-        add(api, "GET", _PATH, self.progress, what, 200, answers(examples.SCRUB))
-        begun = answers(examples.SCRUB, problems.STORE_READ_ONLY, status=HTTPStatus.ACCEPTED)
-        add(api, "POST", _PATH + ":run", self.run, "Look now", HTTPStatus.ACCEPTED, begun)
-
-        repaired = answers(
-            examples.REPAIR,
-            problems.STORE_READ_ONLY,
-            problems.STORE_FAILED,
-            problems.REPAIR_REFUSED,
-        )
-        add(api, "POST", _PATH + ":repair", self.repair, "Repair the log", 200, repaired)
+        Endpoint(operations.SCRUB, self.progress).add(api)
+        Endpoint(operations.RUN_SCRUB, self.run).add(api)
+        Endpoint(operations.REPAIR, self.repair, documented=RepairReport).add(api)
 
     async def repair(
         self,
@@ -58,11 +44,11 @@ class ScrubRoutes:
             return RepairReport(plan=await asyncio.to_thread(store.plan_repairs), done=False)
         return await asyncio.to_thread(store.repair_damage)
 
-    async def progress(self) -> ScrubProgress:
+    async def progress(self) -> Scrub:
         """Each finding names the record, the field and the queue that it touches."""
-        return self._service.store.scrub.progress
+        return Scrub.model_validate(self._service.store.scrub.progress)
 
-    async def run(self) -> ScrubProgress:
+    async def run(self) -> Scrub:
         """A pass over all checksums begins, unless one runs, at scrubBytesPerSecond; look again at
         `GET /v1/store/scrub`."""
-        return self._service.store.run_scrub()
+        return Scrub.model_validate(self._service.store.run_scrub())

@@ -26,14 +26,14 @@ from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
-from mqstore.storage.config import FlushDiskType
+from mqstore.storage import MessageStore
+from mqstore.storage.admin import TopicConfig
+from mqstore.storage.directory import WriterNote, put_writer_note, remove_writer_note
 from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
-from mqstore.storage.message_store import MessageStore, Progress
-from mqstore.storage.own import writer_note
-from mqstore.storage.own.writer_note import WriterNote
-from mqstore.storage.retention.journal import FORCED_DELETION
-from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.storage.host import production_seams
+from mqstore.storage.retention import FORCED_DELETION
+from mqstore.storage.settings import FlushDiskType
+from mqstore.storage.status import Progress
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.elsewhere import Elsewhere
 from mqstore.writer.files_due import FilesDue
@@ -284,7 +284,7 @@ class WriterService:
         """So that jobs find this process by the store's path; they can be told its address too."""
         note = WriterNote(url=self._own_url(), pid=os.getpid())
         try:
-            writer_note.put(self.seams.files, store.paths, note)
+            put_writer_note(self.seams.files, store.paths, note)
         except OSError as error:
             log.warning("where this process is reached cannot be noted", error=str(error))
 
@@ -325,7 +325,7 @@ class WriterService:
         store.close()
         if self._durability is not None:  # else it was only looked at
             with contextlib.suppress(OSError):
-                writer_note.remove(self.seams.files, store.paths)
+                remove_writer_note(self.seams.files, store.paths)
 
     def _note_progress(self, progress: Progress) -> None:
         """Called from the opening thread."""

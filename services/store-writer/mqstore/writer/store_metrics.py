@@ -17,16 +17,12 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
-from mqstore.storage.codec import topic_names
+from mqstore.storage import MessageStore, topic_names
 from mqstore.storage.errors import Lack, StorageError
-from mqstore.storage.layout import HALF_TOPIC, TRANSACTION_MASK, SysFlag
-from mqstore.storage.log.commit_log import Placement
-from mqstore.storage.log.put_refusal import PutRefusal
-from mqstore.storage.message_store import MessageStore, StoreStatus
-from mqstore.storage.own.quarantine_service import QuarantineService
-from mqstore.storage.retention.cleaner import Retention
-from mqstore.storage.retention.plan import GOING
-from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.storage.formats import HALF_TOPIC, TRANSACTION_MASK, SysFlag
+from mqstore.storage.puts import Placement, PutRefusal
+from mqstore.storage.retention import GOING
+from mqstore.storage.status import QuarantineService, Retention, ScrubProgress, StoreStatus
 from mqstore.storage.transactions import NewRecord
 from mqstore.writer.clock_metrics import of_clock
 from mqstore.writer.rebuild_metrics import of_index

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from http import HTTPStatus
 from typing import Final
 
 from fastapi import Request, Response
 
 from mqstore.service import problems
-from mqstore.service.app import Api, TopicName
-from mqstore.service.auth import Role
+from mqstore.service.app import Api, GroupName, TopicName
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.expressions import Compilations
 from mqstore.service.limits import client_of
-from mqstore.service.problems import responses
-from mqstore.storage.tables.consumer_filters import FilterData
-from mqstore.wire.examples import groups as examples
+from mqstore.storage.admin import FilterData
 from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
-from mqstore.writer import control
+from mqstore.wire.operations import groups as operations
 from mqstore.writer.everywhere import gone_on_all, on_all
-from mqstore.writer.group_routes import GroupName
 from mqstore.writer.service import WriterService
 
 _ALL: Final = "/v1/groups/{group}/subscriptions"
@@ -29,7 +24,7 @@ _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED, problems.G
 
 
 class SubscriptionRoutes:
-    """Whoever may consume registers, and ends, what it wants."""
+    """A consumer registers which messages it wants, and ends that."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
@@ -37,17 +32,10 @@ class SubscriptionRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        add = partial(control.add, api, tag="groups", role=Role.CONSUME)
-        listed = responses(problems.GROUP_INVALID)
-        add("GET", _ALL, self.subscriptions, "A group's subscriptions", 200, listed)
-        unknown = (problems.SUBSCRIPTION_UNKNOWN, problems.GROUP_INVALID)
-        one = control.answers(examples.SUBSCRIPTION, *unknown)
-        add("GET", _PATH, self.subscription, "One subscription", 200, one)
-        refused = (problems.TOPIC_UNKNOWN, problems.BAD_FILTER, *problems.WITH_BODY)
-        put = control.answers(examples.SUBSCRIPTION, *refused, *_UNWRITTEN)
-        add("PUT", _PATH, self.put, "Subscribe with an expression", 200, put)
-        gone = responses(problems.SUBSCRIPTION_UNKNOWN, *_UNWRITTEN)
-        add("DELETE", _PATH, self.remove, "End a subscription", HTTPStatus.NO_CONTENT, gone)
+        Endpoint(operations.SUBSCRIPTIONS, self.subscriptions).add(api)
+        Endpoint(operations.SUBSCRIPTION, self.subscription).add(api)
+        Endpoint(operations.SUBSCRIBE, self.put).add(api)
+        Endpoint(operations.UNSUBSCRIBE, self.remove).add(api)
 
     async def subscriptions(self, group: GroupName) -> Subscriptions:
         """Those with an expression; one by tags needs no registration."""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, Query, Request, Response
 
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
-from mqstore.service.problems import responses
-from mqstore.storage.admin.topics import TopicChange
-from mqstore.storage.codec import topic_names
+from mqstore.service.endpoint import Endpoint
+from mqstore.storage import topic_names
+from mqstore.storage.admin import TopicChange, TopicConfig
 from mqstore.storage.errors import TopicUnknown
-from mqstore.storage.tables.config_tables import TopicConfig
-from mqstore.wire.examples import groups as examples
+from mqstore.wire.operations import topics as operations
 from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
-from mqstore.writer import control
 from mqstore.writer.everywhere import on_all
 from mqstore.writer.service import WriterService
 
@@ -40,16 +37,10 @@ class TopicRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        add = partial(control.add, api, tag="topics")
-        created: dict[int | str, Any] = {201: {"model": Topic, "description": "Created."}}
-        changed = created | responses(*_CHANGES, problems.TOPIC_CONFIG, *problems.WITH_BODY)
-        add("PUT", _PATH, self.put_topic, "Create a topic, or change it", 200, changed)
-        add("GET", "/v1/topics", self.topics, "All topics", 200, {})
-        add("GET", _PATH, self.topic, "One topic", 200, responses(problems.TOPIC_UNKNOWN))
-        gone = control.answers(
-            examples.TOPIC_DELETION, problems.TOPIC_UNKNOWN, problems.FLUSH_TIMEOUT, *_CHANGES
-        )
-        add("DELETE", _PATH, self.delete_topic, "Delete a topic", 200, gone)
+        Endpoint(operations.PUT_TOPIC, self.put_topic).add(api)
+        Endpoint(operations.TOPICS, self.topics).add(api)
+        Endpoint(operations.TOPIC, self.topic).add(api)
+        Endpoint(operations.DELETE_TOPIC, self.delete_topic).add(api)
 
     async def put_topic(
         self,

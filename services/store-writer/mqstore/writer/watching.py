@@ -13,11 +13,10 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.events import Events
-from mqstore.storage.log.put_refusal import PutRefusal
-from mqstore.storage.message_store import MessageStore, Progress
-from mqstore.storage.own.clock_steps import ClockStep
-from mqstore.storage.rebuild.values import RebuildEnded, RebuildView
-from mqstore.storage.recovery.loss import Loss
+from mqstore.storage import MessageStore
+from mqstore.storage.puts import PutRefusal
+from mqstore.storage.rebuild import RebuildEnded, RebuildView
+from mqstore.storage.status import ClockStep, Loss, Progress
 
 LOOK_S: Final = 1.0
 """From one look at the store to the next."""
@@ -165,13 +164,12 @@ class Watching:
 
     def _follow_index(self, store: MessageStore) -> None:
         """What the writer makes by itself: what it leaves to a rebuild is `index-trouble`."""
-        dispatcher, begin = store.dispatcher, store.log.min_offset
-        done, total = dispatcher.index_position - begin, store.log.max_offset - begin
-        if dispatcher.index_complete:
+        index, begin = store.dispatcher.catch_up, store.log.min_offset
+        done, total = index.position - begin, store.log.max_offset - begin
+        if index.complete:
             done, is_news = total, self._end(INDEX)
         else:
-            is_made = dispatcher.index_behind > 0 and not dispatcher.index_waits
-            is_news = is_made and self._advance(INDEX, "rebuild", done, total)
+            is_news = index.runs and self._advance(INDEX, "rebuild", done, total)
         if is_news:
             self._events.publish(INDEX, done=done, total=total)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from mqstore.service import problems
 from mqstore.service.app import Api
-from mqstore.service.problems import responses
+from mqstore.service.endpoint import Endpoint
+from mqstore.wire.operations import stores as operations
 from mqstore.wire.stores import Flushed, PutRefusal, Writes, WritesSpec
-from mqstore.writer import control
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/store/writes"
@@ -23,14 +22,9 @@ class WriteRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        flushed = responses(problems.FLUSH_TIMEOUT, problems.STORE_FAILED)
-        summary = "Bring everything to disk"
-        control.add(api, "POST", "/v1/store:flush", self.flush, summary, 200, flushed, tag="store")
-        summary = "Whether messages are taken"
-        control.add(api, "GET", _PATH, self.writes, summary, 200, {}, tag="store")
-        put = responses(*problems.WITH_BODY)
-        summary = "Pause writes, or let them go on"
-        control.add(api, "PUT", _PATH, self.put_writes, summary, 200, put, tag="store")
+        Endpoint(operations.FLUSH, self.flush).add(api)
+        Endpoint(operations.WRITES, self.writes).add(api)
+        Endpoint(operations.PUT_WRITES, self.put_writes).add(api)
 
     async def flush(self) -> Flushed:
         """Answered when all that was stored before is on disk, as a sync produce is."""

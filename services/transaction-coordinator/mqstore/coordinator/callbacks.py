@@ -17,7 +17,7 @@ from mqstore.coordinator.errors import CoordinatorError
 from mqstore.coordinator.targets import Target
 from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
-from mqstore.service.transaction_models import WHY_LENGTH_MAX
+from mqstore.wire.transactions import WHY_LENGTH_MAX
 
 ANSWER_SIZE_MAX: Final = 8 << 10
 CONNECT_TIMEOUT_S: Final = 2.0

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -17,7 +16,7 @@ from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import Shard, Shards
 from mqstore.coordinator.targets import Allowed, TargetRefused
 from mqstore.service import logs
-from mqstore.service.transaction_models import (
+from mqstore.service.transaction_structs import (
     CallableProducer,
     CheckReport,
     LeaseChecks,
@@ -26,6 +25,8 @@ from mqstore.service.transaction_models import (
     Reason,
     SentCheck,
 )
+from mqstore.wire.operations import transactions as operations
+from mqstore.wire.operations.checks import REPORT_CHECKS
 
 CALLS_MAX: Final = 64
 """Calls at one time for one shard."""
@@ -34,8 +35,8 @@ PRODUCERS_OF_A_CHECK: Final = 3
 WAIT_S: Final = 20.0
 """Seconds for which a shard waits for a check that is due."""
 RETRY_S: Final = 1.0
+_DECISIONS: Final = {Wanted.COMMIT: operations.COMMIT, Wanted.ROLLBACK: operations.ROLLBACK}
 LEASE_MIN_S: Final = 10
-REPORT_PATH: Final = "/v1/transactions:report-checks"
 
 log = logs.get(__name__)
 
@@ -98,16 +99,18 @@ class Checker:
         by, answer, calls = await self._call(leased)
         result = "none" if answer is None else answer.decision.value
         report = CheckReport(
-            checks=[] if by is None else [SentCheck(transaction_id, by, result)],
+            checks=[]
+            if by is None
+            else [SentCheck(transaction_id=transaction_id, by=by, answer=result)],
             released=[transaction_id] if by is None else [],
             producers=calls,
         )
         kind = "unreachable" if by is None else "unanswered" if answer is None else "answered"
         self.counts[kind] += 1
-        await self._post(shard, transaction_id, REPORT_PATH, msgspec.json.encode(report))
+        await self._post(shard, transaction_id, REPORT_CHECKS.path, msgspec.json.encode(report))
         if answer is not None and answer.decision is not Wanted.UNKNOWN:
-            path = f"/v1/transactions/{quote(transaction_id, safe='')}:{answer.decision.value}"
-            reason = Reason(answer.reason or f"asked: {by}")
+            path = _DECISIONS[answer.decision].path_for(id=transaction_id)
+            reason = Reason(reason=answer.reason or f"check: {by}")
             await self._post(shard, transaction_id, path, msgspec.json.encode(reason))
 
     async def _post(self, shard: Shard, transaction_id: str, path: str, body: bytes) -> None:
@@ -130,12 +133,12 @@ class Checker:
             try:
                 answer = await self._call_one(producer, body)
             except (NotSent, TargetRefused) as error:
-                calls.append(ProducerCall(group, producer.name, str(error)))
+                calls.append(ProducerCall(group=group, name=producer.name, failure=str(error)))
             except Unanswered as error:
                 by = producer.name
-                calls.append(ProducerCall(group, producer.name, str(error)))
+                calls.append(ProducerCall(group=group, name=producer.name, failure=str(error)))
             else:
-                calls.append(ProducerCall(group, producer.name))
+                calls.append(ProducerCall(group=group, name=producer.name))
                 return producer.name, answer, calls
         return by, None, calls
 

@@ -11,26 +11,26 @@ import msgspec
 
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import Shard, Shards
-from mqstore.service.transaction_models import (
-    CheckTaking,
+from mqstore.service.transaction_structs import (
     LeaseChecks,
     LeasedCheck,
     LeasedChecks,
-    TransactionView,
+    Transaction,
 )
+from mqstore.wire.operations.checks import LEASE_CHECKS
+from mqstore.wire.transactions import CheckTaking
 
 POLL: Final = "poll"
 """Who a check was sent by, in the transaction's story."""
-LEASE_PATH: Final = "/v1/transactions:lease-checks"
 GRACE_S: Final = 10.0
 """Seconds that a shard may take to reply beyond the wait that it was given."""
 _LEASED: Final = msgspec.json.Decoder(LeasedChecks)
 
 
-async def lease(shard: Shard, request: LeaseChecks) -> list[LeasedCheck]:
+async def lease(shard: Shard, request: LeaseChecks) -> Sequence[LeasedCheck]:
     """Due checks of a shard. Raises ShardUnavailable, also where the shard refuses."""
     body = msgspec.json.encode(request)
-    reply = await shard.call("POST", LEASE_PATH, body, request.wait + GRACE_S)
+    reply = await shard.call("POST", LEASE_CHECKS.path, body, request.wait + GRACE_S)
     if not reply.is_success:
         raise refusal(shard, reply)
     try:
@@ -58,7 +58,7 @@ class Checks:
         self._shards = shards
         self._interrupted = interrupted
 
-    async def take(self, wanted: CheckTaking) -> list[TransactionView]:
+    async def take(self, wanted: CheckTaking) -> list[Transaction]:
         """At most ``max`` checks, which count as sent; waits for one. Raises Problem where no shard
         answers."""
         shards = self._shards.in_turn()
@@ -67,11 +67,9 @@ class Checks:
             return found
         return await self._await(shards, wanted)
 
-    async def _take_now(
-        self, shards: Sequence[Shard], wanted: CheckTaking
-    ) -> list[TransactionView]:
+    async def _take_now(self, shards: Sequence[Shard], wanted: CheckTaking) -> list[Transaction]:
         """What is due, from one shard after the other."""
-        found: list[TransactionView] = []
+        found: list[Transaction] = []
         troubles: list[ShardUnavailable] = []
         for shard in shards:
             if left := wanted.max - len(found):
@@ -83,7 +81,7 @@ class Checks:
             raise troubles[0].problem
         return found
 
-    async def _await(self, shards: Sequence[Shard], wanted: CheckTaking) -> list[TransactionView]:
+    async def _await(self, shards: Sequence[Shard], wanted: CheckTaking) -> list[Transaction]:
         """What becomes due first; no shard is given more than its share of ``max``, so what comes
         from several at one time is not more than ``max``."""
         chosen = shards[: wanted.max]
@@ -93,7 +91,7 @@ class Checks:
             for shard in chosen
         }
         ending = asyncio.ensure_future(self._interrupted.wait())
-        found: list[TransactionView] = []
+        found: list[Transaction] = []
         try:
             while waits and not found and not ending.done():
                 await asyncio.wait({*waits, ending}, return_when="FIRST_COMPLETED")
@@ -107,7 +105,7 @@ class Checks:
         return found
 
 
-async def _take(shard: Shard, group: str, count: int, wait_s: float) -> list[TransactionView]:
+async def _take(shard: Shard, group: str, count: int, wait_s: float) -> list[Transaction]:
     """Raises ShardUnavailable."""
     request = LeaseChecks(group=group, max=count, by=POLL, wait=wait_s)
     return [each.transaction for each in await lease(shard, request)]

@@ -188,7 +188,7 @@ def _damaged(data: Data) -> Saying:
 
 def _expiry(data: Data) -> Saying:
     first = f"most urgent: {data.get('group')} in {data.get('topic')}"
-    lost = f"{data['messages']} messages go before somebody has come to them"
+    lost = f"{data['messages']} messages expire before a reader has consumed them"
     return "UnconsumedAtRisk", Severity.WARNING, f"{lost}; {first}; GET /v1/reports/expiry"
 
 

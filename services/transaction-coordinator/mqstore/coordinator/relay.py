@@ -13,10 +13,11 @@ from starlette.types import Scope
 
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import BY, Shard, Shards, problem_type
-from mqstore.service import idempotency, problems
-from mqstore.service.forwarded import Asking, returned
+from mqstore.service import problems
+from mqstore.service.forwarded import ForwardedRequest, returned
+from mqstore.service.http import Reply
 from mqstore.service.problems import Problem
-from mqstore.service.reply import Reply
+from mqstore.wire.idempotency import unique_keys
 
 _REFUSED_BEFORE: Final = frozenset(
     each.urn
@@ -58,18 +59,18 @@ class Relay:
     async def decide(self, transaction_id: str, scope: Scope, body: bytes) -> Reply:
         """The reply of the shard that the id names. Raises Problem."""
         shard = self._shards.of_transaction(transaction_id)
-        return _reply(await _sent(shard, Asking.of(scope, BY, body)))
+        return _reply(await _sent(shard, ForwardedRequest.of(scope, BY, body)))
 
     async def pass_on(self, transaction_id: str, request: Request) -> Response:
         """As ``decide``, for FastAPI. Raises Problem."""
         shard = self._shards.of_transaction(transaction_id)
         body = await request.body() if request.method == "POST" else b""
-        return response_of(await _sent(shard, Asking.of(request.scope, BY, body)))
+        return response_of(await _sent(shard, ForwardedRequest.of(request.scope, BY, body)))
 
     async def begin(self, scope: Scope, body: bytes, idempotency_key: str | None) -> Reply:
         """The reply of the shard that the transaction belongs to, or that its turn has come to.
         Raises Problem."""
-        request, place = Asking.of(scope, BY, body), place_of(body)
+        request, place = ForwardedRequest.of(scope, BY, body), place_of(body)
         fixed = None if place is None else self._fixed(place, idempotency_key)
         if fixed is None:
             return _reply(await self._begin_in_turn(request))
@@ -84,10 +85,10 @@ class Relay:
             return self._shards.of_number(place.shard)
         key = place.messages[0].uniq_key
         if key is None and idempotency_key is not None:
-            key = idempotency.unique_keys(idempotency_key, len(place.messages))[0]
+            key = unique_keys(idempotency_key, len(place.messages))[0]
         return None if key is None else self._shards.of_key(key)
 
-    async def _begin_in_turn(self, request: Asking) -> httpx.Response:
+    async def _begin_in_turn(self, request: ForwardedRequest) -> httpx.Response:
         """A shard that cannot be reached, that is not ready, or that is new and lacks the topic, is
         passed over: it has stored nothing. Raises Problem."""
         replies: list[httpx.Response] = []
@@ -127,7 +128,7 @@ async def _has_topic(shard: Shard, topic: str) -> bool:
     return reply.is_success
 
 
-async def _sent(shard: Shard, request: Asking) -> httpx.Response:
+async def _sent(shard: Shard, request: ForwardedRequest) -> httpx.Response:
     """Raises Problem."""
     try:
         return await shard.send(request)

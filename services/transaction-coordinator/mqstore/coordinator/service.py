@@ -28,14 +28,14 @@ from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
 
 DESCRIPTION: Final = """\
-Two-phase messages: begin stores a half message that nobody sees, commit makes it visible exactly \
-once, rollback never. A producer that went silent is asked what it decided.
+Two-phase messages: begin stores a half message that no consumer sees, commit makes it visible \
+exactly once, rollback never. The coordinator checks with a producer that has not decided.
 
 Begin with `POST /v1/transactions`, then `POST /v1/transactions/{id}:commit`.
 """
 TAGS: Final = {
     "transactions": "Begin, commit, roll back; what is pending, and how each came to its end.",
-    "checks": "Producers ask here which of their transactions wait for an answer.",
+    "checks": "Producers take the checks of their undecided transactions here.",
 }
 
 

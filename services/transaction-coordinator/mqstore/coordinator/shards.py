@@ -18,7 +18,7 @@ import msgspec
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
-from mqstore.service.forwarded import FORWARDED, Asking
+from mqstore.service.forwarded import FORWARDED, ForwardedRequest
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 
@@ -55,7 +55,9 @@ class Shard:
         """Why no transaction can be begun or decided here now; None when it can."""
         return self._probed or self._refused
 
-    async def send(self, request: Asking, times: httpx.Timeout = _TIMEOUT) -> httpx.Response:
+    async def send(
+        self, request: ForwardedRequest, times: httpx.Timeout = _TIMEOUT
+    ) -> httpx.Response:
         """The shard's reply, whatever its status is. Raises ShardUnavailable."""
         try:
             reply = await self._http.request(**request.at(self.url), timeout=times)
@@ -82,7 +84,7 @@ class Shard:
         if body:
             headers["content-type"] = "application/json"
         times = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        reply = await self.send(Asking(method, target, headers, body), times)
+        reply = await self.send(ForwardedRequest(method, target, headers, body), times)
         if reply.status_code in _NOT_ALLOWED:  # no word to the client, whose own token is valid
             reason = f"rejects the system token of this coordinator ({reply.status_code})"
             raise ShardUnavailable(self.ordinal, reason, is_sent=False)

@@ -13,7 +13,7 @@ from mqstore.jobs.log.source import LogRange, LogSegment, Snapshot
 from mqstore.jobs.output import Output
 
 SEGMENTS_AT_ONCE: Final = 64
-"""That are exported between two marks: what a run that is killed has to do again."""
+"""Segments that are exported between two marks; a killed run repeats at most so many."""
 MANIFESTS: Final = "manifests"
 
 
@@ -29,9 +29,10 @@ def due(segments: Sequence[LogSegment], archived: int, end: int) -> list[LogRang
 def archive(
     run: JobRun, seen: Snapshot, parts: Sequence[LogRange], out: Output, shard: str, keeper: Keeper
 ) -> Report:
-    """Export, publish, and only then say so; what was said is done whatever comes.
+    """Export segments and publish their files, then advance the archive's mark; returns the report.
 
-    Raises JobError, and what the keeper raises.
+    The mark never covers a segment whose files are not published. Raises JobError, and the errors
+    of the keeper.
     """
     done: list[ArchivedSegment] = []
     log = seen.log
@@ -43,11 +44,11 @@ def archive(
         publish(found, out, shard)
         keeper.advance(some[-1].stop)
         done += found
-    return told(done, out)
+    return archive_report(done, out)
 
 
 def publish(segments: Iterable[ArchivedSegment], out: Output, shard: str) -> None:
-    """Give the files their names, then each segment its manifest."""
+    """Rename the staged files of segments to their names, then write a manifest per segment."""
     for each in segments:
         out.reveal({file.name: file.staged for file in each.files})
         text = json.dumps(manifest(each), ensure_ascii=False, indent=1).encode()
@@ -56,6 +57,7 @@ def publish(segments: Iterable[ArchivedSegment], out: Output, shard: str) -> Non
 
 
 def manifest(segment: ArchivedSegment) -> dict[str, Any]:
+    """The manifest of a segment in JSON: its range, its files and its corrupt stretches."""
     return {
         "segment": segment.part.segment.name,
         "fromOffset": segment.part.start,
@@ -78,7 +80,8 @@ def manifest(segment: ArchivedSegment) -> dict[str, Any]:
     }
 
 
-def told(done: Sequence[ArchivedSegment], out: Output) -> Report:
+def archive_report(done: Sequence[ArchivedSegment], out: Output) -> Report:
+    """The part of the job's report about the archived segments, with sums of their files."""
     files = [file for each in done for file in each.files]
     return {
         "place": out.url,

@@ -19,7 +19,7 @@ from mqstore.jobs.errors import ArchiveDamaged
 from mqstore.jobs.log.scan import CorruptStretch, RangeScan
 from mqstore.jobs.log.source import Log, LogRange
 from mqstore.jobs.output import Output
-from mqstore.storage._kernel import RecordColumns
+from mqstore.storage.formats import RecordColumns
 
 DIRECTORY: Final = "messages"
 GROUP_SIZE: Final = 8 << 20
@@ -47,10 +47,12 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSegment:
+    """A segment whose messages are in staged files."""
+
     part: LogRange
     files: tuple[ArchivedFile, ...]
     corrupt: tuple[CorruptStretch, ...]
-    """Stretches that are no messages, so in no file."""
+    """Stretches without a whole message, which no file holds."""
 
 
 @dataclass(slots=True)

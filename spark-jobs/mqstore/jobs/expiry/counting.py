@@ -1,7 +1,8 @@
 """What Spark counts in a shard's log: everything in one pass, and half messages in another.
 
-A message is ``past`` so many of the marks of its queue, which are the offsets where readers go on:
-whoever's mark it is past still has to come to it. So one pass counts for any number of groups.
+The marks of a queue are the next offsets of its readers. ``past`` is the number of marks at or
+below the offset of a message; the readers of these marks have not consumed the message. So one pass
+counts for any number of groups.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mqstore.jobs.expiry.counts import AGES_H, NOT_QUEUED, Count
-from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, QUEUED_TYPES, TRANSACTION_MASK
+from mqstore.storage.formats import HALF_TOPIC, OP_TOPIC, QUEUED_TYPES, TRANSACTION_MASK
 
 COLUMNS: Final = (
     *("physical_offset", "size", "topic", "queue_id", "queue_offset", "store_time"),

@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
-from mqstore.storage.layout import SCHEDULE_TOPIC
-from mqstore.storage.retention import plan
-from mqstore.storage.retention.disk import Disks
-from mqstore.storage.retention.holds import Hold
-from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts, Situation
+from mqstore.storage import StoreConfig
+from mqstore.storage.formats import SCHEDULE_TOPIC
+from mqstore.storage.retention import Disks, Hold, RetentionPlan, SegmentFacts, Situation, make_plan
+from mqstore.storage.settings import DelayLevels
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """Its offsets say up to where half messages are decided, not what anybody consumed."""
@@ -23,7 +20,7 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Somebody who still has to come to messages: a group of a topic, or a level's delivery."""
+    """A consumer group of a topic, or the delivery of a delay level, with its next offsets."""
 
     kind: Literal["group", "delay"]
     name: str
@@ -31,17 +28,18 @@ class Reader:
     offsets: Offsets
 
     def place_in(self, queue_id: int) -> int | None:
-        """The next offset; None where it has none: a group has consumed nothing there, and
-        delivery has nothing to do with it."""
+        """The next offset in a queue; None if there is none: a group has consumed nothing in the
+        queue, or the delay level does not read it."""
         return self.offsets.get(queue_id)
 
     def has_to_do_with(self, queue_id: int) -> bool:
+        """Whether the reader reads this queue."""
         return self.kind == "group" or queue_id in self.offsets
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """As of one moment. Times in milliseconds since 1970, offsets physical."""
+    """The state of a shard at one moment. Times in milliseconds since 1970, offsets physical."""
 
     name: str
     """In files and in the summary: store id and shard, else the directory's name."""
@@ -65,17 +63,21 @@ class ShardFacts:
 
     @property
     def min_offset(self) -> int:
+        """The first physical offset of the log; 0 for an empty log."""
         return self.segments[0].start if self.segments else 0
 
     @property
     def max_offset(self) -> int:
+        """The physical offset of the log's end; 0 for an empty log."""
         return self.segments[-1].end if self.segments else 0
 
     @property
     def levels(self) -> DelayLevels:
+        """The delay levels of the store."""
         return DelayLevels(self.config.message_delay_level)
 
     def readers(self) -> Iterator[Reader]:
+        """The consumer groups, without the coordinator's, and the delivery of each level."""
         for (group, topic), offsets in self.consumed.items():
             if group != TRANSACTION_GROUP:
                 yield Reader("group", group, topic, offsets)
@@ -84,9 +86,9 @@ class ShardFacts:
             yield Reader("delay", str(level), SCHEDULE_TOPIC, {level - 1: offset})
 
     def planned(self, holds: Sequence[Hold], reserved_hours: int) -> RetentionPlan:
-        """What retention does by the rule in force, or with another fileReservedTime."""
+        """Retention's plan with the rule in force, but ``reserved_hours`` as fileReservedTime."""
         config = self.config.model_copy(update={"file_reserved_time": reserved_hours})
-        return plan.make(
+        return make_plan(
             Situation(
                 now_ms=self.now_ms,
                 config=config,

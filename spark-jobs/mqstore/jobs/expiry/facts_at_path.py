@@ -1,4 +1,4 @@
-"""Facts of a store directory, at rest or beside whoever has it open. Nothing is written or locked.
+"""Reads the facts of a store directory, at rest or beside its writer; writes and locks nothing.
 
 The rule in force is the store's own (format.json), which store-writer records at each start; for a
 broker's store, its own broker.conf, if it is named.
@@ -16,21 +16,21 @@ from pydantic import ValidationError
 
 from mqstore.jobs.errors import NoStore, WrongUsage
 from mqstore.jobs.expiry.facts import ShardFacts
-from mqstore.storage import broker_settings
-from mqstore.storage.config import StoreConfig
+from mqstore.storage import StoreConfig
+from mqstore.storage.admin import ConsumerOffsets, DelayOffsets
+from mqstore.storage.directory import has_sign_of_ours
 from mqstore.storage.errors import StorageError
-from mqstore.storage.own import store_lock
-from mqstore.storage.retention import archive, pins
-from mqstore.storage.retention.disk import DiskWatch
-from mqstore.storage.retention.holds import Hold
-from mqstore.storage.retention.plan import SegmentFacts
-from mqstore.storage.retention.rule import RetentionRule
-from mqstore.storage.setting_names import unknown_settings
-from mqstore.storage.system.overlay_files import PrivateBase
-from mqstore.storage.system.posix_files import PosixFileSystem
-from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
-from mqstore.storage.verify.store_at_rest import StoreAtRest
+from mqstore.storage.host import PosixFileSystem, PrivateBase, production_seams
+from mqstore.storage.retention import (
+    DiskWatch,
+    Hold,
+    RetentionRule,
+    SegmentFacts,
+    read_archive,
+    read_pins,
+)
+from mqstore.storage.settings import BROKER_SETTINGS, unknown_settings
+from mqstore.storage.verify import StoreAtRest
 
 ID_DIGITS: Final = 8
 _READ: Final = (*RetentionRule.model_fields, "message_delay_level")
@@ -86,7 +86,7 @@ def _config(path: Path) -> StoreConfig:
         raise WrongUsage(f"{path} is no broker.conf ({error})") from error
     lines = (line.partition("=") for line in text.splitlines())
     said = {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
-    unknown = unknown_settings((name for name in said if name), broker_settings.NAMES)
+    unknown = unknown_settings((name for name in said if name), BROKER_SETTINGS)
     if unknown is not None:
         raise WrongUsage(f"{path}: {unknown}: correct or remove it")
     fields = StoreConfig.model_fields
@@ -114,15 +114,15 @@ def _is_ours(store: StoreAtRest) -> bool:
         return False
     lock = store.seams.files.stat(store.paths.lock)
     is_as_left = lock is not None and lock.modified_ms == store.content.lock_modified_ms
-    return is_as_left or store_lock.has_sign(store.seams.files, store.paths)
+    return is_as_left or has_sign_of_ours(store.seams.files, store.paths)
 
 
 def _pins(store: StoreAtRest) -> list[Hold]:
     """And what is not archived."""
     files, paths = store.seams.files, store.paths
     try:
-        found = [pin.hold for pin in pins.read(files, paths.pins)]
-        mark = archive.read(files, paths.archive)
+        found = [pin.hold for pin in read_pins(files, paths.pins)]
+        mark = read_archive(files, paths.archive)
     except ValueError as error:
         log.warning("what is pinned cannot be read, so nothing counts as pinned: %s", error)
         return []

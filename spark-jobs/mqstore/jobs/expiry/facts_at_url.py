@@ -7,14 +7,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from mqstore.client import Client
-from mqstore.client.models import Retention
+from mqstore.client import Client, Retention
 from mqstore.jobs.errors import JobError
 from mqstore.jobs.expiry.facts import Offsets, ShardFacts
 from mqstore.jobs.expiry.facts_at_path import ID_DIGITS
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.retention.disk import Disks
-from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts
+from mqstore.storage import StoreConfig
+from mqstore.storage.retention import Disks, RetentionPlan, SegmentFacts
 
 SEGMENTS_MAX: Final = 100_000
 

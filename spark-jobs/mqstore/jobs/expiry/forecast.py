@@ -8,8 +8,8 @@ from typing import Final
 from mqstore.jobs.expiry.counts import AGES_H, RATE_CLASSES, Count
 from mqstore.jobs.expiry.facts import ShardFacts
 from mqstore.jobs.expiry.report import DiskForecast, Level
-from mqstore.storage.layout import INDEX_ITEM_SIZE, QUEUE_ENTRY_SIZE
-from mqstore.storage.retention.plan import PlannedSegment
+from mqstore.storage.formats import INDEX_ITEM_SIZE, QUEUE_ENTRY_SIZE
+from mqstore.storage.retention import PlannedSegment
 
 HOURS_MIN: Final = 7 * 24
 HOURS_MAX: Final = 60 * 24

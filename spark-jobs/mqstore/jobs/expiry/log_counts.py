@@ -1,4 +1,4 @@
-"""What was counted in a log, asked in several ways."""
+"""Sums over the counts of a log, by topic, segment, place and plan."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ class Going(NamedTuple):
 
 
 class LogCounts:
-    """Over the table of ``counting.counted``. Immutable."""
+    """Sums over the table of ``counting.counted``. Immutable."""
 
     def __init__(self, counted: pa.Table) -> None:
         self._counted = counted
 
     def by_topic(self) -> list[Count]:
-        """By topic and age."""
+        """Sums by topic and age."""
         return _summed(self._counted, "topic", "age")
 
     def by_segment(self) -> list[Count]:
+        """Sums by segment."""
         return _summed(self._counted, "segment")
 
     def by_place(self) -> list[Count]:
-        """By topic, queue, and how many marks they are past."""
+        """Sums by topic, queue and number of marks (``past``)."""
         return _summed(self._counted, "topic", "queue_id", "past")
 
     def going_by_topic(self, going: Sequence[Going]) -> list[Count]:
-        """What goes, by plan, horizon and topic."""
+        """Sums over expiring segments, by plan, horizon and topic."""
         return _summed(self._going(going), "plan", "horizon", "topic")
 
     def going_by_place(self, going: Sequence[Going]) -> list[Count]:
-        """What goes, by plan, horizon and as ``by_place``."""
+        """Sums over expiring segments, by plan, horizon, topic, queue and ``past``."""
         return _summed(self._going(going), "plan", "horizon", "topic", "queue_id", "past")
 
     def _going(self, going: Sequence[Going]) -> pa.Table:

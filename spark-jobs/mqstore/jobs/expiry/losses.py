@@ -1,6 +1,6 @@
-"""Who loses what, from the counts: pure, without Spark.
+"""Computes from the counts which readers lose which messages; without Spark.
 
-``past`` counts the marks of a queue that a message is at or behind: see ``counting``.
+``past`` is the number of marks of a queue at or below the offset of a message: see ``counting``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from typing import Final
 
 from mqstore.jobs.expiry.counts import Count
 from mqstore.jobs.expiry.facts import Reader, ShardFacts
-from mqstore.storage.retention.holds import Hold
+from mqstore.storage.retention import Hold
 
 OVERDUE_MS: Final = 60_000
-"""A delayed message that waits so much longer than it should is not about to be delivered."""
+"""Milliseconds after its due time until an undelivered message counts as not being delivered."""
 
 
 @dataclass(slots=True)
 class Loss:
-    """Messages that somebody has not come to when they go."""
+    """Messages that a reader has not consumed when retention deletes them.
+
+    Sizes in bytes; ``oldest_ms`` is the earliest store time, ``goes_ms`` the earliest deletion.
+    """
 
     messages: int = 0
     bytes: int = 0
@@ -29,6 +32,7 @@ class Loss:
     goes_ms: int | None = None
 
     def add(self, messages: int, size: int, oldest_ms: int | None, goes_ms: int | None) -> None:
+        """Add messages and their bytes; the earlier times win."""
         self.messages += messages
         self.bytes += size
         self.oldest_ms = _least(self.oldest_ms, oldest_ms)
@@ -37,7 +41,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where readers go on, by topic and queue."""
+    """The readers of a shard, and the marks of each queue: their next offsets, ascending."""
 
     readers: Sequence[Reader]
     marks: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -45,6 +49,7 @@ class Places:
 
     @classmethod
     def of(cls, facts: ShardFacts) -> Places:
+        """The places of all readers of a shard."""
         places = cls(list(facts.readers()))
         found: dict[tuple[str, int], set[int]] = defaultdict(set)
         for reader in places.readers:
@@ -55,7 +60,7 @@ class Places:
         return places
 
     def waiting(self, count: Count) -> Iterator[Reader]:
-        """The readers that have not come to these messages."""
+        """The readers that have not consumed these messages."""
         if count.past < 0:
             return
         marks = self.marks.get((count.topic, count.queue_id), [])
@@ -67,11 +72,12 @@ class Places:
                 yield reader
 
     def groups_of(self, topic: str) -> int:
+        """Number of consumer groups of a topic."""
         return sum(each.kind == "group" for each in self._of_topic.get(topic, ()))
 
 
 def holds(facts: ShardFacts, places: Places, counts: Iterable[Count]) -> list[Hold]:
-    """What keeps segments: pins, what keepForGroups and delivery still need."""
+    """The holds that keep segments: pins, and what keepForGroups and delivery still need."""
     if not facts.honours_holds:
         return []
     kept = [name.strip() for name in facts.config.keep_for_groups.split(";") if name.strip()]
@@ -95,7 +101,7 @@ def holds(facts: ShardFacts, places: Places, counts: Iterable[Count]) -> list[Ho
 def losses(
     facts: ShardFacts, places: Places, counts: Iterable[Count]
 ) -> dict[tuple[int, int, str, str, str], Loss]:
-    """By plan, horizon, kind, reader's name and topic."""
+    """Losses by plan, horizon, kind, reader's name and topic."""
     found: dict[tuple[int, int, str, str, str], Loss] = defaultdict(Loss)
     for count in counts:
         for reader in places.waiting(count):
@@ -107,7 +113,7 @@ def losses(
 
 
 def _is_delivered_before(facts: ShardFacts, reader: Reader, count: Count) -> bool:
-    """Whether delivery, which is up to date, comes to the last of them before they go."""
+    """Whether delivery is up to date and delivers the last of the messages before deletion."""
     level = int(reader.name)
     if count.oldest_ms is None or count.newest_ms is None or count.goes_ms is None:
         return False

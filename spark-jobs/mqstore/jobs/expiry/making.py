@@ -1,4 +1,4 @@
-"""A report from facts and counts."""
+"""Makes an expiry report from the facts of a shard and the counts of its log."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from mqstore.jobs.expiry.report import (
     TopicExpiring,
     TopicStock,
 )
-from mqstore.storage.layout import HALF_TOPIC
-from mqstore.storage.retention.plan import PlannedSegment, RetentionPlan
-from mqstore.storage.retention.rule import RetentionRule
+from mqstore.storage.formats import HALF_TOPIC
+from mqstore.storage.retention import PlannedSegment, RetentionPlan, RetentionRule
 
 _HOUR_MS = 3_600_000
 Undecided = Callable[[], list[Count]]
-"""Half messages that nobody decided, by the segment of their newest copy and by topic."""
+"""Counts half messages without a decision, by the segment of their newest copy and by topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a report is to say."""
+class ReportRequest:
+    """The horizons of a report, and the values of fileReservedTime to compare."""
 
     horizons: tuple[int, ...]
     """Hours from now, ascending."""
     what_if: tuple[int, ...] = ()
-    """Other values of fileReservedTime."""
+    """Other values of fileReservedTime, in hours."""
 
 
 def make(
@@ -45,21 +44,21 @@ def make(
     places: Places,
     counts: LogCounts,
     undecided: Undecided,
-    asked: Asked,
+    request: ReportRequest,
     where: str,
 ) -> ExpiryReport:
-    """Asks the counts; ``undecided`` only where there are half messages."""
+    """Make the report; calls ``undecided`` only if the log holds half messages."""
     ages = counts.by_topic()
     held = losses.holds(facts, places, counts.by_place())
     in_force = facts.config.file_reserved_time
-    hours = [in_force, *(each for each in asked.what_if if each != in_force)]
+    hours = [in_force, *(each for each in request.what_if if each != in_force)]
     plans = [facts.planned(held, each) for each in hours]
-    going = list(_going(facts, plans, asked.horizons))
+    going = list(_going(facts, plans, request.horizons))
     halves = undecided() if any(each.topic == HALF_TOPIC for each in ages) else []
-    told = _Told(facts, hours, plans, asked.horizons)
+    sections = _Sections(facts, hours, plans, request.horizons)
     lost = losses.losses(facts, places, counts.going_by_place(going))
     _add_halves(lost, halves, going)
-    risks = told.risks(lost)
+    risks = sections.risks(lost)
     topics = counts.going_by_topic(going)
     stocks = _stocks(ages, places)
     return ExpiryReport(
@@ -67,19 +66,19 @@ def make(
         shard=facts.name,
         where=where,
         rule=RetentionRule.of(facts.config),
-        horizons_hours=asked.horizons,
+        horizons_hours=request.horizons,
         min_offset=facts.min_offset,
         max_offset=facts.max_offset,
         messages=sum(each.messages for each in stocks),
         bytes=sum(each.bytes for each in stocks),
         at_risk=any(risk.is_in_force for risk in risks),
-        expiring=tuple(told.expiring(topics, risks)),
+        expiring=tuple(sections.expiring(topics, risks)),
         risks=tuple(risks),
         topics=tuple(stocks),
-        topics_expiring=tuple(told.topics(topics)),
+        topics_expiring=tuple(sections.topics(topics)),
         ages=tuple(_ages(ages)),
         segments=tuple(_segments(plans[0], counts.by_segment())),
-        disk=forecast.make(facts, plans[0].segments, ages, asked.horizons[-1]),
+        disk=forecast.make(facts, plans[0].segments, ages, request.horizons[-1]),
     )
 
 
@@ -94,7 +93,7 @@ def _going(
 
 
 def _horizon(segment: PlannedSegment, now_ms: int, horizons: Sequence[int]) -> int | None:
-    """The number of the first horizon that a segment goes within."""
+    """The number of the first horizon within which a segment is deleted; None if there is none."""
     if segment.not_before_ms is None:
         return None
     for number, hours in enumerate(horizons):
@@ -117,9 +116,11 @@ def _add_halves(
             )
 
 
-class _Told:
-    """Numbers of plans and horizons as the report names them; within a horizon is all that goes
-    within a shorter one."""
+class _Sections:
+    """The sections of a report, which name the plans and horizons that counts number.
+
+    A horizon includes everything that is deleted within a shorter one.
+    """
 
     def __init__(
         self,

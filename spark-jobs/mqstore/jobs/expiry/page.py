@@ -1,7 +1,7 @@
-"""A report as one HTML page that needs nothing else: no script, no network; light and dark.
+"""A report as one self-contained HTML page: no script, no network; light and dark.
 
-Charts are drawn in percent of their box, and their words are text beside them, so that they are
-read as well on a narrow screen.
+Charts are drawn in percent of their box and labelled by text beside them, so that they stay
+readable on a narrow screen.
 """
 
 from __future__ import annotations
@@ -19,51 +19,54 @@ from mqstore.jobs.expiry.report import DiskForecast, Expiring, ExpiryReport, Ris
 TOPICS_SHOWN: Final = 50
 RISKS_SHOWN: Final = 100
 COLOURS: Final = 6
-"""Topics with a colour of their own; the rest are one."""
+"""Number of topics with a colour of their own; all others share one."""
 OTHERS: Final = "all other topics"
 CELLS_MAX: Final = 160
-"""Of the strip that shows the log; more segments share one."""
+"""Maximum number of cells in the strip that shows the log; more segments share a cell."""
 TICKS: Final = 4
 _HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a bar; ``percent`` of the longest one."""
+    """A part of a bar; ``percent`` is relative to the longest bar."""
 
     label: str
     colour: int
     percent: float
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """A bar of a chart: its label, the text beside it and its parts."""
+
     label: str
-    told: str
+    text: str
     parts: Sequence[Part]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Some segments of the strip; ``when`` is the number of the horizon, or what keeps them."""
+    """Some segments of the strip; ``when`` is the CSS class of their horizon or of their hold."""
 
     percent: float
     when: str
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The disk's forecast: a line in a box of 100 by 100, and where its words stand."""
+    """The disk's forecast: a line in a box of 100 by 100, and the places of its labels."""
 
     line: str
     levels: Sequence[tuple[float, str]]
-    """From the top in percent, and what the level is."""
+    """Distance from the top in percent, and label, of each disk level."""
     ticks: Sequence[tuple[float, str]]
 
 
 def html(report: ExpiryReport) -> str:
+    """The report as an HTML page."""
     environment = Environment(
         loader=PackageLoader("mqstore.jobs.expiry", "."),
         autoescape=True,
@@ -100,10 +103,10 @@ def html(report: ExpiryReport) -> str:
 
 
 def headline(risks: Sequence[Risk], report: ExpiryReport) -> str:
-    """The first thing to know, in a sentence."""
+    """The main result in one sentence: how many messages are lost, by which readers and when."""
     if not risks:
         longest = words.hours(max(report.horizons_hours))
-        return f"Nothing that somebody still needs goes within {longest}."
+        return f"Retention deletes no message that a reader still needs within {longest}."
     groups = {risk.name for risk in risks if risk.kind == "group"}
     parts = []
     if groups:
@@ -155,8 +158,8 @@ def horizon_bars(report: ExpiryReport, colours: dict[str, int]) -> list[Bar]:
             if (topic.reserved_hours, topic.horizon_hours)
             == (each.reserved_hours, each.horizon_hours)
         ]
-        told = f"{words.size(each.bytes)} · {words.count(each.messages)} messages"
-        bars.append(Bar(words.hours(each.horizon_hours), told, _parts(sums, colours, longest)))
+        text = f"{words.size(each.bytes)} · {words.count(each.messages)} messages"
+        bars.append(Bar(words.hours(each.horizon_hours), text, _parts(sums, colours, longest)))
     return bars
 
 
@@ -184,7 +187,7 @@ def cells(report: ExpiryReport) -> Iterable[Cell]:
         found = segments[at : at + share]
         first = found[0]
         size = sum(each.end - each.start for each in found)
-        yield Cell(100 * size / total, _class_of(first, report), _told_of(found, report))
+        yield Cell(100 * size / total, _class_of(first, report), _describe(found, report))
 
 
 def _class_of(segment: SegmentStock, report: ExpiryReport) -> str:
@@ -198,7 +201,7 @@ def _class_of(segment: SegmentStock, report: ExpiryReport) -> str:
     return "later"
 
 
-def _told_of(found: Sequence[SegmentStock], report: ExpiryReport) -> str:
+def _describe(found: Sequence[SegmentStock], report: ExpiryReport) -> str:
     name = found[0].name if len(found) == 1 else f"{found[0].name} to {found[-1].name}"
     messages = words.count(sum(each.messages for each in found))
     first = found[0]
@@ -212,6 +215,7 @@ def _told_of(found: Sequence[SegmentStock], report: ExpiryReport) -> str:
 
 
 def curve(disk: DiskForecast) -> Curve:
+    """The chart of a disk's forecast."""
     points = disk.used_by_hour
     last = max(1, len(points) - 1)
 
@@ -231,7 +235,7 @@ def curve(disk: DiskForecast) -> Curve:
 
 
 def _what_if(report: ExpiryReport) -> dict[int, list[Expiring]]:
-    """By fileReservedTime, where another one than that in force was asked for."""
+    """Expiring messages by fileReservedTime; empty if the report compares no other values."""
     found: dict[int, list[Expiring]] = defaultdict(list)
     for each in report.expiring:
         found[each.reserved_hours].append(each)

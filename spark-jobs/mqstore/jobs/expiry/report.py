@@ -1,4 +1,4 @@
-"""The report as a value; its JSON is what the job publishes, and store-writer keeps its summary.
+"""The report as a value; the job publishes it as JSON, and store-writer keeps its summary.
 
 Times are milliseconds since 1970, offsets physical, sizes bytes.
 """
@@ -8,28 +8,26 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from mqstore.storage.retention.plan import Why
-from mqstore.storage.retention.rule import RetentionRule
-from mqstore.storage.retention.value import Value
+from mqstore.storage.retention import RetentionRule, Value, Why
 
 
 class Expiring(Value):
-    """All that goes within a horizon, by the rule in force or another fileReservedTime."""
+    """The messages that retention deletes within a horizon, with one fileReservedTime."""
 
     reserved_hours: int
     is_in_force: bool
     horizon_hours: int
     end_offset: int
-    """All of the log below goes."""
+    """Retention deletes the log below this offset."""
     segments: int
     messages: int
     bytes: int
     lost: int
-    """Messages that somebody has not come to by now, each reader's counted."""
+    """Messages that readers have not consumed by now, counted per reader."""
 
 
 class TopicExpiring(Value):
-    """What goes of a topic; ``segments`` are those with a message of it."""
+    """The messages of a topic that retention deletes; ``segments`` counts those that hold some."""
 
     reserved_hours: int
     horizon_hours: int
@@ -40,22 +38,23 @@ class TopicExpiring(Value):
 
 
 class Risk(Value):
-    """Messages that somebody has not come to and that go: as of now, if nothing is consumed."""
+    """Messages that retention deletes before a reader consumes them, if it consumes none from now
+    on."""
 
     reserved_hours: int
     is_in_force: bool
     horizon_hours: int
     kind: Literal["group", "delay", "half"]
-    """A group's, undelivered ones of a delay level, or half messages that nobody decided."""
+    """Not consumed by a group, not delivered by a delay level, or half without a decision."""
     name: str
-    """Of the group; of the level; empty."""
+    """Name of the group or number of the level; empty for half messages."""
     topic: str
-    """For half messages the one they belong to."""
+    """For half messages the topic that they are sent to."""
     messages: int
     bytes: int
     oldest_ms: int | None
     goes_ms: int | None
-    """When the first of them goes, at the earliest."""
+    """Earliest time when retention deletes the first of them."""
 
 
 class TopicStock(Value):
@@ -118,6 +117,8 @@ class DiskForecast(Value):
 
 
 class ExpiryReport(Value):
+    """The expiry report of one shard."""
+
     made_ms: int
     shard: str
     where: str
@@ -128,7 +129,7 @@ class ExpiryReport(Value):
     messages: int
     bytes: int
     at_risk: bool
-    """Whether by the rule in force anything goes that somebody has not come to."""
+    """Whether retention, by the rule in force, deletes messages that a reader has not consumed."""
     expiring: tuple[Expiring, ...]
     risks: tuple[Risk, ...]
     topics: tuple[TopicStock, ...]

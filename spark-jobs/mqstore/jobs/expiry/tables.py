@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from mqstore.jobs.expiry.report import ExpiryReport
-from mqstore.storage.retention.value import Value
+from mqstore.storage.retention import Value
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 _LONG, _INT, _TEXT, _BOOL = pa.int64(), pa.int32(), pa.string(), pa.bool_()
@@ -59,11 +59,13 @@ SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
 
 
 def tables(report: ExpiryReport) -> dict[str, pa.Table]:
+    """The tables of a report, by name; ``SCHEMAS`` lists their columns."""
     rows: dict[str, Sequence[Value]] = {name: getattr(report, name) for name in SCHEMAS}
     return {name: _table(report.shard, SCHEMAS[name], rows[name]) for name in SCHEMAS}
 
 
 def write(table: pa.Table, file: IO[bytes]) -> None:
+    """Write a table to a file as Parquet."""
     parquet.write_table(table, file, compression="zstd")
 
 

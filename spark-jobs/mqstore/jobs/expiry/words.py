@@ -13,6 +13,7 @@ _LONG: Final = "a long time"
 
 
 def count(number: int) -> str:
+    """A number with a comma between thousands."""
     return f"{number:,}"
 
 
@@ -43,6 +44,7 @@ def span(milliseconds: int) -> str:
 
 
 def moment(ms: int | None) -> str:
+    """A time in ms since 1970 as date and minute in UTC; its number if no date can show it."""
     if ms is None:
         return "–"  # noqa: RUF001  # a dash is what a table shows for nothing
     try:

@@ -1,7 +1,7 @@
-"""A store by its path: at rest, or beside the writer that has it open. Nothing is locked.
+"""Reads the log of a store by its path, at rest or beside its writer; takes no lock.
 
-Of a store at rest all that recovery would keep is read, wherever the last writer stopped. Beside a
-writer of ours only what it had synced and dispatched when the look began is.
+Of a store at rest the job reads everything that recovery would keep. Beside a writer of ours it
+reads the part that the writer had synced and dispatched when the job took its snapshot.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mqstore.jobs.errors import NoStore, SegmentGone
 from mqstore.jobs.log.named_records import NamedRecords
 from mqstore.jobs.log.source import LogSegment, Snapshot
-from mqstore.storage.config import StoreConfig
+from mqstore.storage import StoreConfig
 from mqstore.storage.errors import StorageError
-from mqstore.storage.system.overlay_files import PrivateBase
-from mqstore.storage.system.posix_files import PosixFileSystem
-from mqstore.storage.system.threads import production_seams
-from mqstore.storage.verify.store_at_rest import StoreAtRest
+from mqstore.storage.host import PosixFileSystem, PrivateBase, production_seams
+
+if TYPE_CHECKING:
+    from mqstore.storage.verify import StoreAtRest
 
 
 def look(root: Path) -> Snapshot:
-    """Raises NoStore for what is no store, or one that cannot be read."""
+    """Take a snapshot of the log of a store. Raises NoStore if it is no readable store."""
+    from mqstore.storage.verify import StoreAtRest  # a worker reads segments and needs none of it
+
     seams = production_seams()
     base = cast(PrivateBase, seams.files)
     try:
@@ -42,7 +44,7 @@ def look(root: Path) -> Snapshot:
 
 
 def _end_of(store: StoreAtRest) -> int:
-    """Beside a writer of ours, only what no power cut takes back."""
+    """The end of the readable log; beside a writer of ours the end of its synced part."""
     if not store.is_live or store.state is None:
         return store.end
     return min(store.end, store.state.flushed_offset)
@@ -50,7 +52,7 @@ def _end_of(store: StoreAtRest) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogAtPath:
-    """Where the files of one store are."""
+    """A log as files: the directories of one store."""
 
     commit_log: Path
     consume_queue: Path
@@ -58,6 +60,7 @@ class LogAtPath:
 
     @contextmanager
     def opened(self) -> Iterator[PathReader]:
+        """Open a reader for the context."""
         reader = PathReader(self)
         try:
             yield reader
@@ -66,7 +69,7 @@ class LogAtPath:
 
 
 class PathReader:
-    """``LogReader`` over files. Read by pread: a file may go meanwhile, and no map outlives it."""
+    """``LogReader`` over files. Reads by pread, as retention may delete a file at any time."""
 
     def __init__(self, log: LogAtPath) -> None:
         self._files = PosixFileSystem()
@@ -74,6 +77,7 @@ class PathReader:
         self._named = NamedRecords(self._files, log.consume_queue, log.queue_file_size, self.read)
 
     def read(self, segment: LogSegment, offset: int, size: int) -> bytes:
+        """See LogReader. Raises SegmentGone."""
         path = self._directory / segment.name
         try:
             found = self._files.read_range(path, offset - segment.base, size, keep=True)
@@ -87,10 +91,13 @@ class PathReader:
         return found
 
     def near(self, segment: LogSegment, offset: int, stop: int) -> int | None:
+        """See LogReader."""
         return self._named.near(segment, offset, stop)
 
     def next(self, segment: LogSegment, offset: int, stop: int) -> int | None:
+        """See LogReader."""
         return self._named.next(segment, offset, stop)
 
     def close(self) -> None:
+        """Close the queue files that the reader has opened."""
         self._named.close()

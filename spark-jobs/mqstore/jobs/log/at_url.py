@@ -1,8 +1,8 @@
-"""A shard by the address of its query service: byte ranges over HTTP, checked and asked for again.
+"""Reads the log of a shard from its query service: byte ranges over HTTP, checked and retried.
 
-What query gives out is on disk. It says when it has more than it can do, and a rate that it was
-set is kept by its own waiting. A token comes from a file or the environment, on each machine that
-reads: an option would be shown by Spark.
+Query serves only bytes that are synced to disk. It rejects requests when it is overloaded, and
+delays replies to keep its transfer rate. The token comes from a file or the environment of each
+machine that reads; Spark would show an option to every user.
 """
 
 from __future__ import annotations
@@ -25,28 +25,31 @@ T = TypeVar("T")
 
 TRIES: Final = 8
 FIRST_TRIES: Final = 4
-"""When a job begins: whoever mistyped an address is told within seconds."""
+"""Attempts of the first request: the job reports a mistyped address within seconds."""
 WAIT_FIRST_S: Final = 0.1
 WAIT_MAX_S: Final = 10.0
 TIMEOUT_S: Final = 60.0
-"""A service with a transfer rate takes its time."""
-_PASSING: Final = frozenset({429, 502, 503, 504})
-"""Answers after which the same request may succeed."""
+"""Timeout of a request: a service with a limited transfer rate replies slowly."""
+_TRANSIENT: Final = frozenset({429, 502, 503, 504})
+"""Status codes after which the same request may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogAtUrl:
+    """A log as a query service: its address, token file and CA bundle (PEM)."""
+
     url: str
     token_file: str | None
     ca: str | None
 
     @contextmanager
     def opened(self) -> Iterator[UrlReader]:
+        """Open a reader with a client of its own for the context."""
         with self.client() as client:
             yield UrlReader(self.url, client)
 
     def client(self, writer_url: str = WRITER_URL) -> Client:
-        """Raises AccessRefused for files that cannot be used."""
+        """A client of the service. Raises AccessRefused if token file or CA bundle is unusable."""
         try:
             tls = None if self.ca is None else trusting(self.ca)
             return Client(writer_url, self.url, token=self._token(), tls=tls, timeout_s=TIMEOUT_S)
@@ -66,9 +69,9 @@ class LogAtUrl:
 
 
 def look(log: LogAtUrl) -> Snapshot:
-    """Raises JobError."""
+    """Take a snapshot of the log of a shard. Raises JobError."""
     with log.client() as client:
-        found = _asked(log.url, client.log_files, tries=FIRST_TRIES)
+        found = _request(log.url, client.log_files, tries=FIRST_TRIES)
     segments = tuple(
         LogSegment(each.name, each.offset, each.offset, each.offset + each.size)
         for each in found.segments
@@ -77,8 +80,11 @@ def look(log: LogAtUrl) -> Snapshot:
 
 
 class UrlReader:
-    """``LogReader`` over a service. No queue can be asked, so no boundary inside a segment is
-    known: its range is all of it, and damage that hides where the next record is takes the rest."""
+    """``LogReader`` over a service, which has no request for queue entries.
+
+    So no record boundary inside a segment is known. A range is a whole segment, and damage that
+    hides the start of the next record hides the rest of the segment.
+    """
 
     def __init__(
         self, url: str, client: Client, *, sleep: Callable[[float], None] = time.sleep
@@ -89,6 +95,7 @@ class UrlReader:
         self._tags: dict[str, str | None] = {}
 
     def read(self, segment: LogSegment, offset: int, size: int) -> bytes:
+        """See LogReader. Retries transient errors."""
         parts, start, stop = [], offset - segment.base, offset - segment.base + size
         while start < stop:
             part = self._part(segment.name, start, stop)
@@ -97,14 +104,16 @@ class UrlReader:
         return b"".join(parts)
 
     def near(self, segment: LogSegment, offset: int, stop: int) -> int | None:
+        """None: the service lists no record boundaries."""
         return None
 
     def next(self, segment: LogSegment, offset: int, stop: int) -> int | None:
+        """None: the service lists no record boundaries."""
         return None
 
     def _part(self, name: str, start: int, stop: int) -> bytes:
         tag = self._tags.get(name)
-        found = _asked(
+        found = _request(
             self._url,
             lambda: self._client.log_bytes(name, start, stop, tag=tag),
             sleep=self._sleep,
@@ -115,22 +124,22 @@ class UrlReader:
         return found.content
 
 
-def _asked(
+def _request(
     url: str,
-    ask: Callable[[], T],
+    send: Callable[[], T],
     *,
     tries: int = TRIES,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What the service answers, asked again while it may yet."""
+    """The result of ``send``, which is retried after transient errors. Raises JobError."""
     for tried in range(1, tries + 1):
         try:
-            return ask()
+            return send()
         except ProblemError as error:
-            if error.status not in _PASSING or tried == tries:
+            if error.status not in _TRANSIENT or tried == tries:
                 raise _refusal(url, error) from error
             wait_s = error.retry_after_s
-        except ClientError as error:  # no answer, or bytes that changed on their way
+        except ClientError as error:  # no reply, or bytes that changed in transit
             if tried == tries:
                 raise Unreachable(f"{url} does not answer ({error})") from error
             wait_s = None if isinstance(error, NoAnswer) else 0.0
@@ -139,7 +148,7 @@ def _asked(
 
 
 def _wait_s(tried: int) -> float:
-    """Twice as long each time, and not with all others at once."""
+    """Seconds until the next attempt: exponential backoff with jitter."""
     longest: float = min(WAIT_FIRST_S * 2**tried, WAIT_MAX_S)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads retries, guards nothing
 
@@ -155,6 +164,6 @@ def _refusal(url: str, error: ProblemError) -> JobError:
         return SegmentGone(f"{why}; run the job again, or keep the range with a pin")
     if error.type == "epoch-changed":
         return StoreChanged("the store was recovered while it was read; run the job again")
-    if error.status in _PASSING:
+    if error.status in _TRANSIENT:
         return Unreachable(f"{url} has too much to do ({why}); run the job again later")
     return JobError(f"{url}: {why}")

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.jobs.log.source import LogSegment
-from mqstore.storage._kernel import Defect, check_record
-from mqstore.storage.recovery.log_scan import queue_place
-from mqstore.storage.recovery.tombstones import QueuePlace
-from mqstore.storage.recovery.view import NamedRecord, QueueFiles
-from mqstore.storage.seams import FileSystem
+from mqstore.storage.directory import NamedRecord, QueueFiles, QueuePlace, queue_place
+from mqstore.storage.formats import Defect, check_record
+from mqstore.storage.host import FileSystem
 
 _TRIES: Final = 16
 """Entries of one queue that are looked at for one boundary; damage may spoil some."""
@@ -55,6 +53,7 @@ class NamedRecords:
         return lowest
 
     def close(self) -> None:
+        """Close the queue files."""
         for _, _, files in self._queues or ():
             files.close()
         self._queues = None

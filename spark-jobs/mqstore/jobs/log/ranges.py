@@ -13,9 +13,9 @@ from typing import Final
 from mqstore.jobs.log.source import LogRange, LogReader, LogSegment
 
 RANGE_MIN: Final = 1 << 20
-"""Bytes of the smallest range that may be asked for."""
+"""Bytes of the smallest range that an option may set."""
 RANGE_SIZE: Final = 128 << 20
-"""Bytes of a range where nothing else is said: few large ranges beat many small ones."""
+"""Default bytes of a range: few large ranges are faster than many small ones."""
 
 Near = Callable[[int, int], int | None]
 """Some known boundary from the first offset to before the second one, or None."""

@@ -1,7 +1,8 @@
-"""All records of a range, read in pieces of bounded size; what is no whole record is stepped over.
+"""Reads all records of a range in pieces of bounded size, and skips stretches without a record.
 
-Where a damaged record's own lengths still add up they tell where the next one begins; else the next
-record that a queue entry names does, or the range's end. Nothing is looked for in the bytes.
+After a damaged record the scan continues at the end that its lengths give, if they are consistent,
+else at the next record that a queue entry names, else at the end of the range. It never searches
+the bytes for a record.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqstore.jobs.log.source import LogRange, LogReader
-from mqstore.storage._kernel import Defect, RecordColumns
-from mqstore.storage.codec.record import defect_error
-from mqstore.storage.layout import BLANK_RECORD_SIZE
+from mqstore.storage.formats import BLANK_RECORD_SIZE, Defect, RecordColumns, defect_error
 
 CHUNK_SIZE: Final = 8 << 20
 """Bytes read at a time; a record that is longer is read whole."""

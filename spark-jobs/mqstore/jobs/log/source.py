@@ -1,7 +1,7 @@
-"""The commit log as jobs see it: segments, and bytes of them by physical offset.
+"""The commit log as jobs read it: segments, and their bytes by physical offset.
 
-Who plans looks once (``at_path.look``, ``at_url.look``); the ``Log`` that this gives goes to
-Spark's workers, where ``opened`` gives the ``LogReader`` that a task reads with.
+The driver takes one snapshot (``at_path.look``, ``at_url.look``). The ``Log`` of the snapshot goes
+to Spark's workers, where each task opens a ``LogReader`` of it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """A file of the log, as far as it is read. Offsets are physical, in bytes."""
+    """A file of the log, up to the end of its readable part. Offsets are physical, in bytes."""
 
     name: str
     base: int
-    """Of the file's first byte."""
+    """Offset of the file's first byte."""
     start: int
-    """A record begins here, if anything does."""
+    """Offset of the first record, if the segment has one."""
     end: int
     tag: str | None = None
-    """What a service calls this state of it; bytes with the same tag fit together."""
+    """Entity tag of the segment at a service; bytes with the same tag are consistent."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """What one task reads: a record begins at ``start`` and, but for the segment's end, at
-    ``stop``."""
+    """The range that one task reads. A record begins at ``start``, and at ``stop`` unless that is
+    the end of the segment."""
 
     segment: LogSegment
     start: int
@@ -36,32 +36,36 @@ class LogRange:
 
     @property
     def ends_segment(self) -> bool:
+        """Whether the range ends at the end of its segment."""
         return self.stop == self.segment.end
 
 
 class LogReader(Protocol):
-    """Not for several threads at once. All methods raise JobError."""
+    """Reads bytes of a log. Not safe for several threads at once. All methods raise JobError."""
 
     def read(self, segment: LogSegment, offset: int, size: int) -> bytes:
-        """So many bytes from a physical offset on, all of which the segment has."""
+        """``size`` bytes from a physical offset on, all within the segment."""
 
     def near(self, segment: LogSegment, offset: int, stop: int) -> int | None:
-        """Some physical offset from ``offset`` to before ``stop`` where a record is known to
-        begin, as low as is quickly found; None where none is known."""
+        """A physical offset from ``offset`` to before ``stop`` where a record is known to begin.
+
+        As low as is quickly found; None if no such offset is known.
+        """
 
     def next(self, segment: LogSegment, offset: int, stop: int) -> int | None:
-        """The lowest of them."""
+        """The lowest physical offset from ``offset`` to before ``stop`` where a record begins."""
 
 
 class Log(Protocol):
-    """Where a log's bytes are: a value that is pickled for each task."""
+    """The place of a log: a value that is pickled for each task."""
 
-    def opened(self) -> AbstractContextManager[LogReader]: ...
+    def opened(self) -> AbstractContextManager[LogReader]:
+        """Open a reader for the context. Raises JobError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A log as it was when it was looked at."""
+    """A log and its segments at one moment."""
 
     log: Log
     segments: tuple[LogSegment, ...]

@@ -1,4 +1,4 @@
-"""A store that nobody else works on: the job holds its lock, and is its one writer."""
+"""A store at rest: the job holds its lock and is its only writer."""
 
 from __future__ import annotations
 
@@ -14,34 +14,30 @@ from mqstore.jobs.errors import JobError
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogSegment
 from mqstore.jobs.progress import Progress
-from mqstore.storage.config import StoreConfig
+from mqstore.storage import MessageStore, StoreConfig, StoreOptions
+from mqstore.storage.directory import StorePaths, load_format, lock_refusal
 from mqstore.storage.errors import StoreLocked
-from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.options import Progress as Opened
-from mqstore.storage.own import format_file, store_lock
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.system.posix_files import PosixFileSystem
-from mqstore.storage.system.threads import production_seams
-from mqstore.storage.system.umask import restrict_new_files
+from mqstore.storage.host import PosixFileSystem, production_seams, restrict_new_files
+from mqstore.storage.status import Progress as Opened
 
 OWNER_NAME = "job.json"
-"""Beside what is staged: who rebuilds."""
+"""File beside the staged index files that names the owner of the rebuild."""
 
 
 @contextmanager
 def held(
     root: Path, config: StoreConfig, progress: Progress, *, dry: bool
 ) -> Iterator[MessageStore]:
-    """The store, recovered and its queues whole; or, ``dry``, as it would then be: then nothing is
-    written and nothing is locked.
+    """Open the store with its lock, recovered and with complete queues, for the context.
 
-    Raises JobError for one that another rebuild works on, or that may only be read; StorageError.
+    With ``dry`` the recovered store is in memory only: nothing is written or locked. Raises
+    JobError if another rebuild holds the store or it is read-only; StorageError.
     """
 
     def opening(now: Opened) -> None:
         progress(f"recovering {now.stage}", now.done, now.total)
 
-    known = format_file.load(PosixFileSystem(), StorePaths(root))
+    known = load_format(PosixFileSystem(), StorePaths(root))
     options = StoreOptions(
         create=False,
         in_place=not dry,
@@ -50,7 +46,7 @@ def held(
         why_no_services="its index is being rebuilt",
         on_progress=opening,
     )
-    if known is not None:  # its own: a job is told a directory and no more
+    if known is not None:  # the store's own identity, since the job's options do not name it
         host = next(iter(known.store_hosts), options.store_host)
         options = replace(options, shard=known.shard, store_host=host)
     restrict_new_files()
@@ -77,7 +73,7 @@ def unchanged(root: Path) -> Iterator[None]:
 
     before = signs()
     if files.is_locked(paths.lock):
-        raise _other_rebuild(root) or store_lock.in_use(files, paths)
+        raise _other_rebuild(root) or lock_refusal(files, paths)
     yield
     if signs() != before:
         raise JobError(
@@ -87,7 +83,7 @@ def unchanged(root: Path) -> Iterator[None]:
 
 
 def note_owner(directory: Path) -> None:
-    """Say who is at it, for whoever tries to be at the same time."""
+    """Write the owner of the rebuild to a file, which a concurrent rebuild reports."""
     note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}
     (directory / OWNER_NAME).write_text(json.dumps(note), encoding="utf-8")
 

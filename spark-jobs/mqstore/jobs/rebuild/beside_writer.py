@@ -21,8 +21,7 @@ from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.index.build import BuildPlan
-from mqstore.storage.index.plan import Layout
+from mqstore.storage.index import BuildPlan, Layout
 
 if TYPE_CHECKING:
     from mqstore.jobs.rebuild.segment_views import LogPlace
@@ -57,7 +56,7 @@ def _rebuilt(settings: RebuildSettings, run: JobRun, place: ShardPlace, client: 
             scan = build.scan()
             lease.require()
             plan = build.build_plan(scan)
-            client.plan_index_rebuild(found.id, told(plan, parts))
+            client.plan_index_rebuild(found.id, plan_document(plan, parts))
             build.fill(scan, partial(send_part, place, found.id))
         lease.require()
         published = _published(client, lease)
@@ -72,7 +71,7 @@ def _rebuilt(settings: RebuildSettings, run: JobRun, place: ShardPlace, client: 
 
 
 def log_of(place: ShardPlace) -> LogPlace:
-    """Raises NoStore."""
+    """The place of a shard's log. Raises NoStore."""
     if place.is_url:
         return LogAtUrl(place.where, place.token_file, place.ca)
     where = at_path.look(Path(place.where)).log
@@ -80,8 +79,8 @@ def log_of(place: ShardPlace) -> LogPlace:
     return where
 
 
-def told(plan: BuildPlan, parts: int) -> dict[str, Any]:
-    """A plan as the writer takes it."""
+def plan_document(plan: BuildPlan, parts: int) -> dict[str, Any]:
+    """A plan in JSON, as the writer's API takes it."""
     return {
         "parts": parts,
         "files": [
@@ -100,7 +99,7 @@ def told(plan: BuildPlan, parts: int) -> dict[str, Any]:
 
 
 def _published(client: Client, lease: Lease) -> IndexPublished:
-    """Asked again where the answer was lost: it is the same one."""
+    """Publish the index; retries if the reply was lost, which is safe: the result is the same."""
     for tried in range(1, PUBLISH_TRIES + 1):
         try:
             return client.publish_index_rebuild(lease.rebuild.id)

@@ -1,8 +1,8 @@
-"""The index that is there, compared with the one that its log makes.
+"""Compares the existing index with the index that a rebuild makes from the log.
 
-Files may be cut elsewhere than a rebuild cuts them, as when retention took the oldest: so items are
-compared in their order, whatever file they are in, and each file's header and chains with what its
-own items make of them.
+The existing files may hold other ranges of items than those of a rebuild, for instance after
+retention has deleted the oldest. So items are compared in their order across files, and the header
+and chains of each file with those that its own items require.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mqstore.storage.index.build import OFFSET_MAX, BuildPlan, staged_name
-from mqstore.storage.index.plan import Layout, PlannedFile
-from mqstore.storage.index.publication import index_names
-from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.directory import StorePaths
+from mqstore.storage.formats import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLOT_SIZE
+from mqstore.storage.host import PosixFileSystem
+from mqstore.storage.index import (
+    OFFSET_MAX,
+    BuildPlan,
+    Layout,
+    PlannedFile,
+    index_names,
+    staged_name,
+)
 
-TOLD_MAX: Final = 1_000
-"""Differences that are told one by one; all are counted."""
+REPORTED_MAX: Final = 1_000
+"""Maximum number of differences that are reported one by one; all are counted."""
 _BLOCK_ITEMS: Final = 1 << 20
 _ITEM: Final = np.dtype(
     [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
@@ -46,13 +51,16 @@ Items = NDArray[Any]
 
 @dataclass(slots=True)
 class Differences:
+    """The number of differences, and the first ``REPORTED_MAX`` of them in JSON."""
+
     count: int = 0
-    told: list[dict[str, Any]] = field(default_factory=list)
+    reported: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, kind: str, **what: int | str) -> None:
+        """Count a difference, and report it unless there are too many."""
         self.count += 1
-        if len(self.told) < TOLD_MAX:
-            self.told.append({"kind": kind, **what})
+        if len(self.reported) < REPORTED_MAX:
+            self.reported.append({"kind": kind, **what})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class IndexBytes:
 
     @classmethod
     def of(cls, path: Path, layout: Layout) -> IndexBytes:
+        """Map an index file. Raises OSError."""
         raw = np.memmap(path, dtype=np.uint8, mode="r")
         header = raw[:INDEX_HEADER_SIZE].view(_HEADER)[0]
         end = INDEX_HEADER_SIZE + layout.slots * INDEX_SLOT_SIZE

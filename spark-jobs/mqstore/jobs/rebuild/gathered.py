@@ -1,7 +1,7 @@
-"""The items of a log, on their way from the tasks that find them to those that use them by parts.
+"""Carries the items of a log from the tasks that extract them to the tasks that use them by parts.
 
-On one machine they are written to files of Spark's scratch and read from there; only where they are
-goes through Spark. Where executors may be anywhere, Spark's shuffle carries them.
+On one machine tasks write the items to files in Spark's scratch directory, and only the places in
+these files go through Spark. With executors on several machines Spark's shuffle carries the items.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from mqstore.jobs.errors import JobError
 from mqstore.jobs.log.source import LogRange
 from mqstore.jobs.rebuild.segment_views import scratch
-from mqstore.jobs.rebuild.tasks import Extraction, Items, Told
+from mqstore.jobs.rebuild.tasks import Extraction, FoundChunk, Items
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 T = TypeVar("T")
 Key = tuple[int, int]
-"""The part, and physical offset that it is sorted by."""
+"""The number of a part, and the physical offset that its items are sorted by."""
 Work = Callable[[Iterable[Items]], Iterable[T]]
 
 
 class Gathered(Protocol):
-    """What a pass over ranges of a log found."""
+    """The items that a pass over ranges of a log extracted."""
 
     @property
-    def told(self) -> Sequence[Told]:
-        """Of each chunk, in the order of the log."""
+    def chunks(self) -> Sequence[FoundChunk]:
+        """The chunks in the order of the log, each with the start of its range."""
 
     def each_part(self, work: Work[T]) -> list[T]:
-        """Do the work with each part's items, in the order of the log; a task has its part's
-        number."""
+        """Run ``work`` on the items of each part, in the order of the log; a task has the number of
+        its part."""
 
     def drop(self) -> None:
-        """Nobody wants the items any more."""
+        """Release the items, which are no longer needed."""
 
 
 def gathered(
     context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
 ) -> Gathered:
-    """Read all ranges once. Raises what a task raises."""
+    """Read all ranges once. Raises the error of a failed task."""
     way = Spilled if _is_one_machine(context.master) else Shuffled
     return way(context, extraction, ranges, tasks)
 
@@ -58,7 +58,7 @@ def _is_one_machine(master: str | None) -> bool:
 
 
 class Shuffled:
-    """``Gathered`` by Spark's shuffle: what is told is a part of its own, behind all others."""
+    """``Gathered`` by Spark's shuffle; the chunks are a part of their own after all others."""
 
     def __init__(
         self, context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
@@ -69,9 +69,11 @@ class Shuffled:
         self._items: RDD[tuple[Key, Any]] = found.repartitionAndSortWithinPartitions(
             self._parts + 1, _part_of
         )
-        self.told: list[Told] = list(context.runJob(self._items, _values, [self._parts]))
+        self.chunks: list[FoundChunk] = list(context.runJob(self._items, _values, [self._parts]))
 
     def each_part(self, work: Work[T]) -> list[T]:
+        """See Gathered."""
+
         def with_start(found: Iterable[tuple[Key, bytes]]) -> Iterable[T]:
             return work((start, items) for (_, start), items in found)
 
@@ -83,7 +85,10 @@ class Shuffled:
 
 @cache
 def settle() -> None:
-    """All that a worker has loaded stays: it looks for garbage after each task, in 40 ms else."""
+    """Exclude everything that a worker has loaded from garbage collection.
+
+    A worker collects garbage after each task, which takes 40 ms otherwise.
+    """
     gc.freeze()
 
 
@@ -100,12 +105,12 @@ def _part_of(key: Key) -> int:
     return key[0]
 
 
-def _values(found: Iterable[tuple[Key, Told]]) -> Iterator[Told]:
-    return (told for _, told in found)
+def _values(found: Iterable[tuple[Key, FoundChunk]]) -> Iterator[FoundChunk]:
+    return (chunk for _, chunk in found)
 
 
 class Run(NamedTuple):
-    """The items of one chunk in a file, one part's behind another's."""
+    """The place of a chunk's items in a file, which holds them part by part."""
 
     path: str
     at: int
@@ -114,7 +119,7 @@ class Run(NamedTuple):
 
 
 class Spilled:
-    """``Gathered`` in files, one of each task. Spark's end removes them too, however it comes."""
+    """``Gathered`` in files, one for each task; Spark deletes them too when it stops."""
 
     def __init__(
         self, context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
@@ -122,10 +127,11 @@ class Spilled:
         self._context = context
         self._parts = extraction.parts
         found = context.parallelize(ranges, tasks).mapPartitions(SpillTask(extraction)).collect()
-        self.told: list[Told] = [told for told, _ in found]
+        self.chunks: list[FoundChunk] = [chunk for chunk, _ in found]
         self._runs = [(chunk.start, run) for (_, chunk), run in found]
 
     def each_part(self, work: Work[T]) -> list[T]:
+        """See Gathered."""
         runs = self._runs
 
         def of_part(numbers: Iterable[int]) -> Iterator[T]:
@@ -136,6 +142,7 @@ class Spilled:
         return parts.mapPartitions(of_part).collect()
 
     def drop(self) -> None:
+        """Delete the files."""
         for path in {run.path for _, run in self._runs}:
             with suppress(FileNotFoundError):
                 Path(path).unlink()
@@ -144,12 +151,12 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True)
 class SpillTask:
-    """What a task does with its ranges."""
+    """The task that extracts the items of its ranges to a file."""
 
     extraction: Extraction
 
-    def __call__(self, ranges: Iterable[LogRange]) -> Iterator[tuple[Told, Run]]:
-        """Raises JobError."""
+    def __call__(self, ranges: Iterable[LogRange]) -> Iterator[tuple[FoundChunk, Run]]:
+        """Write the items of all ranges; yields each chunk and its place. Raises JobError."""
         settle()
         with _kept_file() as file:
             at = 0
@@ -163,7 +170,7 @@ class SpillTask:
 
 @contextmanager
 def _kept_file() -> Iterator[IO[bytes]]:
-    """A new file of scratch, which stays if all goes well. Raises JobError."""
+    """A new file in the scratch directory, which is kept on success. Raises JobError."""
     try:
         with NamedTemporaryFile(dir=scratch(), prefix="index-items-", delete=False) as file:
             try:

@@ -1,4 +1,4 @@
-"""The right to make a store's index beside its writer: taken, kept by a thread, given up."""
+"""The lease of an index rebuild beside a writer: requested, renewed by a thread, released."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqstore.jobs.errors import JobError
 from mqstore.jobs.rebuild.settings import RebuildSettings
 
 LEASE_S: Final = 60
-"""How long a writer waits for a job that was killed."""
+"""Seconds until the writer drops the lease of a killed job."""
 BEAT_S: Final = 15.0
 _UNKNOWN: Final = 404
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Lease:
-    """Renewed by a thread of its own until ``end``."""
+    """The lease of one rebuild, which a thread renews until ``end``."""
 
     def __init__(self, client: Client, rebuild: IndexRebuild, *, beat_s: float = BEAT_S) -> None:
         self.rebuild = rebuild
@@ -33,7 +33,7 @@ class Lease:
         self._thread.start()
 
     def require(self) -> None:
-        """Raises JobError once the writer does not know of it any more."""
+        """Raise JobError if the writer has dropped the lease."""
         if self._lost is not None:
             raise JobError(
                 f"the writer gave the rebuild up, as it was not heard of in time ({self._lost});"
@@ -41,11 +41,12 @@ class Lease:
             )
 
     def end(self) -> None:
+        """Stop renewing the lease, and wait for the thread."""
         self._ended.set()
         self.join()
 
     def join(self) -> None:
-        """Wait until it is renewed no more."""
+        """Wait until the thread has stopped."""
         self._thread.join()
 
     def _beat(self) -> None:
@@ -61,7 +62,10 @@ class Lease:
 
 @contextmanager
 def begun(client: Client, settings: RebuildSettings) -> Iterator[Lease]:
-    """Given up where what is done within fails. Raises ClientError, so where another runs."""
+    """Begin a rebuild and hold its lease for the context; an error within ends the rebuild.
+
+    Raises ClientError, also if another rebuild runs.
+    """
     wanted = settings.store_format
     rebuild = client.begin_index_rebuild(
         settings.owner,
@@ -76,7 +80,7 @@ def begun(client: Client, settings: RebuildSettings) -> Iterator[Lease]:
         yield lease
     except BaseException:
         lease.end()
-        with suppress(ClientError):  # what ended it is told, and the lease lapses
+        with suppress(ClientError):  # the first error is the one to report; the lease expires
             client.end_index_rebuild(rebuild.id)
         raise
     finally:

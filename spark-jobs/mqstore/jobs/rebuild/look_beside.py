@@ -1,5 +1,4 @@
-"""What is only looked at of a store whose writer goes on: how much there is to do, and whether the
-index is what the log makes of it."""
+"""Dry run and verification of a rebuild beside a running writer; both only read the store."""
 
 from __future__ import annotations
 
@@ -20,15 +19,14 @@ from mqstore.jobs.rebuild.settings import RebuildSettings
 from mqstore.jobs.rebuild.spark_build import SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.index.build import finish_files, make_files, refuse_full_disk
-from mqstore.storage.index.plan import Layout
-from mqstore.storage.layout import StoreFormat
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.directory import StorePaths
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.host import PosixFileSystem
+from mqstore.storage.index import Layout, finish_files, make_files, refuse_full_disk
 
 
 def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
-    """Of what is on disk by now. Raises JobError, ClientError."""
+    """Report the size of a rebuild of the log on disk. Raises JobError, ClientError."""
     with place.client() as client:
         layout = _layout(settings, client.store())
     seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
@@ -37,7 +35,7 @@ def dry_run(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcom
 
 
 def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
-    """Of what is indexed by now; nothing is written but to this machine's scratch.
+    """Compare the existing index with the log; writes only to the scratch directory.
 
     Raises JobError, ClientError, OSError.
     """
@@ -63,22 +61,25 @@ def verify(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
         high = segments[-1].end if segments else 0
         found = differences(paths, layout, plan, low, high=high, staging=staging)
     code = EXIT_FINDINGS if found.count else EXIT_FINE
-    more = {"upTo": high, "differences": found.count, "found": found.told}
+    more = {"upTo": high, "differences": found.count, "found": found.reported}
     return scan.outcome(more, code)
 
 
 def _layout(settings: RebuildSettings, store: Store) -> Layout:
-    """As the writer has it. Raises WrongUsage for any other, as it refuses a rebuild to one."""
+    """The index layout of the writer. Raises WrongUsage if the settings name another layout, to
+    which the writer would refuse a rebuild."""
     slots, index_num, store_format = store.hash_slots, store.index_num, StoreFormat(store.format)
     if slots is None or index_num is None:
-        raise JobError("store-writer does not tell the sizes of its index files: upgrade it first")
-    for option, asked, there in (
+        raise JobError(
+            "store-writer does not report the sizes of its index files: upgrade it first"
+        )
+    for option, wanted, there in (
         ("--format", settings.store_format, store_format),
         ("--hash-slots", settings.hash_slots, slots),
         ("--index-num", settings.index_num, index_num),
     ):
-        if asked not in (None, there):
-            raise WrongUsage(f"{option} {asked} instead of {there}: for a store at rest only")
+        if wanted not in (None, there):
+            raise WrongUsage(f"{option} {wanted} instead of {there}: for a store at rest only")
     return Layout(slots, index_num, store_format.indexes_tags)
 
 

@@ -1,4 +1,4 @@
-"""A range of the log as one view: mapped where its file is, else fetched into a file of scratch."""
+"""A range of the log as one memory view: a mapped file, or bytes fetched to a scratch file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange
-from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.host import PosixFileSystem
 
 if TYPE_CHECKING:
     from mqstore.jobs.log.at_url import LogAtUrl
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     LogPlace = LogAtPath | LogAtUrl
 
 PIECE_SIZE: Final = 8 << 20
-"""Bytes that are asked for at a time."""
+"""Bytes of one request."""
 
 
 @contextmanager
 def viewed(log: LogPlace, part: LogRange) -> Iterator[tuple[memoryview, int]]:
     """A view, and the physical offset of its first byte. Raises JobError, OSError.
 
-    Of a file all that may be read of the segment; from an address the range alone, whose bytes
-    are on local disk meanwhile (where Spark has its scratch).
+    The view of a file covers the readable part of the segment. The view of an address covers the
+    range, whose bytes are in Spark's scratch directory for the context.
     """
     found = _mapped(log, part) if isinstance(log, LogAtPath) else _fetched(log, part)
     yield from found
@@ -64,5 +64,5 @@ def _fetched(log: LogAtUrl, part: LogRange) -> Iterator[tuple[memoryview, int]]:
 
 
 def scratch() -> str | None:
-    """As Spark tells its workers; None: the system's."""
+    """The scratch directory that Spark sets for its workers; None for the system's."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

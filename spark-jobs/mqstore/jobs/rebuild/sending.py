@@ -1,7 +1,7 @@
-"""What Spark's workers do where a store-writer makes the files: they send it the items.
+"""The work of Spark's workers if a store-writer makes the files: they send it the items.
 
-Apart from ``tasks``: the client's modules are slow to load, and where a store is at
-rest nobody needs them.
+This is a module of its own because the client's modules are slow to load, and a rebuild of a store
+at rest does not need them.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def send_part(writer: ShardPlace, rebuild: str, chunks: Iterable[Items]) -> Iter
         with writer.client() as client:
             sent = client.send_index_part(rebuild, context.partitionId(), part_frames(chunks))
     except ClientError as error:
-        raise refusal(error) or error from error  # what else a task raises is not told by Spark
+        raise refusal(error) or error from error  # Spark passes on only the type and text
     yield sent

@@ -1,4 +1,4 @@
-"""What a rebuild was asked for."""
+"""The settings of a rebuild."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ import os
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from mqstore.storage.config import StoreConfig
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage import StoreConfig
+from mqstore.storage.formats import StoreFormat
 
 
 class Mode(Enum):
+    """The three kinds of a run."""
+
     PUBLISH = auto()
+    """Build the index and replace the existing one."""
     VERIFY = auto()
-    """Compare with what is there; nothing is written but to this machine's scratch."""
+    """Compare with the existing index; writes only to the scratch directory."""
     DRY_RUN = auto()
-    """Say what would be done."""
+    """Report the size of the rebuild."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildSettings:
+    """The options of a run; None stands for the store's own value."""
+
     mode: Mode = Mode.PUBLISH
     store_format: StoreFormat | None = None
-    """None: the store's own."""
     hash_slots: int | None = None
     index_num: int | None = None
     disk_ratio: int = 75
-    """Percent of the volume that may be used once the files are staged."""
+    """Maximum percent of the volume in use once the files are staged."""
     name: str = ""
-    """Of this run; by default this machine's and this process's."""
+    """Name of the run; by default host and process id."""
     token_file: str | None = None
     ca: str | None = None
 
     @property
     def owner(self) -> str:
-        """Who rebuilds, as a writer is told, and tells others."""
+        """The name of the run that the writer records and reports to concurrent runs."""
         return f"index-rebuild job {self.name or f'{os.uname().nodename} ({os.getpid()})'}"
 
     def config(self) -> StoreConfig:
-        """What the store is opened with: its own sizes win where it has some."""
+        """The configuration to open the store with; the sizes that the store records win."""
         given = {"max_hash_slot_num": self.hash_slots, "max_index_num": self.index_num}
         return StoreConfig.model_validate({k: v for k, v in given.items() if v is not None})

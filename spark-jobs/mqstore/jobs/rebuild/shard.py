@@ -18,19 +18,18 @@ from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction, build_part
 from mqstore.jobs.shard_place import ShardPlace
-from mqstore.storage.index.build import (
+from mqstore.storage import MessageStore
+from mqstore.storage.directory import StorePaths, load_writer_note
+from mqstore.storage.host import FileSystem, PosixFileSystem
+from mqstore.storage.index import (
     BuildPlan,
+    Layout,
+    StagedFile,
+    discard_staged,
     finish_files,
     make_files,
     refuse_full_disk,
 )
-from mqstore.storage.index.plan import Layout
-from mqstore.storage.index.publication import StagedFile, discard
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own import writer_note
-from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.posix_files import PosixFileSystem
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome
     place = ShardPlace.of(shard, settings.token_file, settings.ca)
     if not place.is_url:
         root = Path(place.where).absolute()
-        note = writer_note.load(PosixFileSystem(), StorePaths(root))
+        note = load_writer_note(PosixFileSystem(), StorePaths(root))
         noted = None if note is None else note.url
         place = replace(place, where=str(root), writer_url=place.writer_url or noted)
     if place.writer_url is not None:
@@ -57,7 +56,7 @@ def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome
 
 
 def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
-    """What is asked for of a store whose writer goes on."""
+    """Run the mode of ``settings`` on a store beside its running writer."""
     match settings.mode:
         case Mode.PUBLISH:
             return beside_writer.rebuild(settings, run, place)
@@ -68,7 +67,7 @@ def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
 
 
 class Rebuild:
-    """Of one store that is held. Used once."""
+    """The rebuild of one store whose lock the job holds. Used once."""
 
     def __init__(self, settings: RebuildSettings, run: JobRun, store: MessageStore) -> None:
         self._settings = settings
@@ -86,6 +85,7 @@ class Rebuild:
         self._log, self._segments = at_rest.log_of(store)
 
     def outcome(self) -> Outcome:
+        """Run the mode of the settings. Raises JobError, StorageError, OSError."""
         with self._build() as build:
             if self._settings.mode is Mode.DRY_RUN:
                 return self._ended(self._scan(build), {"dryRun": True})
@@ -115,7 +115,7 @@ class Rebuild:
             yield self._paths.index_staging
         finally:
             if self._files.stat(self._paths.index_journal) is None:
-                discard(self._files, self._paths)
+                discard_staged(self._files, self._paths)
 
     def _build(self) -> SparkBuild:
         cores = self._run.spark.sparkContext.defaultParallelism
@@ -150,7 +150,7 @@ class Rebuild:
         low = self._store.log.min_offset
         found = differences(self._paths, self._layout, plan, low, staging=staging)
         code = EXIT_FINDINGS if found.count else EXIT_FINE
-        return self._ended(scan, {"differences": found.count, "found": found.told}, code)
+        return self._ended(scan, {"differences": found.count, "found": found.reported}, code)
 
     def _ended(self, scan: Scan, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
         queues = {"queueRecords": self._store.recovery.dispatched_records}

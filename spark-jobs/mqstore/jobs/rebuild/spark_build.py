@@ -1,4 +1,4 @@
-"""The rebuild as Spark runs it: one pass over the log, one over its items by ranges of slots."""
+"""The rebuild on Spark: one pass over the log, then one over its items by ranges of slots."""
 
 from __future__ import annotations
 
@@ -14,45 +14,44 @@ from mqstore.jobs.log.ranges import RANGE_MIN, size_for
 from mqstore.jobs.log.ranges import plan as plan_ranges
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.gathered import Gathered, Work, gathered
-from mqstore.jobs.rebuild.tasks import Extraction, Told
-from mqstore.storage.index.build import BuildPlan
-from mqstore.storage.index.plan import IndexPlan
+from mqstore.jobs.rebuild.tasks import Extraction, FoundChunk
+from mqstore.storage.index import BuildPlan, IndexPlan
 
 T = TypeVar("T")
 
 RANGE_SIZE: Final = 32 << 20
-"""Bytes of one of the ranges that tasks get: small, so that all have about as much to read."""
+"""Bytes of a range of a task: small, so that all tasks read about the same number of bytes."""
 TASK_SIZE: Final = 512 << 20
-"""Bytes of log that a task reads, about: for one that does nothing Spark takes as much of the
-processor as finding the items of 150 to 250 MiB."""
+"""Approximate bytes of log per task: the overhead of one task equals the work of extracting the
+items of 150 to 250 MiB."""
 RANGES_PER_CORE: Final = 4
 SPARK_SETTINGS: Final = {"spark_shuffle_compress": "false"}
-"""Hashes and offsets hardly shrink, and a core is busy with them twice."""
+"""Hashes and offsets hardly compress, and compression costs processor time twice."""
 _HIGH: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A log that was read: what its files will be, and its items in Spark's keeping."""
+    """The result of reading a log: the plan of its index files, and its items."""
 
     log_bytes: int
     plan: IndexPlan
     items: Gathered
 
     def outcome(self, more: Report, exit_code: int = EXIT_FINE) -> Outcome:
-        """``more``: what else is to be told of it."""
-        told = {
+        """The result for the summary; ``more`` holds additional fields of the report."""
+        fields = {
             "bytes": self.log_bytes,
             "records": self.plan.records,
             "items": self.plan.items,
             "files": self.plan.file_count,
             "indexBytes": self.plan.staged_bytes,
         }
-        return Outcome(told | more, exit_code, self.log_bytes)
+        return Outcome(fields | more, exit_code, self.log_bytes)
 
 
 class SparkBuild:
-    """One store's index. A context: at its end the items are dropped. Used once."""
+    """Builds the index of one store. A context, whose end releases the items. Used once."""
 
     def __init__(self, run: JobRun, extraction: Extraction, segments: Sequence[LogSegment]) -> None:
         self._run = run
@@ -71,23 +70,23 @@ class SparkBuild:
         """Read the whole log once. Raises JobError."""
         ranges = self._ranges()
         items = self._gathered(ranges)
-        if not _joined(ranges, items.told):
-            # Damage leads from one range into the next: whole segments, as dispatch goes.
+        if not _joined(ranges, items.chunks):
+            # Damage crosses the end of a range: read whole segments, as dispatch does.
             items.drop()
             items = self._gathered(
                 [LogRange(each, each.start, each.end) for each in self._segments]
             )
-        plan = IndexPlan([chunk for _, chunk in items.told], self._extraction.layout)
+        plan = IndexPlan([chunk for _, chunk in items.chunks], self._extraction.layout)
         return Scan(self._log_bytes, plan, items)
 
     def build_plan(self, scan: Scan) -> BuildPlan:
-        """Which files, with what in their headers."""
+        """The plan of the index files and their headers."""
         return BuildPlan.of(
             scan.plan, scan.plan.files(partial(self._extraction.item, self._segments))
         )
 
     def fill(self, scan: Scan, work: Work[T]) -> list[T]:
-        """Do the work with each part's items, in the order of the log."""
+        """Run ``work`` on the items of each part, in the order of the log."""
         with self._run.stage("building index files"):
             return scan.items.each_part(work)
 
@@ -106,16 +105,16 @@ class SparkBuild:
         return found
 
 
-def _joined(ranges: Sequence[LogRange], told: Sequence[Told]) -> bool:
-    """Whether each range ended where it was to end."""
+def _joined(ranges: Sequence[LogRange], chunks: Sequence[FoundChunk]) -> bool:
+    """Whether the chunks of each range end at the end of the range."""
     ends: dict[int, int] = {}
-    for start, chunk in told:
+    for start, chunk in chunks:
         ends[start] = max(ends.get(start, 0), chunk.end)
     return all(ends[each.start] == each.stop for each in ranges)
 
 
 def task_count(ranges: Sequence[LogRange], cores: int) -> int:
-    """A multiple of the cores, so that all of them end at about the same time."""
+    """Number of tasks: a multiple of the cores, so that all cores finish at about the same time."""
     total = sum(each.stop - each.start for each in ranges)
     rounds = max(1, round(total / (cores * TASK_SIZE)))
     return max(1, min(cores * rounds, len(ranges)))

@@ -1,6 +1,6 @@
-"""What Spark's workers do: items of the log found by ranges, then index files filled by slots.
+"""The work of Spark's workers: extract items from ranges of the log, fill index files by slots.
 
-Nothing is held but one chunk's items. How they get from the ones to the others, ``gathered`` says.
+A worker holds the items of one chunk at a time. ``gathered`` carries items between the two steps.
 """
 
 from __future__ import annotations
@@ -14,32 +14,38 @@ from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.segment_views import viewed
-from mqstore.storage._kernel import item_at
-from mqstore.storage.index.build import BuildPlan, PartBuilder, PartBuilt
-from mqstore.storage.index.plan import Item, Layout
-from mqstore.storage.index.scan import Chunk, IndexScan
-from mqstore.storage.recovery.view import QueueFiles
-from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.directory import QueueFiles
+from mqstore.storage.host import PosixFileSystem
+from mqstore.storage.index import (
+    BuildPlan,
+    Chunk,
+    IndexScan,
+    Item,
+    Layout,
+    PartBuilder,
+    PartBuilt,
+    item_at,
+)
 
 if TYPE_CHECKING:
     from mqstore.jobs.rebuild.segment_views import LogPlace
 
 Items = tuple[int, bytes]
-"""Of one part, and where their chunk begins."""
-Told = tuple[int, Chunk]
-"""Where a chunk's range began, and what the chunk held."""
+"""The physical offset where a chunk begins, and its items of one part."""
+FoundChunk = tuple[int, Chunk]
+"""The physical offset where the range of a chunk begins, and the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """How items are found; goes to each task."""
+    """Extracts the items of a log; Spark sends it to each task."""
 
     log: LogPlace
     layout: Layout
     parts: int
 
     def chunks(self, part: LogRange) -> Iterator[tuple[Chunk, list[bytes]]]:
-        """Raises JobError."""
+        """The chunks of a range with their items by part. Raises JobError."""
         with viewed(self.log, part) as (view, base):
             scan = IndexScan(
                 view,
@@ -52,7 +58,7 @@ class Extraction:
             yield from scan.chunks(part.start, part.stop)
 
     def item(self, segments: Iterable[LogSegment], chunk: Chunk, number: int) -> Item:
-        """One item of a chunk, found again."""
+        """Extract one item of a chunk once more. Raises SegmentGone if the log has changed."""
         alone = replace(self, parts=1)
         for segment in segments:
             if segment.start <= chunk.start < segment.end:
@@ -64,12 +70,13 @@ class Extraction:
 
 
 class QueueNames:
-    """What queue entries name, as far as damage is stepped over by them; by URL they name none."""
+    """Finds the record after damage through queue entries; a log at a URL has none."""
 
     def __init__(self, log: LogPlace) -> None:
         self._log = log
 
     def next_physical(self, after: int) -> int | None:
+        """The lowest physical offset beyond ``after`` that a queue entry names; None if none."""
         log = self._log
         return _next_named(log, after) if isinstance(log, LogAtPath) else None
 
@@ -87,7 +94,7 @@ def _next_named(log: LogAtPath, after: int) -> int | None:
 
 
 def build_part(directory: Path, plan: BuildPlan, chunks: Iterable[Items]) -> Iterator[PartBuilt]:
-    """One part's items, in the order of the log, into all files."""
+    """Write the items of one part, in the order of the log, to all index files."""
     builder = PartBuilder(PosixFileSystem(), directory, plan)
     try:
         for start, items in chunks:

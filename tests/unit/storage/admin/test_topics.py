@@ -22,6 +22,7 @@ from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.storage.verify import Kind, Verification
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, all_bodies, bodies, message, open_store
 from tests.unit.storage.stores import put_some as put
 
@@ -283,7 +284,7 @@ def test_a_deletion_hides_nothing_that_is_put_to_a_copy_whose_log_ends_before_it
         (note,) = store._opened.deleted.all()
         assert note.offset == store.log.max_offset
         assert [topic.name for topic in store.topics()] == ["other"]
-        placed = store.put(message(store, 7, topic="T", queue_id=0))
+        placed = put_message(store, message(store, 7, topic="T", queue_id=0))
     with open_store(copy) as store:
         found = store.lookups.records("T", 0, placed.queue_offset, 1).records
         assert [each.physical_offset for each in found] == [placed.physical_offset]

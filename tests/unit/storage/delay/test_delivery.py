@@ -14,6 +14,7 @@ from mqstore.storage.message_store import StoreOptions
 from mqstore.storage.tables.config_tables import DelayOffsets
 from tests.simulation.delayed_store import CONFIG, ROOT, DelayedStore
 from tests.simulation.inode import Loss
+from tests.unit.storage.puts import put_batch, put_message
 from tests.unit.storage.record_examples import ordinary, with_record_crc
 
 PREPARED = int(SysFlag.TRANSACTION_PREPARED)
@@ -93,7 +94,7 @@ def test_without_a_level_a_message_is_not_delayed(world: DelayedStore, level: in
 def test_a_delay_that_is_no_number_is_refused(world: DelayedStore) -> None:
     message = world.message(1, 0).replaced(properties=b"DELAY\x01soon")
     with pytest.raises(MessageInvalid, match="'soon'"):
-        world.store.put(message)
+        put_message(world.store, message)
 
 
 @pytest.mark.parametrize("kind", [PREPARED, ROLLBACK])
@@ -111,9 +112,9 @@ def test_a_commit_message_is_delayed_and_stays_one(world: DelayedStore) -> None:
 
 
 def test_a_batch_is_stored_as_it_is_and_a_run_is_delayed(world: DelayedStore) -> None:
-    world.store.put_batch([world.message(number, 1) for number in (1, 2)])
+    put_batch(world.store, [world.message(number, 1) for number in (1, 2)])
     assert world.delivered() == [1, 2]
-    placements = world.store.append_run([world.message(3, 1), world.message(4, 0)])
+    placements, _ = world.store.append([world.message(3, 1), world.message(4, 0)])
     assert [each.queue_id for each in placements] == [0, 3]
     world.run(1.01)
     assert world.delivered() == [1, 2, 4, 3]
@@ -173,9 +174,9 @@ def test_without_an_index_a_kill_repeats_what_was_not_saved(world: DelayedStore)
 
 def test_a_key_that_was_used_twice_is_delivered_twice(world: DelayedStore) -> None:
     again = world.message(1, 1)
-    world.store.put(again)
+    put_message(world.store, again)
     world.run(0.6)
-    world.store.put(again)
+    put_message(world.store, again)
     world.run(0.6)
     assert world.delivered() == [1]
     world.kill()
@@ -267,7 +268,7 @@ def test_a_full_disk_holds_a_level_up_and_loses_nothing(world: DelayedStore) -> 
     world.put(1, 1)
     large = world.message(2, 1).replaced(body=b"2".ljust(30_000))
     for _ in range(2):
-        world.store.put(large)
+        put_message(world.store, large)
     capacity, world.machine.disk.capacity = world.machine.disk.capacity, 0
     world.run(3)
     assert world.store.failure is None
@@ -416,7 +417,7 @@ def test_what_can_never_be_delivered_is_passed_over(
 ) -> None:
     encoded = properties.encode(table, trailing_separator=False)
     lost = world.message(1, 0).replaced(topic=SCHEDULE_TOPIC, queue_id=0, properties=encoded)
-    world.store.put(lost)
+    put_message(world.store, lost)
     world.put(2, 1)
     world.run(3)
     assert world.delivered() == [2]
@@ -439,7 +440,7 @@ def test_a_message_that_cannot_be_read_is_passed_over(world: DelayedStore) -> No
 def test_messages_that_expired_undelivered_are_passed_over(world: DelayedStore) -> None:
     world.put(1, 3)
     while len(world.store.log.files.files) < 3:
-        world.store.put(world.message(0, 0, topic="O").replaced(body=bytes(20_000)))
+        put_message(world.store, world.message(0, 0, topic="O").replaced(body=bytes(20_000)))
     world.store.expire(1)
     world.put(2, 3)
     world.run(12)

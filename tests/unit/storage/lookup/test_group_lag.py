@@ -16,6 +16,7 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 SEAMS = production_seams()
@@ -29,8 +30,8 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
     with open_store(tmp_path) as found:
         found.create_topic("T", queues=2)
         for number in range(5):
-            found.put(message(found, number))
-        found.put(message(found, 9, queue_id=1))
+            put_message(found, message(found, number))
+        put_message(found, message(found, 9, queue_id=1))
         yield found
 
 
@@ -88,7 +89,7 @@ def test_expired_messages_are_no_lag_and_are_told(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
         while store.status().segments < 3:
-            store.put(message(store, 1))
+            put_message(store, message(store, 1))
         store.offsets.commit("g", [Commit("T", 0, 1)])
         assert store.retention.remove_oldest(1) == 1
         low = store.lookups.queue_range("T", 0).min_offset
@@ -110,7 +111,7 @@ def test_topic_that_was_deleted_shows_what_was_committed(store: MessageStore) ->
 def test_dead_letters_are_counted(store: MessageStore) -> None:
     assert _lags(store).group("g", ["T"]).dead_letters == 0
     store.create_topic("%DLQ%g", queues=1)
-    store.put(message(store, 3, topic="%DLQ%g"))
+    put_message(store, message(store, 3, topic="%DLQ%g"))
     assert _lags(store).group("g", ["T"]).dead_letters == 1
 
 

@@ -26,6 +26,7 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import open_store
 
 SEAMS = production_seams()
@@ -47,7 +48,7 @@ def _put(store: MessageStore, topic: str = "T", key: str = KEY, **more: str) -> 
     encoded = properties.encode(
         {"UNIQ_KEY": key, "KEYS": "order-1", **more}, trailing_separator=False
     )
-    return store.put(Message(topic, 0, b"x" * 50, encoded, store.host, store.host, 1))
+    return put_message(store, Message(topic, 0, b"x" * 50, encoded, store.host, store.host, 1))
 
 
 def _traces(store: MessageStore, *, delayed: dict[int, int] | None = None) -> MessageTraces:
@@ -208,7 +209,7 @@ def test_key_finds_each_message_once_delayed_ones_too(store: MessageStore) -> No
 def test_message_without_a_unique_key_is_all_that_is_found_and_may_not_be_all(
     store: MessageStore,
 ) -> None:
-    placed = store.put(Message("T", 0, b"x", b"", store.host, store.host, 1))
+    placed = put_message(store, Message("T", 0, b"x", b"", store.host, store.host, 1))
     trace = _traces(store).of(store.lookups.by_physical_offset(placed.physical_offset))
     assert (trace.uniq_key, len(trace.copies), trace.complete) == (None, 1, False)
 

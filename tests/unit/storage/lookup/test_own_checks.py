@@ -16,6 +16,7 @@ from mqstore.storage.lookup.record_place import Cover, RecordPlaces
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.own.block_guard import BlockGuard
 from mqstore.storage.paths import segment_name
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
 PAGE = 4096
@@ -115,7 +116,7 @@ def test_a_page_lost_across_properties_is_no_message(tmp_path: Path) -> None:
         long = properties.encode({"TAGS": "a", "note": "x" * 3 * PAGE}, trailing_separator=True)
         host = store.host
         message_ = Message("T", 0, b"body", long, host, host, 1_700_000_000_000)
-        placed = store.put(message_, Durability.SYNC)
+        placed = put_message(store, message_, Durability.SYNC)
         put_some(store, 30, queues=1)
     lose(root, PAGE, 2048)
     with open_store(root, CHOSEN) as store, pytest.raises(StorageError):
@@ -132,7 +133,7 @@ def empty(tmp_path: Path) -> Iterator[tuple[Path, list[Record]]]:
             pairs = {"UNIQ_KEY": f"U{number}"} | ({"TAGS": "a"} if number % 2 else {})
             text = properties.encode(pairs, trailing_separator=True)
             host = store.host
-            store.put(Message("T", number % 2, b"", text, host, host, 1))
+            put_message(store, Message("T", number % 2, b"", text, host, host, 1))
         due = [each for queue in range(2) for each in pulled(store, queue)]
     yield root, due
 
@@ -172,5 +173,5 @@ def test_a_record_that_its_queue_does_not_name_is_refused(closed: Path) -> None:
 def test_what_is_put_after_the_damage_is_vouched_for_by_its_block(closed: Path) -> None:
     lose(closed, LOST)
     with open_store(closed, CHOSEN) as store:
-        placed = store.put(message(store, COUNT), Durability.SYNC)
+        placed = put_message(store, message(store, COUNT), Durability.SYNC)
         assert not store.lookups.by_physical_offset(placed.physical_offset).is_self_checked

@@ -24,6 +24,7 @@ from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, message, open_store
 
 COUNT: Final = 40
@@ -163,7 +164,7 @@ known_and_new = pytest.mark.parametrize("is_known", [True, False], ids=["known",
 def _opened(root: Path, durability: Durability) -> Iterator[Beside]:
     with open_store(root, SLOW) as store, StoreReader.open(root, production_seams()) as reader:
         for number in range(COUNT):
-            store.put(message(store, number), durability)
+            put_message(store, message(store, number), durability)
         yield Beside(root, store, reader)
         abandon(store)
 

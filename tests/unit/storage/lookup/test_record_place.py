@@ -10,6 +10,7 @@ from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 BODY_AT = 95
@@ -28,7 +29,7 @@ def _reader(root: Path) -> StoreReader:
 def test_place_names_segment_and_queue_entry(tmp_path: Path) -> None:
     with _store(tmp_path) as store, _reader(tmp_path) as reader:
         for number in range(600):
-            last = store.put(message(store, number), Durability.SYNC)
+            last = put_message(store, message(store, number), Durability.SYNC)
         place = reader.places.of(reader.lookups.by_physical_offset(last.physical_offset))
         assert place is not None
         assert place.segment > 0
@@ -39,7 +40,7 @@ def test_place_names_segment_and_queue_entry(tmp_path: Path) -> None:
 
 def test_cover_is_whole_once_the_blocks_have_checksums(tmp_path: Path) -> None:
     with _store(tmp_path) as store:
-        store.put(message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 0), Durability.SYNC)
     with _reader(tmp_path) as reader:
         found = reader.lookups.by_physical_offset(0)
         place = reader.places.of(found)
@@ -49,7 +50,7 @@ def test_cover_is_whole_once_the_blocks_have_checksums(tmp_path: Path) -> None:
 
 def test_without_checksums_nothing_is_covered(tmp_path: Path) -> None:
     with _store(tmp_path) as store:
-        store.put(message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 0), Durability.SYNC)
     shutil.rmtree(StorePaths(tmp_path).blocks)
     with _reader(tmp_path) as reader:
         place = reader.places.of(reader.lookups.by_physical_offset(0))
@@ -59,7 +60,7 @@ def test_without_checksums_nothing_is_covered(tmp_path: Path) -> None:
 
 def test_record_without_a_queue_entry_has_none(tmp_path: Path) -> None:
     with _store(tmp_path) as store:
-        store.put(message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 0), Durability.SYNC)
     shutil.rmtree(StorePaths(tmp_path).consume_queue)
     with _reader(tmp_path) as reader:
         place = reader.places.of(reader.lookups.by_physical_offset(0))
@@ -69,7 +70,7 @@ def test_record_without_a_queue_entry_has_none(tmp_path: Path) -> None:
 
 def test_header_of_a_damaged_record_is_what_it_says(tmp_path: Path) -> None:
     with _store(tmp_path) as store:
-        store.put(message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 0), Durability.SYNC)
     with (StorePaths(tmp_path).commit_log / segment_name(0)).open("r+b") as file:
         file.seek(BODY_AT)
         file.write(b"?")

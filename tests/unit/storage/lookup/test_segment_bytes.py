@@ -19,6 +19,7 @@ from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
 SEGMENT = 4 * BLOCK_SIZE
@@ -33,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.create_topic("T", queues=1)
         for number in range(600):
             one = message(store, number)
-            store.put(one.replaced(body=bytes([number % 256]) * 2_000), Durability.ASYNC)
+            put_message(store, one.replaced(body=bytes([number % 256]) * 2_000), Durability.ASYNC)
     return found
 
 
@@ -110,8 +111,8 @@ def test_nothing_above_the_durable_watermark_is_given_out(tmp_path: Path) -> Non
         StoreReader.open(tmp_path, production_seams()) as reader,
     ):
         store.create_topic("T", queues=1)
-        synced = store.put(message(store, 0), Durability.SYNC)
-        store.put(message(store, 1), Durability.ASYNC)
+        synced = put_message(store, message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 1), Durability.ASYNC)
         (part,) = reader.segments.all()
         assert synced.end <= part.size <= reader.state.flushed_offset
 
@@ -123,8 +124,8 @@ def test_segment_that_expired_says_so_also_while_it_is_read(tmp_path: Path) -> N
     ):
         store.create_topic("T", queues=1)
         for number in range(900):
-            store.put(message(store, number), Durability.ASYNC)
-        store.put(message(store, 900), Durability.SYNC)
+            put_message(store, message(store, number), Durability.ASYNC)
+        put_message(store, message(store, 900), Durability.SYNC)
         part = reader.segments.part(segment_name(0))
         store.expire(1)
         with pytest.raises(SegmentExpired):
@@ -136,7 +137,7 @@ def test_segment_that_expired_says_so_also_while_it_is_read(tmp_path: Path) -> N
 def test_bytes_of_another_epoch_are_not_given_out(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
-        store.put(message(store, 0), Durability.SYNC)
+        put_message(store, message(store, 0), Durability.SYNC)
     with StoreReader.open(tmp_path, production_seams()) as reader:
         (part,) = reader.segments.all()
         with open_store(tmp_path), pytest.raises(StoreNotOpen):

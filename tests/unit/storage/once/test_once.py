@@ -13,7 +13,7 @@ from mqstore.storage._kernel import Placement, key_digests
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import MessageTooLarge, OriginalsUnread, UniqueKeyTaken
+from mqstore.storage.errors import OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.once.puts import end_of
@@ -39,7 +39,7 @@ class Put(NamedTuple):
 
 def _put(store: MessageStore, *keys: str, **props: str) -> Put:
     messages = [_message(store, key, **props) for key in keys]
-    return Put(*store.append_once("T", messages, keys, delayed=bool(props)))
+    return Put(*store.append(messages, keys, as_batch=len(messages) > 1 and not props))
 
 
 def _count(store: MessageStore, topic: str = "T") -> int:
@@ -75,7 +75,7 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
         messages = [_message(store, key) for key in keys]
         first = _put(store, *keys[:8])
         with pytest.raises(OriginalsUnread):
-            store.append_once("T", messages, keys, reads_max=7)
+            store.append(messages, keys, reads_max=7)
         assert _count(store) == 8
         record_at = store.log.record_at
         between: list[Put] = []
@@ -88,7 +88,7 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
             patched.setattr(store.log, "record_at", read)
             originals = store.once.originals("T", messages, keys)
             assert len(between) == 8
-            placements, repeats = store.append_once("T", messages, keys, originals=originals)
+            placements, repeats = store.append(messages, keys, originals=originals)
             assert len(between) == 8  # nothing was read again
         assert placements[:8] == first.placements
         assert repeats == set(range(8))
@@ -101,7 +101,7 @@ def test_originals_that_changed_since_they_were_read_are_read_again(tmp_path: Pa
         messages = [_message(store, key) for key in ("a", "b")]
         originals = store.once.originals("T", messages, ["a", "b"])
         (a,) = _put(store, "a").placements
-        put = store.append_once("T", messages, ["a", "b"], originals=originals)
+        put = store.append(messages, ["a", "b"], originals=originals)
         assert put == ([a, put[0][1]], frozenset({0}))
         assert _count(store) == 2
 
@@ -128,7 +128,7 @@ def test_another_body_under_a_key_is_refused_and_nothing_is_stored(
             keys.append("a")
         end = store.log.max_offset
         with pytest.raises(UniqueKeyTaken, match="'a' of topic T"):
-            store.append_once("T", messages, keys)
+            store.append(messages, keys)
         assert store.log.max_offset == end
         assert not _put(store, "new").repeats
 
@@ -137,9 +137,9 @@ def test_keys_are_a_topics_own_and_none_never_repeats(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         _put(store, "a")
         message = _message(store, "a").replaced(topic="U")
-        assert not store.append_once("U", [message], ["a"])[1]
+        assert not store.append([message], ["a"])[1]
         for _ in range(2):
-            assert not store.append_once("T", [_message(store, "x")], [None])[1]
+            assert not store.append([_message(store, "x")], [None])[1]
         assert (_count(store), _count(store, "U")) == (3, 1)
 
 
@@ -176,9 +176,9 @@ def test_keys_of_a_queue_that_was_lost_are_known_beside_those_of_one_that_is_the
     tmp_path: Path,
 ) -> None:
     with open_store(tmp_path) as store:
-        store.append_once("T", [_message(store, "lost")], ["lost"])
+        store.append([_message(store, "lost")], ["lost"])
         other = _message(store, "there").replaced(queue_id=1)
-        store.append_once("T", [other], ["there"])
+        store.append([other], ["there"])
     shutil.rmtree(store.paths.consume_queue / "T" / "0")
     with open_store(tmp_path) as store:
         assert [_put(store, key).repeats for key in ("lost", "there")] == [{0}, {0}]
@@ -266,14 +266,6 @@ def test_what_a_deleted_topic_had_is_no_repeat_when_it_is_made_anew(tmp_path: Pa
         again = _put(store, "a")
         assert not again.repeats
         assert again.placements[0].queue_offset == first.placements[0].queue_offset + 1
-
-
-def test_a_request_with_delayed_messages_is_as_large_as_any_batch_at_most(tmp_path: Path) -> None:
-    with open_store(tmp_path, CONFIG.model_copy(update={"max_message_size": 1_000})) as store:
-        messages = [_message(store, key, "x" * 600, DELAY="1") for key in ("a", "b")]
-        with pytest.raises(MessageTooLarge, match="maxMessageSize"):
-            store.append_request(messages, delayed=True)
-        assert store.log.max_offset == 0
 
 
 def test_with_a_pool_a_repeat_of_what_is_not_committed_yet_is_known(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.paths import segment_name
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, all_bodies, bodies, message, open_store
 
 FILE = CONFIG.mapped_file_size_consume_queue
@@ -31,7 +32,7 @@ def put(store: MessageStore, numbers: Iterable[int], topic: str = "T") -> None:
     messages = [message(store, number, topic=topic) for number in numbers]
     while True:
         try:
-            store.append_batch(messages)
+            store.append(messages, as_batch=True)
         except FilePending as pending:
             if pending.path.parent != store.paths.commit_log:
                 raise
@@ -116,10 +117,10 @@ def test_messages_of_many_queues_ask_for_all_their_files_at_once(tmp_path: Path)
         run = [message(store, number, queue_id=number) for number in range(3)]
         for place in ("consumequeue/T/0", "commitlog"):
             with pytest.raises(FilePending) as caught:
-                store.append_run(run)
+                store.append(run)
             assert caught.value.path.parent == tmp_path / place
             caught.value.make()
-        store.append_run(run)
+        store.append(run)
         assert bodies(store) == all_bodies(3)
 
 
@@ -180,8 +181,8 @@ def test_file_that_a_kill_left_without_entries_is_taken_as_nothing(tmp_path: Pat
     abandon(store)
     with open_store(tmp_path) as again:
         assert bodies(again, queues=1) == all_bodies(ENTRIES)
-        again.put(message(again, ENTRIES))
-        again.put(message(again, 0, topic="other"))
+        put_message(again, message(again, ENTRIES))
+        put_message(again, message(again, 0, topic="other"))
         assert bodies(again, queues=1) == all_bodies(ENTRIES + 1)
         assert bodies(again, topic="other", queues=1) == all_bodies(1)
         assert again.dispatcher.counts.defects == again.dispatcher.counts.refused == 0
@@ -224,5 +225,5 @@ def test_file_that_cannot_be_made_refuses_the_put_and_the_next_may_succeed(tmp_p
 def test_delayed_message_is_delivered_to_a_queue_that_is_new(tmp_path: Path) -> None:
     """The service that delivers makes its files itself."""
     with open_store(tmp_path, waits_for_files=False, deliver_delayed=False) as store:
-        store._put_copy(message(store, 0))
+        store._appends.put_copy(message(store, 0))
         assert bodies(store, queues=1) == all_bodies(1)

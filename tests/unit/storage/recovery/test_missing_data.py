@@ -15,6 +15,7 @@ from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.recovery.loss import Loss
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import (
     CONFIG,
     FILES,
@@ -34,7 +35,7 @@ CLOCK = production_seams().clock
 def made(root: Path, *, killed: bool) -> Path:
     store = open_store(root)
     put_some(store, COUNT - 1)
-    store.put(message(store, COUNT - 1, queue_id=(COUNT - 1) % 3), Durability.SYNC)
+    put_message(store, message(store, COUNT - 1, queue_id=(COUNT - 1) % 3), Durability.SYNC)
     if killed:
         store._running.step(0)
         abandon(store)
@@ -206,7 +207,7 @@ def test_an_accepted_loss_gives_no_queue_offset_and_no_message_id_out_again(
 
 def assert_goes_on(store: MessageStore, end: int) -> None:
     for queue_id in range(3):
-        placed = store.put(message(store, 7, queue_id=queue_id), Durability.SYNC)
+        placed = put_message(store, message(store, 7, queue_id=queue_id), Durability.SYNC)
         assert placed.queue_offset >= COUNT // 3
         assert placed.physical_offset >= end
         queue = store.queues.get("T", queue_id)
@@ -305,7 +306,7 @@ def test_what_a_broker_cut_is_reported_and_keeps_nothing_from_being_written(root
         lock.write(b"lock")
     with open_store(root) as store:
         assert any("a broker has had the store since" in odd for odd in store.recovery.odd)
-        assert store.put(message(store, 1)).queue_offset < COUNT // 3
+        assert put_message(store, message(store, 1)).queue_offset < COUNT // 3
 
 
 def test_a_broker_leaves_traces_where_an_earlier_release_put_no_sign(root: Path) -> None:

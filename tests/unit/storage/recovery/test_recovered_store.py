@@ -20,6 +20,7 @@ from mqstore.storage.own.quarantine import TOMBSTONE_REASON
 from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
 from mqstore.storage.seams import Clock
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import (
     CONFIG,
     abandon,
@@ -93,7 +94,7 @@ def assert_whole(store: MessageStore, count: int = COUNT) -> None:
         assert store.lookups.by_unique_key("T", f"U{number:031d}").body == (
             b"body %d " % number * 10
         )
-    placement = store.put(message(store, count, queue_id=count % 3))
+    placement = put_message(store, message(store, count, queue_id=count % 3))
     assert placement.queue_offset == count // 3
 
 
@@ -111,7 +112,7 @@ def test_a_killed_writer_loses_nothing(killed: Path) -> None:
 def test_recovery_after_a_kill_begins_at_the_durable_watermark(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
     put_some(store, 400)
-    watermark = store.put(message(store, 400, queue_id=1), Durability.SYNC).end
+    watermark = put_message(store, message(store, 400, queue_id=1), Durability.SYNC).end
     put_some(store, COUNT - 401, start=401)
     flushed = store.state.flushed_offset
     abandon(store)
@@ -263,7 +264,7 @@ def test_a_torn_tail_costs_the_torn_records_only(
         assert bodies(store) == all_bodies(COUNT - lost)
         assert store.log.max_offset == offsets[len(offsets) - lost]
         number = COUNT - lost
-        placement = store.put(message(store, number, queue_id=number % 3))
+        placement = put_message(store, message(store, number, queue_id=number % 3))
         assert placement.queue_offset == number // 3
 
 
@@ -304,7 +305,7 @@ def test_a_rotten_record_in_the_middle_costs_one_record(killed: Path, at: int) -
         queue = store.queues.get("T", 1)
         assert queue is not None
         assert queue.max_index == COUNT // 3
-        assert store.put(message(store, 0, queue_id=1)).queue_offset == COUNT // 3
+        assert put_message(store, message(store, 0, queue_id=1)).queue_offset == COUNT // 3
 
 
 @pytest.mark.parametrize("rotten", [b"\xde\xad\xbe\xef", bytes(4)])
@@ -340,7 +341,7 @@ def test_the_same_damage_is_found_without_any_queue_to_help(killed: Path) -> Non
         readable = readable_bodies(store)
         assert readable < all_bodies(COUNT)
         assert len(readable) >= COUNT - 2
-        assert store.put(message(store, 0, queue_id=1)).queue_offset == COUNT // 3
+        assert put_message(store, message(store, 0, queue_id=1)).queue_offset == COUNT // 3
 
 
 def readable_bodies(store: MessageStore) -> set[bytes]:
@@ -421,7 +422,7 @@ def test_queues_without_a_log_are_set_aside(closed: Path) -> None:
         assert store.log.max_offset == 0
         assert store.queues.all() == []
         assert store.recovery.quarantined
-        assert store.put(message(store, 1)).queue_offset == 0
+        assert put_message(store, message(store, 1)).queue_offset == 0
 
 
 def test_stray_files_stay_where_they_are(closed: Path) -> None:
@@ -439,7 +440,7 @@ def test_a_5x_store_recovers_too(tmp_path: Path) -> None:
     root = tmp_path / "store"
     store = open_store(root, format=StoreFormat.V5_X)
     put_some(store, COUNT)
-    store.put(message(store, COUNT, topic="L" * 128))
+    put_message(store, message(store, COUNT, topic="L" * 128))
     abandon(store)
     with open_store(root) as store:
         assert_whole(store)
@@ -545,7 +546,7 @@ def test_damage_in_the_middle_becomes_tombstones_that_stay(
         assert store.recovery.plan.cut_bytes == 0
         end = store.log.max_offset
         assert readable_bodies(store) >= all_bodies(COUNT) - gone(start, length)
-        assert store.put(message(store, 0, queue_id=1)).queue_offset == COUNT // 3
+        assert put_message(store, message(store, 0, queue_id=1)).queue_offset == COUNT // 3
     (root / "lock").write_bytes(b"lock")
     (root / "abort").write_bytes(b"")
     with open_store(root) as store:

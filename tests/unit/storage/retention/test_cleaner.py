@@ -14,6 +14,7 @@ from mqstore.storage.own import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
 from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 
@@ -156,10 +157,10 @@ def test_puts_are_refused_before_messages_just_written_go(machine: Machine) -> N
     assert machine.run(60) == 0
     assert machine.store.retention.plan().segments[0].why is Why.YOUNG
     with pytest.raises(DiskFull):
-        machine.store.put(message(machine.store, 1))
+        put_message(machine.store, message(machine.store, 1))
     machine.age(1)
     assert machine.run(12) > 0
-    machine.store.put(message(machine.store, 1))
+    put_message(machine.store, message(machine.store, 1))
 
 
 def test_puts_are_taken_within_a_second_of_there_being_room() -> None:
@@ -170,7 +171,7 @@ def test_puts_are_taken_within_a_second_of_there_being_room() -> None:
     machine.run(10.5)
     machine.use(50)
     machine.run(1.1)
-    machine.store.put(message(machine.store, 1))
+    put_message(machine.store, message(machine.store, 1))
 
 
 def test_puts_are_refused_at_the_last_ratio_and_taken_again_when_there_is_room() -> None:
@@ -180,15 +181,15 @@ def test_puts_are_refused_at_the_last_ratio_and_taken_again_when_there_is_room()
     machine.use(91)
     machine.run(11)
     with pytest.raises(DiskFull, match=r"91\.\d % full") as refused:
-        machine.store.put(message(machine.store, 1))
+        put_message(machine.store, message(machine.store, 1))
     assert refused.value.numbers["usedPercent"] == pytest.approx(91, abs=0.1)
     machine.use(88)
     machine.run(11)
     with pytest.raises(DiskFull, match="88"):
-        machine.store.put(message(machine.store, 1))
+        put_message(machine.store, message(machine.store, 1))
     machine.use(84)
     machine.run(11)
-    machine.store.put(message(machine.store, 1))
+    put_message(machine.store, message(machine.store, 1))
 
 
 def test_a_store_that_opens_on_a_full_disk_refuses_at_once() -> None:
@@ -199,7 +200,7 @@ def test_a_store_that_opens_on_a_full_disk_refuses_at_once() -> None:
     machine.store = machine.open()
     machine.run(0.001)
     with pytest.raises(DiskFull):
-        machine.store.put(message(machine.store, 1))
+        put_message(machine.store, message(machine.store, 1))
 
 
 def test_the_newest_stays_however_full_the_disk_is(machine: Machine) -> None:
@@ -331,7 +332,7 @@ def test_what_is_not_delivered_yet_stays() -> None:
     machine = Machine(message_delay_level="5d")
     machine.fill(2)
     delayed = message(machine.store, 0).replaced(properties=b"DELAY\x011")
-    kept = machine.store.put(delayed, Durability.ASYNC).physical_offset
+    kept = put_message(machine.store, delayed, Durability.ASYNC).physical_offset
     machine.fill(5)
     machine.age(72 + 16)
     assert machine.run(60) == kept // SEGMENT
@@ -397,7 +398,7 @@ def test_a_disk_that_fails_a_deletion_ends_the_store(operation: str) -> None:
     with pytest.raises(StoreFailed):
         machine.store.run_retention()
     with pytest.raises((StoreFailed, StoreNotWritable)):
-        machine.store.put(message(machine.store, 1))
+        put_message(machine.store, message(machine.store, 1))
 
 
 @pytest.mark.parametrize("days", [30, -30])

@@ -9,6 +9,7 @@ from mqstore.storage.retention.groups import Groups, next_record
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store, put_some
 
 
@@ -58,7 +59,7 @@ def test_a_group_that_has_consumed_everything_holds_nothing(store: MessageStore)
     with store:
         put_some(store, 30)
         consume(store, "g", "T", {0: 10, 1: 10, 2: 10})
-        store.put(message(store, 1, topic="other"))
+        put_message(store, message(store, 1, topic="other"))
         assert holds(store, "g") == []
 
 

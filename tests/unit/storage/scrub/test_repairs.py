@@ -21,6 +21,7 @@ from mqstore.storage.recovery.report import PlaceTombstone, RestoreBytes
 from mqstore.storage.scrub import repairs
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.scrub.test_scrub import run_pass
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
@@ -231,7 +232,7 @@ def test_the_last_durable_record_is_repaired_too(root: Path, due: list[Record]) 
         file.view[at + 90 : at + 120] = bytes(30)
         report = store.repair_damage()
         assert [each.offset for each in report.plan.actions] == [last.physical_offset]
-        placed = store.put(message(store, COUNT), Durability.SYNC)
+        placed = put_message(store, message(store, COUNT), Durability.SYNC)
         assert placed.physical_offset == last.physical_offset + last.size
         assert served(store, due) == due[:-1]
 

@@ -26,6 +26,7 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.scrub import service
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
 from tests.unit.storage.scrub.test_scrub import run_pass
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
@@ -60,7 +61,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
         put_some(store, COUNT, queues=1)
         large = message(store, COUNT)
         large.body = b"large " * (LARGE // 6)
-        store.put(large, Durability.SYNC)
+        put_message(store, large, Durability.SYNC)
     with open_store(root, AUTOMATIC) as store:
         found = store.lookups.records("T", 0, 0, COUNT + 1).records
         run_pass(store.scrub)

@@ -146,10 +146,7 @@ class Bench:
 
 
 def append_records(world: DelayedStore, records: Sequence[NewRecord]) -> list[Placement]:
-    messages = [message_of(world, each) for each in records]
-    if len(messages) == 1:
-        return [world.store.append(messages[0])]
-    return world.store.append_run(messages)
+    return world.store.append([message_of(world, each) for each in records])[0]
 
 
 def message_of(world: DelayedStore, record: NewRecord) -> Message:

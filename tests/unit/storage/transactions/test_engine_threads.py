@@ -204,8 +204,8 @@ def test_counts_can_be_read_while_the_log_is_read_and_after_that_fails(
     with open_store(tmp_path) as store, ThreadPoolExecutor(2) as pool:
         seams = production_seams()
         engine = TransactionEngine(store, seams, UniqueKeys(seams), QUIET)
-        monkeypatch.setattr(store, "append_run", refuse)
-        with blocked(store, "append_run") as gate:
+        monkeypatch.setattr(store, "append", refuse)
+        with blocked(store, "append") as gate:
             step = pool.submit(engine.step, time.monotonic())
             assert gate.reached.wait(WAIT_S)
             counts = pool.submit(read_counts, engine)

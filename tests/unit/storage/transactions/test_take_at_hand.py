@@ -57,7 +57,7 @@ def test_begins_and_decisions_at_hand_are_one_append_without_a_read(tmp_path: Pa
         assert [each.key for each in taken[0] if isinstance(each, Begun)] == ["a", "b"]
         store = side.store
         with (
-            counted(store, "append", "append_run") as appends,
+            counted(store, "append") as appends,
             counted(store.lookups, "by_key", "records", "transaction_types") as reads,
         ):
             rollback = Decide("b", Verdict.ROLLBACK, "producer")
@@ -184,7 +184,7 @@ def test_queues_go_on_over_files_that_a_thread_makes(tmp_path: Path) -> None:
 
 def test_while_a_thread_uses_the_engine_nothing_is_at_hand(tmp_path: Path) -> None:
     with with_files(tmp_path) as side, ThreadPoolExecutor(1) as pool:
-        with blocked(side.store, "append_run") as gate:
+        with blocked(side.store, "append") as gate:
             begun = pool.submit(side.engine.take, [side.request("a", "b")], ())
             assert gate.reached.wait(30)
             end = side.end

@@ -194,7 +194,7 @@ def test_begins_and_decisions_of_one_call_are_one_append(bench: Bench) -> None:
     bench.begin("a")
     bench.begin("b")
     store = bench.world.store
-    with counted(store, "append", "append_run") as appends:
+    with counted(store, "append") as appends:
         begun, decided = bench.engine.take(
             [bench.request("c"), bench.request("d", "e")],
             [Decide("a", Verdict.COMMIT, ""), Decide("b", Verdict.ROLLBACK, "")],

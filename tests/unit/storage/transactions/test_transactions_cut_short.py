@@ -172,7 +172,7 @@ def test_what_a_broker_committed_before_it_was_killed_is_not_committed_again(ben
 def start_unloaded(bench: Bench) -> TransactionEngine:
     """The next process, whose index does not cover the log yet."""
     bench.world.kill()
-    bench.world.store.dispatcher.index_lost = ("20260101000000000",)
+    bench.world.store.dispatcher.catch_up.lost = ("20260101000000000",)
     bench.world.store.state.set_index_complete(False)
     return bench.start()
 
@@ -191,7 +191,7 @@ def test_while_the_index_does_not_cover_the_log_transactions_wait(bench: Bench) 
     assert (engine.pending_count, engine.oldest_pending_ms) == (0, None)
     with pytest.raises(TransactionsNotLoaded):
         engine.lease(None, 10)
-    bench.world.store.dispatcher.index_lost = ()
+    bench.world.store.dispatcher.catch_up.lost = ()
     bench.world.store.state.set_index_complete(True)
     bench.step(5)
     assert not bench.engine.trouble
@@ -214,7 +214,6 @@ def test_a_step_never_raises_what_is_wrong_with_transactions(
     for refusal in (DiskFull("no room"), TransactionError("for a reason of its own")):
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", refuse)
-            patch.setattr(store, "append_run", refuse)
             engine = bench.start()
             assert str(refusal) in (engine.trouble or "")
             with pytest.raises(TransactionsNotLoaded):
@@ -241,7 +240,6 @@ def test_a_step_goes_on_where_the_store_rejects_what_is_due(
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "append", refuse)
-        patch.setattr(store, "append_run", refuse)
         bench.step(61)
         assert bench.keys() == ["a"]
     bench.step(61)

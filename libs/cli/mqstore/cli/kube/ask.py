@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from mqstore.cli.ending import EXIT_FINE
-from mqstore.cli.kube.commands import ended, shard_of
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.kube.commands import exit_of, shard_of
 from mqstore.cli.kube.kubectl import EXIT_UNREACHABLE, KubeError
 from mqstore.cli.kube.release import COORDINATOR_PORT, QUERY_PORT, WRITER_PORT, Release
 
 TIMEOUT_S: Final = 65.0
-"""Longer than the longest poll."""
+"""Timeout of a request: longer than the longest long poll."""
 
 
 class Service(StrEnum):
-    """Which of them."""
+    """The services of a release."""
 
     WRITER = "writer"
     QUERY = "query"
@@ -29,42 +29,47 @@ _PORTS: Final = {Service.WRITER: WRITER_PORT, Service.QUERY: QUERY_PORT}
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("ask")(ask)
 
 
 def ask(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(help="For instance /v1/store.")],
+    path: Annotated[str, typer.Argument(help="Path of the request, as /v1/store.")],
     service: Annotated[
-        Service, typer.Option("--service", "-c", help="Who is asked.")
+        Service, typer.Option("--service", "-c", help="Service that gets the request.")
     ] = Service.WRITER,
-    shard: Annotated[int, typer.Option("--shard", help="Whose writer or query.", min=0)] = 0,
-    method: Annotated[str | None, typer.Option("--method", "-X", help="As of curl.")] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A body in JSON.")] = None,
+    shard: Annotated[
+        int, typer.Option("--shard", help="Shard of the writer or query service.", min=0)
+    ] = 0,
+    method: Annotated[
+        str | None, typer.Option("--method", "-X", help="HTTP method. [default: GET, or POST]")
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="Body, in JSON.")] = None,
 ) -> None:
-    """Send a request to a service, with the admin token, and print its answer.
+    """Send a request with the admin token to a service, and print the reply.
 
-    Exit code 0: it was answered; 2: refused, by the service or before; 3: nobody answers.
+    Exit code 0: success; 2: refused, by the service or before; 3: the service does not answer.
     """
     verb = method or ("GET" if data is None else "POST")
-    asked = {"method": verb, "url": path, "content": data}
-    raise ended(context, lambda release: _ask(release, service, shard, asked))
+    request = {"method": verb, "url": path, "content": data}
+    raise exit_of(context, lambda release: _send(release, service, shard, request))
 
 
-def _ask(release: Release, service: Service, shard: int, asked: dict[str, Any]) -> int:
-    if not asked["url"].startswith("/"):
-        raise KubeError(f"{asked['url']} is no path; name one as /v1/store")
+def _send(release: Release, service: Service, shard: int, request: dict[str, Any]) -> int:
+    if not request["url"].startswith("/"):
+        raise KubeError(f"{request['url']} is no path; name one as /v1/store")
     pod, port = _target(release, service, shard)
-    headers = {"content-type": "application/json"} if asked["content"] is not None else {}
+    headers = {"content-type": "application/json"} if request["content"] is not None else {}
     with release.http(pod, port, TIMEOUT_S) as http:
         try:
-            answer = http.request(**asked, headers=headers)
+            answer = http.request(**request, headers=headers)
         except httpx.HTTPError as error:
             raise KubeError(f"{pod} does not answer ({error})", EXIT_UNREACHABLE) from error
     if not answer.is_success:
-        raise KubeError(f"{asked['url']} was refused ({answer.status_code}): {answer.text}")
+        raise KubeError(f"{request['url']} was refused ({answer.status_code}): {answer.text}")
     print(answer.text, end="" if answer.text.endswith("\n") else "\n")
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _target(release: Release, service: Service, shard: int) -> tuple[str, int]:

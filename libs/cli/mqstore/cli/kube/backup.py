@@ -1,10 +1,10 @@
-"""``kubectl mqstore backup``: a shard's store as a directory here, a store at rest like any other,
-or a snapshot of its volume.
+"""``kubectl mqstore backup``: copies the store of a shard to a local directory, or takes a snapshot
+of its volume.
 
-For a directory writes are paused and the log is on disk before the first byte is copied, and a pin
-keeps retention from it. What still goes on meanwhile (delayed messages are delivered) makes the
-copy one that a kill left: the log is copied last, so an opening finds nothing that the log does not
-have.
+Before it copies the first byte to a directory, the command pauses writes, syncs the log and sets a
+pin, which keeps retention from deleting segments. The service still delivers delayed messages while
+the files are copied, so the copy is like a store after a kill. The log is copied last: no file of
+the copy refers to a record that the log of the copy does not have.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import OneShard, ended, shard_of
+from mqstore.cli.kube.commands import OneShard, exit_of, shard_of
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import WRITER, Release, Shard
-from mqstore.cli.progress import shown_progress
+from mqstore.cli.progress import show_progress
 from mqstore.client import ClientError, ProblemError, Store
 
 _PIN: Final = "kubectl-backup"
 _PIN_S: Final = 6 * 3600
 _LAST: Final = "commitlog"
 OF_THE_RUNNING_SHARD: Final = ("mqstore/write-pause.json", "mqstore/pins.json")
-"""Files of a store directory that do not belong into a copy of it."""
+"""Files of a store directory that describe the running shard; a copy does not get them."""
 TAR: Final = (
     *("sh", "-c", 'tar "$@" || [ $? = 1 ]', "tar"),
     *("--warning=no-file-changed", "--warning=no-file-removed", "--create", "--sparse"),
 )
-"""It ends with 1 where files changed or went while it read them, as those of a running store do."""
+"""tar may exit with 1: files of a running store change or vanish while tar reads them."""
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("backup")(backup)
 
 
@@ -47,23 +48,24 @@ def backup(
     shard: OneShard,
     directory: Annotated[
         Path | None,
-        typer.Argument(help="Made, or empty: the store directory of the copy.", metavar="DIR"),
+        typer.Argument(help="New or empty directory for the copy.", metavar="DIR"),
     ] = None,
     snapshot: Annotated[
         str | None,
         typer.Option(
             "--snapshot",
-            help="Instead of a copy: a snapshot of the volume, by this VolumeSnapshotClass.",
+            help="Take a snapshot of the volume with this VolumeSnapshotClass instead of a copy.",
             metavar="CLASS",
         ),
     ] = None,
 ) -> None:
-    """Copy a shard's store here: it takes no messages meanwhile, and reads go on. Or have the
-    storage take a snapshot of its volume: nothing waits for that.
+    """Copy the store of a shard to a local directory, or take a snapshot of its volume.
+
+    During a copy the shard rejects messages and serves reads. A snapshot interrupts nothing.
 
     Exit code 0: done; 2: refused; 3: the shard does not answer.
     """
-    raise ended(context, lambda release: _backup(release, shard, directory, snapshot))
+    raise exit_of(context, lambda release: _backup(release, shard, directory, snapshot))
 
 
 def _backup(release: Release, number: int, directory: Path | None, snapshot: str | None) -> int:
@@ -79,7 +81,7 @@ def _to_snapshot(release: Release, number: int, class_name: str) -> int:
     name = snapshots.take(release, shard, class_name)
     print(f"{shard.name} is in {name}; put it back with:")
     print(f"  kubectl mqstore restore {number} --snapshot {name} --replace")
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _to_directory(release: Release, number: int, directory: Path) -> int:
@@ -90,12 +92,12 @@ def _to_directory(release: Release, number: int, directory: Path) -> int:
     with _quiet(release, shard) as store:
         _copy(release, shard, store, directory)
     print(f"{shard.name} is in {directory}; check it with: mqstore store verify {directory}")
-    return EXIT_FINE
+    return EXIT_OK
 
 
 @contextmanager
 def _quiet(release: Release, shard: Shard) -> Iterator[Store]:
-    """Writes paused, all on disk and kept there; afterwards as it was."""
+    """Pause writes, sync the log and pin it for the context; then restore the state before."""
     with release.client(shard) as client:
         was_paused = client.writes().paused
         if not was_paused:
@@ -111,17 +113,17 @@ def _quiet(release: Release, shard: Shard) -> Iterator[Store]:
 
 
 def _end(release: Release, shard: Shard, *, resume: bool) -> None:
-    """By a connection of its own: the first one may not have lived as long as the copying."""
+    """Remove the pin and resume writes, on a new connection: the first one may have timed out."""
     try:
         with release.client(shard) as client:
             if resume:
                 client.put_writes(paused=False)
-            with contextlib.suppress(ProblemError):  # it may not have come to a pin
+            with contextlib.suppress(ProblemError):  # the backup may have failed before its pin
                 client.remove_pin(_PIN)
     except (ClientError, KubeError) as error:
         still = f"; let writes go on with: kubectl mqstore resume --shard {shard.number}"
         raise KubeError(
-            f"the backup's end was not told to {shard.name} ({error}){still}"
+            f"{shard.name} did not learn that the backup has ended ({error}){still}"
         ) from error
 
 
@@ -134,7 +136,7 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
     du = ("sh", "-c", 'du --summarize --bytes "$1" 2>/dev/null || true', "du", store.root)
     total = int(release.kubectl.run(*inside, *du).split()[0])  # files go while it counts, too
     tar = (*TAR, "--file=-", f"--directory={store.root}", "--", *ordered)
-    with release.kubectl.streamed_out(*inside, *tar) as archive, shown_progress() as show:
+    with release.kubectl.streamed_out(*inside, *tar) as archive, show_progress() as show:
         done = 0
         for size in _unpacked(archive, directory):
             done += size
@@ -144,7 +146,7 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
 
 
 def _unpacked(archive: IO[bytes], directory: Path) -> Iterator[int]:
-    """Bytes of each file, once it is there."""
+    """Unpack an archive; yields the bytes of each file once it is written."""
     try:
         with tarfile.open(fileobj=archive, mode="r|") as members:
             for member in members:

@@ -1,4 +1,4 @@
-"""What the plugin's commands share: the release they were given, sizes, and how they end."""
+"""Options, exit codes, polling and sizes that the commands of the plugin share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE, end_of, refuse
+from mqstore.cli.exit_codes import EXIT_OK, refuse, run_command
 from mqstore.cli.kube.kubectl import EXIT_REFUSED, EXIT_UNREACHABLE, Kubectl, KubeError
 from mqstore.cli.kube.release import Release, Shard, find
 from mqstore.client import ClientError, Unreachable
@@ -26,19 +26,23 @@ SomeShard = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen on the command line, before any command."""
+    """The cluster and the release that the options before the command select."""
 
     kubectl: Kubectl
     instance: str | None
 
     def release(self) -> Release:
+        """The selected release. Raises KubeError if there is none, or more than one."""
         return find(self.kubectl, self.instance)
 
 
-def ended(context: typer.Context, command: Callable[[Release], int]) -> typer.Exit:
-    """To be raised: with the code of ``command``, 2 for what is refused, 3 where none answers."""
+def exit_of(context: typer.Context, command: Callable[[Release], int]) -> typer.Exit:
+    """Run ``command`` with the selected release; returns the Exit that the caller raises.
+
+    Its code is that of ``command``; 2 if a request is refused, 3 if a service does not answer.
+    """
     chosen: Chosen = context.obj
-    return typer.Exit(end_of(lambda: _code(chosen, command), refuse, unread=EXIT_FINE))
+    return typer.Exit(run_command(lambda: _code(chosen, command), refuse, unread=EXIT_OK))
 
 
 def _code(chosen: Chosen, command: Callable[[Release], int]) -> int:
@@ -56,6 +60,7 @@ def _code(chosen: Chosen, command: Callable[[Release], int]) -> int:
 
 
 def shard_of(release: Release, number: int) -> Shard:
+    """The shard with a number. Raises KubeError if the release has no such shard."""
     for shard in release.shards():
         if shard.number == number:
             return shard
@@ -63,11 +68,15 @@ def shard_of(release: Release, number: int) -> Shard:
 
 
 def chosen_shards(release: Release, number: int | None) -> list[Shard]:
+    """The shard with ``number``, or all shards if it is None."""
     return release.shards() if number is None else [shard_of(release, number)]
 
 
-def awaited(look: Callable[[], Answer], most_s: float) -> Answer:
-    """What ``look`` answers once that is true, or when the time is over; nothing tells of it."""
+def poll_until_true(look: Callable[[], Answer], most_s: float) -> Answer:
+    """Call ``look`` every ``LOOK_S`` seconds until its result is true; returns the last result.
+
+    Stops after ``most_s`` seconds.
+    """
     deadline = time.monotonic() + most_s
     while not (answer := look()) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
@@ -75,7 +84,7 @@ def awaited(look: Callable[[], Answer], most_s: float) -> Answer:
 
 
 def size(count: float) -> str:
-    """``12.3 GiB``: bytes as people read them."""
+    """A number of bytes as text with a binary unit, as ``12.3 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,7 +1,8 @@
-"""``kubectl mqstore grow``: larger volumes without a restart.
+"""``kubectl mqstore grow``: enlarges the volumes of the shards without a restart.
 
-A StatefulSet's claim template cannot be changed. So the claims are patched, and the StatefulSet is
-made anew around its running pods, with the size that the next ``helm upgrade`` will ask for.
+Kubernetes does not allow changes of a StatefulSet's claim template. So the command patches the
+claims, deletes the StatefulSet without its pods and creates it with the new size, which the next
+``helm upgrade`` must set too.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE
-from mqstore.cli.kube.commands import awaited, ended, size
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.kube.commands import exit_of, poll_until_true, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release
 
 GROWN_S: Final = 300.0
-"""For storage and file system to follow a claim."""
+"""Longest wait for storage and file system to reach the size of a claim."""
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
     f"{letter}i": 1 << 10 * (power + 1) for power, letter in enumerate("KMGTP")
 }
@@ -28,19 +29,23 @@ _OF_THE_SERVER: Final = ("uid", "resourceVersion", "creationTimestamp", "generat
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("grow")(grow)
 
 
 def grow(
     context: typer.Context,
-    to: Annotated[str, typer.Argument(help="Of each shard's volume, as 200Gi.", metavar="SIZE")],
+    to: Annotated[
+        str, typer.Argument(help="New size of each shard's volume, as 200Gi.", metavar="SIZE")
+    ],
 ) -> None:
-    """Make the volumes of all shards larger. No pod is restarted.
+    """Enlarge the volumes of all shards. No pod is restarted.
 
-    The storage class must allow it. Exit code 0: they have grown; 2: refused, also where one is
-    larger, since volumes do not shrink; 3: the cluster does not answer.
+    The storage class must allow volume expansion. Exit code 0: the volumes have the new size;
+    2: refused, also if a volume is larger, since volumes do not shrink; 3: the cluster does not
+    answer.
     """
-    raise ended(context, lambda release: _grow(release, to))
+    raise exit_of(context, lambda release: _grow(release, to))
 
 
 def _grow(release: Release, to: str) -> int:
@@ -49,7 +54,7 @@ def _grow(release: Release, to: str) -> int:
     for claim in claims:
         now = release.kubectl.json("get", "pvc", claim)["spec"]["resources"]["requests"]["storage"]
         if quantity(now) > wanted:
-            raise KubeError(f"{claim} has {now}, and volumes do not shrink; ask for more than that")
+            raise KubeError(f"{claim} has {now}, and volumes do not shrink; name a larger size")
     patch = json.dumps({"spec": {"resources": {"requests": {"storage": to}}}})
     for claim in claims:
         release.kubectl.run("patch", "pvc", claim, "--patch", patch)
@@ -57,14 +62,14 @@ def _grow(release: Release, to: str) -> int:
     for claim in claims:
         print(f"{claim} has {size(_grown(release, claim, wanted))}")
     print(f"let the chart know: helm upgrade … --set persistence.size={to}")
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _make_anew(release: Release, to: str) -> None:
-    """The StatefulSet around its pods, which do not notice."""
+    """Delete the StatefulSet without its pods and create it with claims of the new size."""
     templates = release.stateful_set["spec"].get("volumeClaimTemplates", ())
     if not templates:
-        return  # an existing claim: there is nothing about sizes in it
+        return  # the shard uses an existing claim, so the StatefulSet holds no size
     anew = json.loads(json.dumps(release.stateful_set))
     for template in anew["spec"]["volumeClaimTemplates"]:
         if template["metadata"]["name"] == STORE_VOLUME:
@@ -84,10 +89,10 @@ def _forget(metadata: dict[str, Any]) -> None:
 
 
 def _grown(release: Release, claim: str, wanted: int) -> int:
-    """What its file system has, once that is as much; storage may round up."""
-    found = awaited(partial(_capacity, release, claim, wanted), GROWN_S)
+    """Wait until a claim has ``wanted`` bytes; returns its capacity, which storage may round up."""
+    found = poll_until_true(partial(_capacity, release, claim, wanted), GROWN_S)
     if found is None:
-        raise KubeError(f"{claim} was asked to grow and has not; see: kubectl describe pvc {claim}")
+        raise KubeError(f"{claim} has not grown in time; see: kubectl describe pvc {claim}")
     return found
 
 

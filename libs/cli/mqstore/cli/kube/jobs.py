@@ -1,4 +1,4 @@
-"""``kubectl mqstore report`` and ``rebuild``: a Job from one of the chart's CronJobs, watched."""
+"""``kubectl mqstore report`` and ``rebuild``: start and watch a Job of a CronJob of the chart."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE, refuse
-from mqstore.cli.kube.commands import awaited, ended
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
 
@@ -21,36 +21,37 @@ _INSTALLED_BY: Final = {
 }
 """The value of the chart that installs each CronJob."""
 START_S: Final = 300.0
-"""For a node with room, and the image."""
+"""Longest wait for a pod to be scheduled and its image to be pulled."""
 END_S: Final = 30.0
-"""From the end of its log to its exit code."""
+"""Longest wait for the exit code after the end of the log."""
 
 Watch = Annotated[
-    bool, typer.Option("--watch/--no-watch", help="Show its log, and wait until it has ended.")
+    bool, typer.Option("--watch/--no-watch", help="Print the job's log and wait for its end.")
 ]
 
 
 def add(app: typer.Typer) -> None:
+    """Register the commands."""
     app.command("report")(report)
     app.command("rebuild")(rebuild)
 
 
 def report(context: typer.Context, watch: Watch = True) -> None:
-    """Report what will expire, and what nobody has consumed, now.
+    """Run the job that reports which messages expire, and which of them no group has consumed.
 
     Exit code: that of the job (0: nothing at risk; 1: messages are; 2: refused; 3: a service did
-    not answer); 2 and 3 also where the cluster refuses, or does not answer.
+    not answer); 2 and 3 also if the cluster refuses or does not answer.
     """
-    raise ended(context, lambda release: _run(release, _REPORT, watch=watch))
+    raise exit_of(context, lambda release: _run(release, _REPORT, watch=watch))
 
 
 def rebuild(context: typer.Context, watch: Watch = True) -> None:
-    """Make the index of every shard anew from its log, while the shards go on.
+    """Rebuild the index of every shard from its log, while the shards serve requests.
 
     Exit code: that of the job (0: published; 2: refused; 3: a service did not answer); 2 and 3 also
-    where the cluster refuses, or does not answer.
+    if the cluster refuses or does not answer.
     """
-    raise ended(context, lambda release: _run(release, _REBUILD, watch=watch))
+    raise exit_of(context, lambda release: _run(release, _REBUILD, watch=watch))
 
 
 def _run(release: Release, kind: str, *, watch: bool) -> int:
@@ -64,20 +65,20 @@ def _run(release: Release, kind: str, *, watch: bool) -> int:
     print(release.kubectl.run("create", "job", f"--from=cronjob/{cron_job}", job).strip())
     if not watch:
         print(f"see it with: kubectl logs -f job/{job}")
-        return EXIT_FINE
+        return EXIT_OK
     return _watched(release.kubectl, job)
 
 
 def _watched(kubectl: Kubectl, job: str) -> int:
-    """Print why the job waits, then its log as it comes. Returns its exit code."""
+    """Print why a job waits, then its log as it is written. Returns the job's exit code."""
     waiting = _Waiting(kubectl, job)
-    if not awaited(waiting.has_started, START_S):
+    if not poll_until_true(waiting.has_started, START_S):
         raise KubeError(
             f"job {job} does not start: {waiting.why or 'no event says why'}; "
             f"it may start later (kubectl logs -f job/{job}); or: kubectl delete job {job}"
         )
     kubectl.passed_on("logs", "--follow", f"job/{job}")
-    terminated = awaited(lambda: _state(kubectl, job, "terminated"), END_S)
+    terminated = poll_until_true(lambda: _state(kubectl, job, "terminated"), END_S)
     if terminated is None:
         refuse(f"the log of job {job} ended before it did; see it with: kubectl describe job {job}")
         return EXIT_FINDINGS
@@ -85,7 +86,7 @@ def _watched(kubectl: Kubectl, job: str) -> int:
 
 
 def _state(kubectl: Kubectl, job: str, *states: str) -> Any:
-    """What its container's state says where it is one of these."""
+    """The state of the job's container if it is one of ``states``, else None."""
     for pod in kubectl.items("pods", f"job-name={job}"):
         for container in pod["status"].get("containerStatuses", ()):
             for state in states:
@@ -95,7 +96,7 @@ def _state(kubectl: Kubectl, job: str, *states: str) -> Any:
 
 
 class _Waiting:
-    """A job that has not started; prints each new reason once."""
+    """Waits for a job to start, and prints each new reason for the wait once."""
 
     def __init__(self, kubectl: Kubectl, job: str) -> None:
         self._kubectl = kubectl
@@ -103,7 +104,7 @@ class _Waiting:
         self.why = ""
 
     def has_started(self) -> bool:
-        """Whether its container runs or ran. Raises KubeError."""
+        """Whether the job's container runs or has run. Raises KubeError."""
         if _state(self._kubectl, self._job, "running", "terminated") is not None:
             return True
         why = self._reason()
@@ -113,7 +114,7 @@ class _Waiting:
         return False
 
     def _reason(self) -> str:
-        """Why the job's pod waits, else the newest warning or event of the job or its pod."""
+        """The reason why the job's pod waits, else the newest warning or event of job or pod."""
         for pod in self._kubectl.items("pods", f"job-name={self._job}"):
             if reason := _reason_of(pod["status"]):
                 return reason
@@ -126,7 +127,7 @@ class _Waiting:
 
 
 def _reason_of(status: Any) -> str:
-    """Why a pod is not scheduled, or what its containers wait for; empty where neither is known."""
+    """The reason why a pod is not scheduled or its containers wait; empty if it is unknown."""
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return f"its pod is not scheduled: {condition.get('message', condition.get('reason'))}"
@@ -138,6 +139,6 @@ def _reason_of(status: Any) -> str:
 
 
 def _urgency(event: Any) -> tuple[bool, str]:
-    """The scheduler's events have another field for their time."""
+    """Sort key of events: warnings last, then by time, which the scheduler has in ``eventTime``."""
     last = event.get("lastTimestamp") or event.get("eventTime") or ""
     return event["type"] == "Warning", last

@@ -1,6 +1,6 @@
-"""kubectl as the plugin calls it: with the cluster, user and namespace that its own caller chose.
+"""Runs kubectl with the cluster, user and namespace that the caller of the plugin chose.
 
-All that the plugin does in a cluster goes through here, so it may do what the caller's kubectl may.
+The plugin reaches the cluster through this module only, so it has the permissions of the caller.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NO_ANSWER: Final = re.compile(
     re.IGNORECASE,
 )
 _COMMAND_ENDED: Final = "command terminated with"
-_LINES_TOLD: Final = 3
+_LINES_SHOWN: Final = 3
 
 
 class KubeError(Exception):
-    """What ends a command of the plugin; ``exit_code`` 2 for refused, 3 where nobody answers."""
+    """Ends a command of the plugin; ``exit_code`` is 2 if refused, 3 if the cluster is silent."""
 
     def __init__(self, why: str, exit_code: int = EXIT_REFUSED) -> None:
         super().__init__(why)
@@ -43,7 +43,7 @@ class Kubectl:
     """``--context``, ``--namespace`` and the like, before every command."""
 
     def run(self, *arguments: str, given: str | None = None) -> str:
-        """Its standard output. ``given`` is its standard input."""
+        """Run kubectl and return its standard output; ``given`` is its standard input."""
         ran = subprocess.run(  # noqa: S603  # the caller's own kubectl
             self.command(*arguments), input=given, capture_output=True, text=True, check=False
         )
@@ -52,19 +52,20 @@ class Kubectl:
         return ran.stdout
 
     def json(self, *arguments: str) -> Any:
+        """Run kubectl with JSON output and return the parsed object."""
         return json.loads(self.run(*arguments, "-o", "json"))
 
     def items(self, kind: str, selector: str) -> list[Any]:
-        """Objects of a kind, by their labels."""
+        """The objects of a kind whose labels match ``selector``."""
         return list(self.json("get", kind, "-l", selector)["items"])
 
     def passed_on(self, *arguments: str) -> int:
-        """kubectl with the caller's terminal; its exit code."""
+        """Run kubectl on the caller's terminal and return its exit code."""
         return subprocess.run(self.command(*arguments), check=False).returncode  # noqa: S603
 
     @contextmanager
     def streamed_out(self, *arguments: str) -> Iterator[IO[bytes]]:
-        """kubectl's standard output as it comes."""
+        """Run kubectl and yield its standard output as a stream."""
         with subprocess.Popen(  # noqa: S603
             self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -72,13 +73,13 @@ class Kubectl:
             try:
                 yield process.stdout
             except BaseException:
-                process.kill()  # it may wait for a reader that is gone
+                process.kill()  # kubectl may wait for the reader, which has stopped
                 raise
-            _ended(process)
+            _check_exit(process)
 
     @contextmanager
     def streamed_in(self, *arguments: str) -> Iterator[IO[bytes]]:
-        """kubectl's standard input, which is at its end when the context is."""
+        """Run kubectl and yield its standard input, which the end of the context closes."""
         with subprocess.Popen(  # noqa: S603
             self.command(*arguments),
             stdin=subprocess.PIPE,
@@ -86,14 +87,14 @@ class Kubectl:
             stderr=subprocess.PIPE,
         ) as process:
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # what kubectl says of it is the reason
+            with contextlib.suppress(BrokenPipeError):  # _check_exit raises with kubectl's reason
                 yield process.stdin
                 process.stdin.close()
-            _ended(process)
+            _check_exit(process)
 
     @contextmanager
     def forwarded(self, pod: str, *ports: int) -> Iterator[dict[int, int]]:
-        """Ports of a pod, each as one of 127.0.0.1 for as long as the context lasts."""
+        """Forward ports of a pod for the context; yields the port at 127.0.0.1 of each."""
         wanted = (f":{port}" for port in ports)
         command = self.command("port-forward", "--address", "127.0.0.1", f"pod/{pod}", *wanted)
         with subprocess.Popen(  # noqa: S603
@@ -105,6 +106,7 @@ class Kubectl:
                 process.terminate()
 
     def command(self, *arguments: str) -> list[str]:
+        """The command line of kubectl with the options and ``arguments``."""
         kubectl = shutil.which("kubectl")
         if kubectl is None:
             raise KubeError("no kubectl on the PATH; install it, this is a plugin of it")
@@ -124,7 +126,7 @@ def _local_ports(process: subprocess.Popen[str], count: int) -> dict[int, int]:
     return found
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
+def _check_exit(process: subprocess.Popen[bytes]) -> None:
     assert process.stderr is not None
     said = process.stderr.read().decode("utf-8", "replace")
     if process.wait():
@@ -132,10 +134,10 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failed(said: str) -> KubeError:
-    """Of several lines kubectl's last one counts, of a command in a pod the first ones."""
+    """The error for kubectl's stderr: its last line, or the first lines of a command in a pod."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
     why = lines[-1]
     if len(lines) > 1 and why.startswith(_COMMAND_ENDED):
-        why = "; ".join(lines[:-1][:_LINES_TOLD])
+        why = "; ".join(lines[:-1][:_LINES_SHOWN])
     exit_code = EXIT_UNREACHABLE if _NO_ANSWER.search(said) else EXIT_REFUSED
     return KubeError(f"kubectl: {why.removeprefix('error: ').removeprefix('Error: ')}", exit_code)

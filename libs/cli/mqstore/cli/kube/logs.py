@@ -1,4 +1,4 @@
-"""``kubectl mqstore logs``: of the right container."""
+"""``kubectl mqstore logs``: prints the log of a container of a shard."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.kube.commands import OneShard, ended, shard_of
+from mqstore.cli.kube.commands import OneShard, exit_of, shard_of
 from mqstore.cli.kube.release import QUERY, WRITER
 
 
 class Container(StrEnum):
-    """Of a shard's pod."""
+    """The containers of a shard's pod."""
 
     WRITER = WRITER
     QUERY = QUERY
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("logs")(logs)
 
 
@@ -26,17 +27,19 @@ def logs(
     context: typer.Context,
     shard: OneShard,
     container: Annotated[
-        Container, typer.Option("--container", "-c", help="Which of its services.")
+        Container, typer.Option("--container", "-c", help="Service of the shard.")
     ] = Container.WRITER,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
-    previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of the container before its last restart.")
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new lines as they are written.")
     ] = False,
-    tail: Annotated[int, typer.Option(help="Only so many of the last lines; -1 for all.")] = -1,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Log of the container before its last restart.")
+    ] = False,
+    tail: Annotated[int, typer.Option(help="Number of last lines; -1 for all.")] = -1,
 ) -> None:
-    """Show what a shard's service wrote. The exit code is kubectl's."""
+    """Print the log of a shard's service. The exit code is kubectl's."""
     more = [f"--tail={tail}", *(["--follow"] if follow else []), *(["-p"] if previous else [])]
-    raise ended(
+    raise exit_of(
         context,
         lambda release: release.kubectl.passed_on(
             "logs", shard_of(release, shard).name, "-c", container.value, *more

@@ -1,4 +1,4 @@
-"""``kubectl mqstore …``: an installed release, from where one has kubectl."""
+"""``kubectl mqstore …``: a kubectl plugin for an installed release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _GIVEN: Final = tuple(f"{name}=" for name in _WITH_VALUE if name.startswith("--"
 
 
 def own_first(arguments: Sequence[str]) -> list[str]:
-    """The plugin's own options before the command: kubectl's users write them behind it."""
+    """Arguments with the plugin's own options moved before the command.
+
+    Users of kubectl write such options after the command, where typer does not accept them.
+    """
     own: list[str] = []
     rest: list[str] = []
     left = iter(arguments)
@@ -49,7 +52,7 @@ def own_first(arguments: Sequence[str]) -> list[str]:
 
 app = typer.Typer(
     name="kubectl mqstore",
-    help="An mqstore release on Kubernetes: see it, run its jobs, look after its shards.",
+    help="Inspect an mqstore release on Kubernetes, run its jobs and maintain its shards.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -62,12 +65,14 @@ for module in (status, ask, retention, writes, jobs, logs, backup, restore, scal
 def _chosen(
     context: typer.Context,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Default: kubectl's own.")
+        str | None, typer.Option("--namespace", "-n", help="Namespace. [default: kubectl's]")
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--context", help="Context of the kubeconfig.")
+    ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     release: Annotated[
-        str | None, typer.Option(help="Which release, where a namespace has several.")
+        str | None, typer.Option(help="Release, if the namespace has several.")
     ] = None,
 ) -> None:
     """These options may stand behind the command as well."""
@@ -81,6 +86,7 @@ def _chosen(
 
 
 def main() -> None:
+    """Run the plugin with the arguments of the process."""
     app(args=own_first(sys.argv[1:]))
 
 

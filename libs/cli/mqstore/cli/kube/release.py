@@ -1,6 +1,6 @@
-"""An installed release as its objects tell of it: shards, tokens, and how a shard is asked.
+"""An installed release, read from its Kubernetes objects: shards, tokens and connections.
 
-The names are those of the chart (docs/kubernetes.md); nothing is asked of Helm.
+The names are those of the chart (docs/concepts/kubernetes.md). Helm is not called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INSTANCE: Final = "app.kubernetes.io/instance"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One pod of the StatefulSet; ``pod`` is None where there is none."""
+    """One pod of the StatefulSet; ``pod`` is None if the pod does not exist."""
 
     number: int
     name: str
@@ -52,16 +52,18 @@ class Shard:
 
     @property
     def ready(self) -> str:
-        """Ready containers of all, as kubectl shows it."""
+        """Number of ready containers and of all, as ``2/2``."""
         done = sum(each.get("ready", False) for each in self._containers)
         return f"{done}/{len(self._containers)}"
 
     @property
     def is_ready(self) -> bool:
+        """Whether the pod exists and has the condition Ready."""
         return self.pod is not None and _is_ready(self.pod)
 
     @property
     def restarts(self) -> int:
+        """Number of restarts of all containers."""
         return sum(each.get("restartCount", 0) for each in self._containers)
 
     @property
@@ -73,7 +75,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Release:
-    """A release in the namespace that ``kubectl`` was given."""
+    """A release in the namespace of ``kubectl``."""
 
     kubectl: Kubectl
     instance: str
@@ -81,18 +83,20 @@ class Release:
 
     @property
     def name(self) -> str:
-        """The full name, which the names of all its objects begin with."""
+        """The full name: the prefix of the names of all objects of the release."""
         return str(self.stateful_set["metadata"]["name"]).removesuffix("-shard")
 
     @property
     def replicas(self) -> int:
+        """Number of shards that the StatefulSet specifies."""
         return int(self.stateful_set["spec"]["replicas"])
 
     def selector(self, component: str) -> str:
+        """The label selector of a component of the release."""
         return f"{_PRODUCT},{_INSTANCE}={self.instance},{_COMPONENT}={component}"
 
     def shards(self) -> list[Shard]:
-        """Those there should be, and those that are there though they should not."""
+        """The specified shards, with or without a pod, and surplus pods, by number."""
         pods = {
             pod["metadata"]["name"]: pod
             for pod in self.kubectl.items("pods", self.selector("shard"))
@@ -104,10 +108,11 @@ class Release:
         ]
 
     def pod_name(self, shard: int) -> str:
+        """Name of a shard's pod."""
         return f"{self.name}-shard-{shard}"
 
     def claim_name(self, shard: int) -> str:
-        """The StatefulSet's own, or ``persistence.existingClaim``."""
+        """Name of a shard's claim: the StatefulSet's, or ``persistence.existingClaim``."""
         for volume in self.template["spec"].get("volumes", ()):
             if volume["name"] == STORE_VOLUME:
                 return str(volume["persistentVolumeClaim"]["claimName"])
@@ -115,19 +120,21 @@ class Release:
 
     @property
     def claims_go_with_pods(self) -> bool:
-        """Whether fewer pods are fewer claims (``persistence.retain: false``)."""
+        """Whether scaling down deletes the claims (``persistence.retain: false``)."""
         spec = self.stateful_set["spec"]
         policy = spec.get("persistentVolumeClaimRetentionPolicy", {})
         return bool(spec.get("volumeClaimTemplates")) and policy.get("whenScaled") == "Delete"
 
     def restore_name(self, shard: int) -> str:
-        """Of what is there only while a shard is restored."""
+        """Name of the objects that exist only while a shard is restored."""
         return f"{self.name}-restore-{shard}"
 
     @contextmanager
     def client(self, shard: Shard) -> Iterator[Client]:
-        """A client of one shard's two services, for as long as the context lasts: of several it
-        asks that one alone."""
+        """Connect a client to the two services of one shard for the context.
+
+        Of several shards the client sends its requests to this one only. Raises KubeError.
+        """
         if shard.pod is None:
             raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
         own = shard.number if self.replicas > 1 else None
@@ -139,7 +146,7 @@ class Release:
 
     @contextmanager
     def http(self, pod: str, port: int, timeout_s: float) -> Iterator[httpx.Client]:
-        """Requests by path to one port of a pod, with the admin token."""
+        """Yield an HTTP client of one port of a pod, which sends the admin token."""
         headers = {"authorization": f"Bearer {self._admin_token}"}
         with (
             self._forwarded(pod, port) as ([url], tls),
@@ -150,7 +157,7 @@ class Release:
             yield http
 
     def coordinator_pod(self) -> str:
-        """Any that is ready."""
+        """Name of a coordinator pod that is ready. Raises KubeError if none is."""
         for pod in self.kubectl.items("pods", self.selector("coordinator")):
             if _is_ready(pod):
                 return str(pod["metadata"]["name"])
@@ -160,14 +167,14 @@ class Release:
     def _forwarded(
         self, pod: str, *ports: int
     ) -> Iterator[tuple[list[str], ssl.SSLContext | None]]:
-        """URLs of a pod's ports, and how they are checked."""
+        """Forward ports of a pod; yields their URLs and the TLS context, None without TLS."""
         with self.kubectl.forwarded(pod, *ports) as local:
             scheme, tls = ("https", _forwarded_tls()) if self._has_tls else ("http", None)
             yield [f"{scheme}://127.0.0.1:{local[port]}" for port in ports], tls
 
     @property
     def template(self) -> Any:
-        """Of the shards' pods."""
+        """The pod template of the shards."""
         return self.stateful_set["spec"]["template"]
 
     @property
@@ -176,6 +183,7 @@ class Release:
         return bool(probe.get("scheme") == "HTTPS")
 
     def container(self, name: str) -> Any:
+        """A container of the pod template. Raises KubeError if it has none of this name."""
         for each in self.template["spec"]["containers"]:
             if each["name"] == name:
                 return each
@@ -191,7 +199,7 @@ class Release:
 
     @property
     def _secret_name(self) -> str:
-        """What the pods mount as their tokens: the chart's own, or ``auth.existingSecret``."""
+        """Name of the secret with the tokens: the chart's own, or ``auth.existingSecret``."""
         for volume in self.template["spec"].get("volumes", ()):
             if volume["name"] == "tokens":
                 return str(volume["secret"]["secretName"])
@@ -199,7 +207,10 @@ class Release:
 
 
 def find(kubectl: Kubectl, instance: str | None) -> Release:
-    """The one release in the namespace, or the one that is named. Raises KubeError."""
+    """The release ``instance``, or the only release in the namespace if it is None.
+
+    Raises KubeError if there is no such release, or if there are several.
+    """
     chosen = "" if instance is None else f",{_INSTANCE}={instance}"
     found = kubectl.items("statefulsets", f"{_PRODUCT},{_COMPONENT}=shard{chosen}")
     if not found:
@@ -221,7 +232,8 @@ def _number(pod: str) -> int:
 
 
 def _forwarded_tls() -> ssl.SSLContext:
-    """The API server vouches for the pod; its certificate does not name 127.0.0.1."""
+    """A context without checks: the API server authenticates the pod, and the certificate of the
+    pod does not name 127.0.0.1."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

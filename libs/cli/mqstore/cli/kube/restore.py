@@ -1,8 +1,8 @@
-"""``kubectl mqstore restore``: a store directory from here, or the one in a snapshot of a volume,
-into a shard's volume.
+"""``kubectl mqstore restore``: copies a local store directory, or the store in a volume snapshot,
+to the volume of a shard.
 
-The shard's pod, and those of higher numbers, are away meanwhile; a pod of the same image holds the
-volume. What was in it is put aside first and goes only once the copy is whole.
+The command stops the shard's pod and the pods of higher numbers meanwhile; a pod of the same image
+holds the volume. The old store is renamed first and deleted only after the copy is complete.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import IO, Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE
+from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import OneShard, awaited, ended, shard_of, size
+from mqstore.cli.kube.commands import OneShard, exit_of, poll_until_true, shard_of, size
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
-from mqstore.cli.progress import shown_progress
+from mqstore.cli.progress import show_progress
 
 _TIMEOUT_S: Final = 300
 _TIMEOUT: Final = f"--timeout={_TIMEOUT_S}s"
@@ -39,6 +39,7 @@ _PLACEMENT: Final = (
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("restore")(restore)
 
 
@@ -46,23 +47,24 @@ def restore(
     context: typer.Context,
     shard: OneShard,
     directory: Annotated[
-        Path | None, typer.Argument(help="A store directory.", metavar="DIR")
+        Path | None, typer.Argument(help="Local store directory.", metavar="DIR")
     ] = None,
     snapshot: Annotated[
         str | None,
-        typer.Option("--snapshot", help="Instead: a VolumeSnapshot, by name.", metavar="NAME"),
+        typer.Option(
+            "--snapshot", help="VolumeSnapshot to restore, instead of a directory.", metavar="NAME"
+        ),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also where the shard has messages: they go.")
+        bool, typer.Option("--replace", help="Delete the messages that the shard holds.")
     ] = False,
 ) -> None:
-    """Put a store directory, or what a snapshot holds, into a shard's volume, and start the shard
-    over it.
+    """Copy a store directory, or the store in a snapshot, to a shard's volume and start the shard.
 
-    Shards of higher numbers are away meanwhile too. Exit code 0: the shard is ready; 2: refused;
-    3: the cluster does not answer.
+    Shards of higher numbers are unavailable meanwhile too. Exit code 0: the shard is ready; 2:
+    refused; 3: the cluster does not answer.
     """
-    raise ended(
+    raise exit_of(
         context, lambda release: _restore(release, shard, directory, snapshot, replace=replace)
     )
 
@@ -76,12 +78,12 @@ def _restore(
         _from_snapshot(release, number, snapshot, replace=replace)
     else:
         raise KubeError("name a directory, or a VolumeSnapshot with --snapshot")
-    if not awaited(lambda: shard_of(release, number).is_ready, _TIMEOUT_S):
+    if not poll_until_true(lambda: shard_of(release, number).is_ready, _TIMEOUT_S):
         raise KubeError(
             f"shard {number} has the store and is not ready; see kubectl mqstore logs {number}"
         )
     print(f"shard {number} is ready; see what its recovery did with: kubectl mqstore logs {number}")
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _from_directory(release: Release, number: int, directory: Path, *, replace: bool) -> None:
@@ -106,8 +108,8 @@ def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -
             *_in(pod), "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"
         ):
             raise KubeError(f"volumesnapshot {name} holds no store: it has no {_LOG}")
-        told = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
-        _require_room(release.kubectl, pod, root, int(told.split()[0]))
+        usage = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
+        _require_room(release.kubectl, pod, root, int(usage.split()[0]))
         _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
 
 
@@ -115,14 +117,14 @@ def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
     shard = shard_of(release, number)
     if release.claims_go_with_pods:
         raise KubeError(
-            "pods are away meanwhile, and in this release their claims go with them: keep those by "
-            "helm upgrade … --set persistence.retain=true"
+            "a restore stops pods, and this release deletes their claims with them: keep the "
+            "claims by helm upgrade … --set persistence.retain=true"
         )
     if replace:
         return
     if shard.pod is None:
         raise KubeError(
-            f"shard {number} has no pod that tells what it holds; --replace replaces it"
+            f"shard {number} has no pod, so its messages are unknown; --replace replaces its store"
         )
     with release.client(shard) as client:
         store = client.store()
@@ -132,7 +134,7 @@ def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
 
 @contextmanager
 def _stopped(release: Release, number: int) -> Iterator[None]:
-    """The shard's pod away, and whatever its volume needs to be free."""
+    """Stop the pods of this shard and of higher numbers for the context, which frees the volume."""
     name = f"statefulset/{release.name}-shard"
     release.kubectl.run("scale", name, f"--replicas={number}")
     try:
@@ -147,8 +149,10 @@ def _stopped(release: Release, number: int) -> Iterator[None]:
 def _holder(
     release: Release, number: int, snapshot: str | None = None
 ) -> Iterator[tuple[str, PurePosixPath]]:
-    """A pod that has the shard's volume, also the claim ``snapshot``, and does nothing; and where
-    the store lies in it: the image says that, as it does to store-writer."""
+    """Run an idle pod that mounts the shard's volume, and the claim ``snapshot`` if given.
+
+    Yields the pod's name and the path of the store in it, which the image sets for store-writer.
+    """
     kubectl, name = release.kubectl, release.restore_name(number)
     pod = _pod(release, name, number)
     if snapshot is not None:
@@ -162,7 +166,7 @@ def _holder(
 
 
 def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
-    """As the shard's own, but for what it does."""
+    """The manifest of the idle pod: image, user and placement are those of the shard's pod."""
     spec, writer = release.template["spec"], release.container(WRITER)
     container = {
         "name": "holder",
@@ -190,7 +194,8 @@ def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
 
 
 def _add_snapshot(spec: dict[str, Any], claim: str) -> None:
-    """Its file system may have a journal to replay, so only the mount is read-only."""
+    """Mount a claim in the pod. Only the mount is read-only, not the volume: mounting may replay
+    the journal of its file system."""
     [container] = spec["containers"]
     container["volumeMounts"].append(
         {"name": "snapshot", "mountPath": str(_SNAPSHOT), "readOnly": True}
@@ -214,7 +219,8 @@ def _size(directory: Path) -> int:
 
 
 def _require_room(kubectl: Kubectl, pod: str, root: PurePosixPath, needed: int) -> None:
-    """Before anything is copied: the volume holds both stores until the new one is whole."""
+    """Raise KubeError unless the volume has ``needed`` bytes free: it holds both stores until the
+    new one is complete."""
     df = ("df", "--output=avail", "--block-size=1", str(root.parent))
     free = int(kubectl.run(*_in(pod), *df).split()[-1])
     if free < needed:
@@ -227,7 +233,7 @@ def _require_room(kubectl: Kubectl, pod: str, root: PurePosixPath, needed: int) 
 def _replace(
     kubectl: Kubectl, pod: str, root: PurePosixPath, fill: Callable[[PurePosixPath], None]
 ) -> None:
-    """The old store is kept beside the new one until ``fill`` has made that."""
+    """Fill a new directory beside the old store, swap both, and delete the old store."""
     inside = _in(pod)
     fresh, old = root.with_name(f"{root.name}.restoring"), root.with_name(f"{root.name}.replaced")
     kubectl.run(*inside, "rm", "-rf", str(fresh), str(old))
@@ -235,7 +241,7 @@ def _replace(
     try:
         fill(fresh)
     except BaseException:
-        with suppress(KubeError):  # what was wrong with the copy is the reason
+        with suppress(KubeError):  # the error of the copy is the one to report
             kubectl.run(*inside, "rm", "-rf", str(fresh))
         raise
     move = (
@@ -246,7 +252,7 @@ def _replace(
 
 def _unpack(kubectl: Kubectl, pod: str, directory: Path, fresh: PurePosixPath) -> None:
     untar = ("exec", "-i", pod, "--", "tar", "--extract", "--file=-", f"--directory={fresh}")
-    with kubectl.streamed_in(*untar) as archive, shown_progress() as show:
+    with kubectl.streamed_in(*untar) as archive, show_progress() as show:
         total = _size(directory)
         done = 0
         for count in _packed(archive, directory):
@@ -255,19 +261,19 @@ def _unpack(kubectl: Kubectl, pod: str, directory: Path, fresh: PurePosixPath) -
 
 
 def _copy(kubectl: Kubectl, pod: str, source: PurePosixPath, fresh: PurePosixPath) -> None:
-    """Within the pod; what was reserved stays reserved."""
+    """Copy a store within the pod; files keep their reserved blocks (no sparse copies)."""
     kubectl.run(*_in(pod), "cp", "-R", "--sparse=never", f"{source}/.", str(fresh))
 
 
 def _packed(archive: IO[bytes], directory: Path) -> Iterator[int]:
     with tarfile.open(fileobj=archive, mode="w|", format=tarfile.PAX_FORMAT) as members:
         for path in sorted(directory.rglob("*")):
-            members.add(path, path.relative_to(directory), recursive=False, filter=_anybodys)
+            members.add(path, path.relative_to(directory), recursive=False, filter=_without_owner)
             yield path.stat().st_size if path.is_file() else 0
 
 
-def _anybodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The pod's user owns what it unpacks."""
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Clear the owner of a file: the pod's user owns the files that it unpacks."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

@@ -1,4 +1,4 @@
-"""``kubectl mqstore retention``: what would be deleted, when and why."""
+"""``kubectl mqstore retention``: prints which segments retention will delete, when and why."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from datetime import UTC, datetime
 
 import typer
 
-from mqstore.cli.asking import AsJson, in_json
-from mqstore.cli.ending import EXIT_FINE
-from mqstore.cli.kube.commands import SomeShard, chosen_shards, ended, size
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.kube.commands import SomeShard, chosen_shards, exit_of, size
 from mqstore.cli.kube.release import Release, Shard
+from mqstore.cli.service_access import AsJson, in_json
 from mqstore.client import Retention
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("retention")(retention)
 
 
 def retention(context: typer.Context, shard: SomeShard = None, as_json: AsJson = None) -> None:
-    """Tell which segments would be deleted, when and why; nothing is deleted by asking.
+    """Print which segments retention will delete, when and why. This command deletes nothing.
 
-    Exit code 0: told; 2: refused; 3: a shard does not answer.
+    Exit code 0: printed; 2: refused; 3: a shard does not answer.
     """
-    raise ended(context, lambda release: _tell(release, shard, in_lines=in_json(as_json)))
+    raise exit_of(context, lambda release: _print_all(release, shard, in_lines=in_json(as_json)))
 
 
-def _tell(release: Release, number: int | None, *, in_lines: bool) -> int:
+def _print_all(release: Release, number: int | None, *, in_lines: bool) -> int:
     for shard in chosen_shards(release, number):
         with release.client(shard) as client:
             found = client.retention()
@@ -35,7 +36,7 @@ def _tell(release: Release, number: int | None, *, in_lines: bool) -> int:
             print(json.dumps({"shard": shard.number, **document}))
         else:
             _print(shard, found)
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _print(shard: Shard, found: Retention) -> None:

@@ -1,4 +1,4 @@
-"""``kubectl mqstore scale``: fewer shards, once they are empty. More are the chart's to add."""
+"""``kubectl mqstore scale``: removes empty shards. Only the chart adds shards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE, refuse
-from mqstore.cli.kube.commands import ended, size
+from mqstore.cli.exit_codes import EXIT_OK, refuse
+from mqstore.cli.kube.commands import exit_of, size
 from mqstore.cli.kube.kubectl import EXIT_REFUSED
 from mqstore.cli.kube.release import Release
 from mqstore.client import ClientError
@@ -16,28 +16,29 @@ _ALL_SEGMENTS: Final = 100_000
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("scale")(scale)
 
 
 def scale(
     context: typer.Context,
-    shards: Annotated[int, typer.Argument(help="How many there shall be.", min=1)],
+    shards: Annotated[int, typer.Argument(help="New number of shards.", min=1)],
     force: Annotated[
-        bool, typer.Option("--force", help="Also where messages are no longer served then.")
+        bool, typer.Option("--force", help="Remove shards that still hold messages, too.")
     ] = False,
 ) -> None:
-    """Have fewer shards. Volumes of shards that go are kept, unless persistence.retain is false.
+    """Reduce the number of shards. Their volumes are kept, unless persistence.retain is false.
 
-    Refused while a shard that would go holds messages that have not expired, or that a pin, a group
-    or a delay keeps: nobody can read them until it is back. More shards are refused too: their list
-    and Services are the chart's.
+    The command refuses to remove a shard with messages that have not expired or that a pin, a group
+    or a delay keeps: clients could not read them until the shard is back. It refuses more shards
+    too: the chart lists the shards and their Services.
     Exit code 0: scaled; 2: refused; 3: a shard does not answer.
     """
-    raise ended(context, lambda release: scaled(release, shards, force=force))
+    raise exit_of(context, lambda release: scaled(release, shards, force=force))
 
 
 def scaled(release: Release, shards: int, *, force: bool) -> int:
-    """Exit code 0 or 2. Raises KubeError."""
+    """Scale the StatefulSet down and return the exit code, 0 or 2. Raises KubeError."""
     if shards > release.replicas:
         refuse(
             f"there are {release.replicas} shards, and the chart adds some, as it lists them: "
@@ -56,11 +57,11 @@ def scaled(release: Release, shards: int, *, force: bool) -> int:
         f"let the chart know: helm upgrade … --set shards={shards}; until then the shards' list is "
         "the old one, and the next upgrade undoes this"
     )
-    return EXIT_FINE
+    return EXIT_OK
 
 
 def _held(release: Release, shards: int) -> list[str]:
-    """Why shards cannot go, a line for each."""
+    """One line for each shard that cannot be removed, with the reason."""
     return [
         why
         for shard in release.shards()
@@ -71,12 +72,12 @@ def _held(release: Release, shards: int) -> list[str]:
 def _messages_in(release: Release, number: int) -> str | None:
     shard = next(each for each in release.shards() if each.number == number)
     if shard.pod is None:
-        return f"shard {number} has no pod that tells what it holds; --force scales all the same"
+        return f"shard {number} has no pod, so its messages are unknown; --force removes it anyway"
     try:
         with release.client(shard) as client:
             plan, end = client.retention(limit=_ALL_SEGMENTS), client.store().max_offset
     except ClientError as error:
-        return f"shard {number} does not tell what it holds ({error}); --force scales all the same"
+        return f"the messages of shard {number} are unknown ({error}); --force removes it anyway"
     kept = sum(
         min(segment["size"], end - segment["offset"])
         for segment in plan.segments
@@ -85,6 +86,6 @@ def _messages_in(release: Release, number: int) -> str | None:
     if not kept:
         return None
     return (
-        f"shard {number} holds {size(kept)} of messages that have not expired, or that somebody "
-        f"needs (kubectl mqstore retention); pause its writes and wait for that, or --force"
+        f"shard {number} holds {size(kept)} of messages that have not expired, or that retention "
+        f"must keep (kubectl mqstore retention); pause its writes and wait for that, or --force"
     )

@@ -1,8 +1,9 @@
 """Snapshots of a shard's volume, by the cluster's own API (snapshot.storage.k8s.io).
 
-Nothing is paused: a snapshot is what a power cut would leave, which every opening recovers from,
-and the log is synced before it is asked for. So it holds all that was acknowledged before the
-command, and all that was acknowledged as sync before the storage took it.
+Writes are not paused: a snapshot is like a store after a power cut, which every opening recovers.
+The command syncs the log before it requests the snapshot. So the snapshot holds every message that
+was acknowledged before the command, and every message that was acknowledged as synced before the
+storage took the snapshot.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ GROUP: Final = "snapshot.storage.k8s.io"
 KIND: Final = f"volumesnapshot.{GROUP}"
 _READY: Final = "--for=jsonpath={.status.readyToUse}=true"
 _TIMEOUT: Final = "1h"
-"""Storage that copies snapshots elsewhere takes its time."""
+"""Longest wait for a snapshot: some storage copies it to another system first."""
 
 
 def take(release: Release, shard: Shard, class_name: str) -> str:
-    """A snapshot of the shard's volume, ready to use; its name. Raises KubeError."""
+    """Take a snapshot of a shard's volume, wait until it is ready and return its name.
+
+    Raises KubeError.
+    """
     _require_api(release)
     name = f"{shard.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with release.client(shard) as client:
@@ -46,7 +50,7 @@ def take(release: Release, shard: Shard, class_name: str) -> str:
 
 
 def find(release: Release, name: str) -> Any:
-    """A snapshot that is ready to use. Raises KubeError."""
+    """The VolumeSnapshot object ``name``. Raises KubeError if it is not ready to use."""
     _require_api(release)
     snapshot = release.kubectl.json("get", KIND, name)
     if not snapshot.get("status", {}).get("readyToUse"):
@@ -56,7 +60,10 @@ def find(release: Release, name: str) -> Any:
 
 @contextmanager
 def volume_of(release: Release, shard: int, snapshot: Any) -> Iterator[str]:
-    """A claim with the snapshot's content, of the shard's own storage class; it goes at the end."""
+    """Create a claim from a snapshot, with the shard's storage class, for the context.
+
+    Yields the claim's name.
+    """
     kubectl, name = release.kubectl, release.restore_name(shard)
     own = kubectl.json("get", "pvc", release.claim_name(shard))["spec"]
     size = snapshot["status"].get("restoreSize") or own["resources"]["requests"]["storage"]

@@ -1,4 +1,4 @@
-"""``kubectl mqstore status``: shards and lags as tables."""
+"""``kubectl mqstore status``: prints the state of the shards and the lag of groups."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 
 import typer
 
-from mqstore.cli.asking import AsJson, duration, in_json
-from mqstore.cli.ending import EXIT_FINDINGS, EXIT_FINE
-from mqstore.cli.kube.commands import ended, size
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.kube.commands import exit_of, size
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
+from mqstore.cli.service_access import AsJson, duration, in_json
 from mqstore.client import Client, ClientError, TopicSum, Writes
 
 
 @dataclass(slots=True)
 class ShardStatus:
-    """One row; what the shard itself says is missing where it does not answer, and ``why``."""
+    """The status of one shard. If it does not answer, ``why`` has the reason and the fields that
+    the shard itself reports are None."""
 
     shard: int
     pod: str
@@ -38,13 +39,18 @@ class ShardStatus:
 
     @property
     def is_well(self) -> bool:
+        """Whether the shard answers, all containers are ready and it accepts messages."""
         done, _, all_of_them = self.ready.partition("/")
         return self.why is None and done == all_of_them and self.writes == "on"
 
 
 @dataclass(slots=True)
 class Lag:
-    """Of one group in one topic, over all shards that answer."""
+    """Lag of one group in one topic, over all shards that answer.
+
+    ``oldest_ms`` is the age of the oldest message that is not consumed, in milliseconds; None if a
+    shard does not know it.
+    """
 
     group: str
     topic: str
@@ -52,6 +58,7 @@ class Lag:
     oldest_ms: int | None = 0
 
     def add(self, more: TopicSum) -> None:
+        """Add the lag on one more shard."""
         self.messages += more.lag
         if more.lag:
             known = self.oldest_ms is not None and more.lag_ms is not None
@@ -59,16 +66,17 @@ class Lag:
 
 
 def add(app: typer.Typer) -> None:
+    """Register the command."""
     app.command("status")(status)
 
 
 def status(context: typer.Context, as_json: AsJson = None) -> None:
-    """Tell how each shard is, and how far groups are behind.
+    """Print the state of each shard and the lag of consumer groups.
 
-    Exit code 0: all is well; 1: a shard is not ready, does not answer, or takes no messages;
+    Exit code 0: all is well; 1: a shard is not ready, does not answer, or rejects messages;
     2: refused; 3: the cluster does not answer.
     """
-    raise ended(context, lambda release: _status(release, in_lines=in_json(as_json)))
+    raise exit_of(context, lambda release: _status(release, in_lines=in_json(as_json)))
 
 
 def _status(release: Release, *, in_lines: bool) -> int:
@@ -78,20 +86,20 @@ def _status(release: Release, *, in_lines: bool) -> int:
         print(json.dumps(_document(release, rows, lags)))
     else:
         _print(release, rows, lags)
-    return EXIT_FINE if rows and all(row.is_well for row in rows) else EXIT_FINDINGS
+    return EXIT_OK if rows and all(row.is_well for row in rows) else EXIT_FINDINGS
 
 
 def _row(release: Release, shard: Shard) -> ShardStatus:
     row = ShardStatus(shard.number, shard.name, shard.state, shard.ready, shard.restarts)
     try:
         with release.client(shard) as client:
-            _ask(client, row)
+            _fill(client, row)
     except (ClientError, KubeError) as error:
         row.why = str(error)
     return row
 
 
-def _ask(client: Client, row: ShardStatus) -> None:
+def _fill(client: Client, row: ShardStatus) -> None:
     store, writes = client.store(), client.writes()
     row.health = store.health
     row.log_bytes = store.max_offset - store.min_offset
@@ -157,14 +165,14 @@ def _print(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> None:
         f"{'INDEX':<11} {'DISK':>5}  WRITES"
     )
     for row in rows:
-        print(f"{row.pod:<28} {row.state:<18} {row.ready:<6} {row.restarts:>8} {_told(row)}")
+        print(f"{row.pod:<28} {row.state:<18} {row.ready:<6} {row.restarts:>8} {_columns(row)}")
     if lags:
         print(f"\n{'GROUP':<32} {'TOPIC':<32} {'LAG':>12} {'OLDEST':>10}")
     for lag in lags:
         print(f"{lag.group:<32} {lag.topic:<32} {lag.messages:>12} {duration(lag.oldest_ms):>10}")
 
 
-def _told(row: ShardStatus) -> str:
+def _columns(row: ShardStatus) -> str:
     if row.log_bytes is None:
         return f"does not answer: {row.why}"
     index = "complete" if row.index_complete else "incomplete"

@@ -1,4 +1,4 @@
-"""``kubectl mqstore pause`` and ``resume``: whether shards take messages."""
+"""``kubectl mqstore pause`` and ``resume``: pause and resume the writes of shards."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ from typing import Annotated
 
 import typer
 
-from mqstore.cli.ending import EXIT_FINE
-from mqstore.cli.kube.commands import SomeShard, chosen_shards, ended
+from mqstore.cli.exit_codes import EXIT_OK
+from mqstore.cli.kube.commands import SomeShard, chosen_shards, exit_of
 from mqstore.cli.kube.release import Release
 
 
 def add(app: typer.Typer) -> None:
+    """Register the commands."""
     app.command("pause")(pause)
     app.command("resume")(resume)
 
 
 def pause(
     context: typer.Context,
-    reason: Annotated[str, typer.Option(help="What clients are told.")],
+    reason: Annotated[str, typer.Option(help="Reason that producers get in the 503 reply.")],
     shard: SomeShard = None,
 ) -> None:
-    """Have shards take no messages: producers are answered 503 with the reason.
+    """Pause the writes of shards: they reply to producers with 503 and the reason.
 
-    It outlives restarts; reads go on. Exit code 0: paused; 2: refused; 3: a shard does not answer.
+    The pause outlives restarts; the shards serve reads. Exit code 0: paused; 2: refused; 3: a shard
+    does not answer.
     """
-    raise ended(context, lambda release: _put(release, shard, reason))
+    raise exit_of(context, lambda release: _put(release, shard, reason))
 
 
 def resume(context: typer.Context, shard: SomeShard = None) -> None:
-    """Have shards take messages again. Exit code 0: they do; 2: refused; 3: one does not answer."""
-    raise ended(context, lambda release: _put(release, shard, None))
+    """Resume the writes of shards.
+
+    Exit code 0: the shards accept messages; 2: refused; 3: a shard does not answer.
+    """
+    raise exit_of(context, lambda release: _put(release, shard, None))
 
 
 def _put(release: Release, number: int | None, reason: str | None) -> int:
@@ -38,4 +43,4 @@ def _put(release: Release, number: int | None, reason: str | None) -> int:
         with release.client(shard) as client:
             client.put_writes(paused=reason is not None, reason=reason or "")
         print(f"{shard.name}: {'takes messages' if reason is None else 'writes paused'}")
-    return EXIT_FINE
+    return EXIT_OK

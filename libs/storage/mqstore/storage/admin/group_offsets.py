@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
 
-from mqstore.storage.codec import topic_names
+from mqstore.storage import topic_names
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import FlushTimeout, OffsetRefused, QueueUnknown, TopicUnknown
 from mqstore.storage.log.commit_log import CommitLog

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
+from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.tables.subscription_groups import GroupConfig, SubscriptionGroups
 

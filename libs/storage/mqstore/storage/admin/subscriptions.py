@@ -13,7 +13,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from mqstore.storage.codec import topic_names
+from mqstore.storage import topic_names
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import SubscriptionUnknown
 from mqstore.storage.filter.bloom import BloomFilter

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final
 
+from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.codec import topic_names
 from mqstore.storage.errors import TopicConfigError, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog

@@ -26,6 +26,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.counts import DispatchCounts
 from mqstore.storage.dispatch.defects import Stretch, placeable_record, resume_after
 from mqstore.storage.errors import RecordError
+from mqstore.storage.index.catch_up import IndexCatchUp, IndexWatermark
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entries import Bitmaps, QueueEntries
@@ -57,11 +58,10 @@ class LogView(Protocol):
         """The whole segment that holds an offset, the position in it, and its readable end."""
 
 
-class Watermarks(Protocol):
+class Watermarks(IndexWatermark, Protocol):
     """Where the dispatched offset is published (the state page)."""
 
     def set_dispatched(self, offset: int) -> None: ...
-    def set_index_complete(self, complete: bool) -> None: ...
 
 
 class Dispatcher:
@@ -82,10 +82,8 @@ class Dispatcher:
         deleted_below: Callable[[str], int] = lambda _: 0,
         bitmaps: Bitmaps | None = None,
     ) -> None:
-        """Everything below ``position`` is in the queues, below ``index_position`` in the index.
-
-        Default for the index: where its last file ends. While the index is behind the queues it
-        catches up in the background by itself, and ``index_complete`` is False. Records of a topic
+        """Everything below ``position`` is in the queues, below ``index_position`` in the index
+        (default: where its last file ends; see ``IndexCatchUp``). Records of a topic
         below ``deleted_below`` get no queue entry; queues that have none of theirs never get one.
         ``bitmaps``: of topics that have subscriptions, the queues' entries get units.
         """
@@ -104,28 +102,24 @@ class Dispatcher:
         self._touched: set[bytes] = set()
         self._near = memoryview(b""), 0
         """The segment that was dispatched from last, and where it begins in the log."""
-        self._skip_index_below = 0
-        self._boundary: int | None = None
-        """The last message in the index: maybe not all of its keys are in it."""
-        self._index_position = self._begin_index(index_position)
-        self.index_lost: tuple[str, ...] = ()
-        """Files of the index that somebody removed or damaged."""
-        self.index_waits = self._lacks_too_much(config.index_catch_up_size)
-        """Whether what the index lacks is left to a rebuild."""
-        self._index_joined = False
-        self._roll_due: tuple[int, int] | None = None
-        """Where the index begins a new file, and how many names that leaves free."""
-        self._index_stands = False
-        """Whether the index's own run waits for a rebuild."""
+        self.catch_up = IndexCatchUp(
+            index,
+            log,
+            self.end,
+            watermarks,
+            self._running,
+            position=index_position,
+            size_max=config.index_catch_up_size,
+        )
         self._refused_at: tuple[str, int] | None = None
         """Where the disk refused a file of the queues or the index last."""
         self.end.follow(
             queues.windows_by_place,
             None if index is None else index.window,
             index is not None and index.indexes_tags,
-            self._skip_index_below,
+            self.catch_up.skip_below,
         )
-        self._join_index()
+        self.catch_up.join()
         self._rest()
 
     @property
@@ -153,21 +147,6 @@ class Dispatcher:
         """Bytes of the log that are not dispatched yet."""
         return max(0, self._log.max_offset - self.position)
 
-    @property
-    def index_complete(self) -> bool:
-        """Whether the index covers all that is dispatched; False without an index."""
-        return self._index_joined and not self.index_lost
-
-    @property
-    def index_position(self) -> int:
-        """Physical offset up to which the index is written."""
-        return self.position if self._index_joined else self._index_position
-
-    @property
-    def index_behind(self) -> int:
-        """Bytes of the log that are in the queues and not in the index; 0 without an index."""
-        return 0 if self._index is None else self.position - self.index_position
-
     def step(self, now: float) -> float:
         """One slice of what is due. A full disk is logged and tried again later."""
         with self._running():
@@ -184,7 +163,7 @@ class Dispatcher:
 
     def _log_refusal(self, what: str, error: OSError) -> None:
         """Once for each place: every put wakes this service."""
-        reached = self.position if what == "queues" else self._index_position
+        reached = self.position if what == "queues" else self.catch_up.position
         if self._refused_at != (what, reached):
             self._refused_at = what, reached
             _log.error("the %s cannot go on at offset %d, tried again: %s", what, reached, error)
@@ -205,16 +184,20 @@ class Dispatcher:
             self._publish()
             self._rest()
             self._lock.release()
-        return self._index is None or self._index_joined
+        return self.catch_up.is_joined
 
     def _run_near(self, end: int) -> bool:
         """``_advance`` for the usual case, in one call of the kernel: plain records, in the
         segment of the last one. False where there is more to it; nothing is lost then."""
         view, base = self._near
         start = self.position - base
-        if self._closed or self._boundary is not None or not 0 <= start <= end - base <= len(view):
+        if (
+            self._closed
+            or self.catch_up.boundary is not None
+            or not 0 <= start <= end - base <= len(view)
+        ):
             return False
-        index = self._index if self._index_joined else None
+        index = self.catch_up.joined_index
         stop, position, handled, store_ms = dispatch_run(
             view,
             start,
@@ -223,7 +206,7 @@ class Dispatcher:
             self._queues.windows,
             None if index is None else index.window,
             index is not None and index.indexes_tags,
-            self._skip_index_below,
+            self.catch_up.skip_below,
             SLICE_RECORDS,
             self._touched if self._listeners else None,
         )
@@ -260,15 +243,15 @@ class Dispatcher:
         """What a close still does: all of the queues and, of an index that is being made again,
         what can be made in INDEX_PATIENCE_S; less where the disk refuses."""
         patience_ends = clock.monotonic() + INDEX_PATIENCE_S
-        while self.behind or (self.index_behind and clock.monotonic() < patience_ends):
-            before = self.behind, self.index_behind
+        while self.behind or (self.catch_up.behind and clock.monotonic() < patience_ends):
+            before = self.behind, self.catch_up.behind
             self.step(clock.monotonic())
-            if before == (self.behind, self.index_behind):
+            if before == (self.behind, self.catch_up.behind):
                 break
         if self.behind:
             _log.error("closing with %d bytes not dispatched", self.behind)
-        if self.index_behind:
-            _log.warning("closing with %d bytes not in the index", self.index_behind)
+        if self.catch_up.behind:
+            _log.warning("closing with %d bytes not in the index", self.catch_up.behind)
 
     def drop_queues(self, topic: str) -> None:
         """Unlink a topic's queues; nothing is dispatched meanwhile. OSError."""
@@ -282,64 +265,6 @@ class Dispatcher:
             change()
             self._queues.route(topic)
 
-    # beside a rebuild of the index -----------------------------------------------------------
-
-    def begin_rebuild(self, start: int) -> int:
-        """Of all from ``start`` up to the offset that is returned: from there on the index's items
-        go to a new file, or will where the index is behind it yet. OSError."""
-        index = self._required_index
-        with self._running():
-            index.rolled = None
-            self._roll_due = self.position, index.room_for(self.position - start)
-            self._index_stands = False
-            if self._index_joined and self._boundary is None:
-                self._roll()
-            return self.position
-
-    def hold_index(self) -> None:
-        """The index's own run, where it is below a rebuild's end, stands still until the rebuild
-        has ended: what it would write is replaced."""
-        with self._running():
-            self._index_stands = self._roll_due is not None
-
-    def end_rebuild(self) -> None:
-        """Without its files: the index goes on as if nothing had been."""
-        with self._running():
-            self._roll_due, self._index_stands = None, False
-            self._required_index.rolled = None
-
-    @contextmanager
-    def adopting(self, end: int) -> Iterator[None]:
-        """While a rebuild's files become the index of everything below ``end``."""
-        with self._running():
-            yield
-            if self._roll_due is not None:
-                self._index_position = max(self._index_position, end)
-                self._roll_due, self._boundary = None, None
-            self._index_stands = self.index_waits = False
-            self.index_lost = self._required_index.lost_when_swapped()
-            self._join_index()
-            self._watermarks.set_index_complete(self.index_complete)
-
-    def lose_index(self, files: tuple[str, ...]) -> None:
-        """These are gone: until they are made again the index does not count as complete."""
-        with self._running():
-            self.index_lost = files
-            self._watermarks.set_index_complete(self.index_complete)
-
-    @property
-    def _required_index(self) -> IndexService:
-        if self._index is None:
-            raise ValueError("without messageIndexEnable there is no index")
-        return self._index
-
-    def _roll(self) -> None:
-        """Where a rebuild ends."""
-        if self._roll_due is not None:
-            _, room = self._roll_due
-            self._required_index.roll(room)
-            self._roll_due = None
-
     @contextmanager
     def _running(self) -> Iterator[None]:
         """With the lock held, and the kernel's puts leaving their dispatch to us."""
@@ -352,10 +277,8 @@ class Dispatcher:
 
     def _rest(self) -> None:
         """Let puts dispatch their own records where those are all that there is to do."""
-        joined = self._index is None or self._index_joined
-        self.end.is_idle = (
-            joined and self._boundary is None and not self._closed and not self._listeners
-        )
+        settled = self.catch_up.is_joined and self.catch_up.boundary is None
+        self.end.is_idle = settled and not self._closed and not self._listeners
 
     # the two runs -------------------------------------------------------------------------
 
@@ -369,7 +292,7 @@ class Dispatcher:
             )
             self.end.position = self._log.min_offset
         while self.position < end and left > 0:
-            index = self._index if self._index_joined else None
+            index = self.catch_up.joined_index
             offset, handled = self._slice(self.position, end, index, left, with_queues=True)
             if offset == self.position:
                 return False
@@ -379,25 +302,13 @@ class Dispatcher:
         return self.position < end
 
     def _advance_index(self) -> bool:
-        """A slice of the index's own run over records that the queues have already."""
-        stands = self.index_waits or self._index_stands
-        if self._index is None or self._index_joined or stands:
-            return False
-        self._index_position = max(self._index_position, self._log.min_offset)
-        left = SLICE_RECORDS
-        while self._index_position < self.position and left > 0:
-            stop, _ = self._roll_due or (self.position, 0)
-            if self._index_position >= stop:
-                self._roll()
-                continue
-            self._index_position, handled = self._slice(
-                self._index_position, stop, self._index, left, with_queues=False
-            )
-            self.counts.indexed += handled
-            left -= max(handled, 1)
-        if self._index_position >= self.position:
-            self._roll()
-        return not self._join_index()
+        """A slice of the index's own run."""
+        return self.catch_up.advance(self._walk_index, SLICE_RECORDS)
+
+    def _walk_index(self, offset: int, end: int, left: int) -> tuple[int, int]:
+        reached, handled = self._slice(offset, end, self._index, left, with_queues=False)
+        self.counts.indexed += handled
+        return reached, handled
 
     def _slice(
         self, offset: int, end: int, index: IndexService | None, left: int, *, with_queues: bool
@@ -429,7 +340,7 @@ class Dispatcher:
             self._queues.windows if with_queues else None,
             index.window if index is not None else None,
             index_tags=index is not None and index.indexes_tags,
-            skip_index_below=self._skip_index_below,
+            skip_index_below=self.catch_up.skip_below,
             max_records=left,
             touched=self._touched,
         )
@@ -478,41 +389,16 @@ class Dispatcher:
         except OSError as error:
             if not leaves:
                 raise
-            self._leave_index(offset)
+            self.catch_up.leave(offset)
             self._log_refusal("index", error)
         else:
-            if self._boundary == offset:
-                self._boundary = None
-
-    def _leave_index(self, offset: int) -> None:
-        """The index covers what lies below ``offset``, and maybe some keys of the message there."""
-        self._index_joined, self._index_position, self._boundary = False, offset, offset
-        self._watermarks.set_index_complete(self.index_complete)
+            self.catch_up.note_put(offset)
 
     # the index ----------------------------------------------------------------------------
 
-    def _begin_index(self, position: int | None) -> int:
-        if self._index is not None and not self._index.is_empty:
-            self._boundary = self._index.end_physical
-            self._skip_index_below = self._boundary + 1
-        if position is not None:
-            return position
-        return self._log.min_offset if self._boundary is None else self._boundary
-
-    def _lacks_too_much(self, catch_up_size: int) -> bool:
-        lacking = self._log.max_offset - max(self._index_position, self._log.min_offset)
-        return self._index is not None and lacking > catch_up_size
-
-    def _join_index(self) -> bool:
-        """Let the index go with the queues once it has caught up; whether it does."""
-        if self._index is not None and not self._index_joined and not self.index_waits:
-            self._index_joined = self._index_position >= self.position
-            self._watermarks.set_index_complete(self.index_complete)
-        return self._index_joined
-
     def _index_limit(self, stretch: Stretch) -> int:
         """Where the kernel must stop, so that the boundary message is handled with care."""
-        boundary = self._boundary
+        boundary = self.catch_up.boundary
         if boundary is None or not stretch.offset <= boundary < stretch.base + stretch.end:
             return stretch.end
         return boundary - stretch.base

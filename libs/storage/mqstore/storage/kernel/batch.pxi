@@ -115,7 +115,7 @@ cdef class NameRules:
 @cython.no_gc
 cdef class EncodedBatch:
     cdef readonly Message message
-    cdef readonly bytes digests
+    cdef readonly bytes data, digests
     cdef tuple kept  # what the texts lie in
     cdef Parts shared
     cdef Item *items
@@ -156,8 +156,8 @@ cdef class EncodedBatch:
         cdef int64_t size = PyBytes_GET_SIZE(data)
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef Py_ssize_t i
-        self.kept = (data, *read_parts(message, &self.shared))
-        self.message, self.size = message, 0
+        self.kept = read_parts(message, &self.shared)
+        self.message, self.data, self.size = message, data, 0
         self.count = count_items(p, size) if size <= min(body_max, <int64_t> BATCH_MAX) else 0
         if self.count == 0 or self.shared.sys_flag & <int32_t> TRANSACTION:
             return False

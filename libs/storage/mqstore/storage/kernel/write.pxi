@@ -1,6 +1,7 @@
 # What is put, and where it went ----------------------------------------------------------------
 
 
+@cython.final
 @cython.freelist(64)
 @cython.no_gc  # texts, numbers and hosts: nothing that leads back here
 cdef class Message:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqstore.storage.admin.group_offsets import GroupOffset
-from mqstore.storage.codec.topic_names import DLQ_PREFIX
 from mqstore.storage.errors import OffsetOutOfRange, QueueUnknown, TopicUnknown
 from mqstore.storage.lookup.answers import QueueRange
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.tables.config_tables import ConsumerOffsets
+from mqstore.storage.topic_names import DLQ_PREFIX
 
 QUEUES_PER_CALL: Final = 5_000
 """Queues of whole groups that are looked at for one answer; the group that passes it is whole."""

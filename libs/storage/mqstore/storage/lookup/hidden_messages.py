@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
+from mqstore.storage.codec import cursors
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import Lookups
@@ -57,17 +57,17 @@ def by_key(
     """As ``Lookups.by_key``, also over the topics that messages are hidden in, newest first."""
     if not hidden:
         return _page(lookups, query, limit, cursor)
-    asked = query_text(query, hidden)
-    below = None if cursor is None else key_cursor.decode(cursor, asked)
+    cursor_scope = query_text(query, hidden)
+    below = None if cursor is None else cursors.decode(cursor, cursor_scope)
     topics = dict.fromkeys((query.topic, *hidden))
     queries = [KeyQuery(each, query.key, query.from_ms, query.to_ms) for each in topics]
     answers = [
-        _page(lookups, each, limit, None if below is None else key_cursor.encode(below, repr(each)))
+        _page(lookups, each, limit, None if below is None else cursors.encode(below, repr(each)))
         for each in queries
     ]
     # Below the highest place that one of them reached, others would be missing.
     reached = [
-        key_cursor.decode(answer.cursor, repr(each))
+        cursors.decode(answer.cursor, repr(each))
         for each, answer in zip(queries, answers, strict=True)
         if answer.cursor is not None
     ]
@@ -86,7 +86,7 @@ def by_key(
     return KeyAnswer(
         records[:limit],
         [each for answer in answers for each in answer.unreadable if each.physical_offset >= floor],
-        key_cursor.encode(floor, asked) if goes_on else None,
+        cursors.encode(floor, cursor_scope) if goes_on else None,
         not goes_on and all(answer.complete for answer in answers),
         Scanned(
             first.from_ms,

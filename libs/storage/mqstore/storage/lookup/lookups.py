@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from mqstore.storage._kernel import Tags, in_memory
-from mqstore.storage.codec import message_id
+from mqstore.storage.codec import cursors, message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     KeyUnknown,
@@ -31,7 +31,6 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK, TRANSACTION_MASK
 from mqstore.storage.log.multi_dispatch import further_queues
-from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import (
     KeyAnswer,
     Pull,
@@ -167,7 +166,7 @@ class Lookups:
         to = TIME_MAX if to_ms is None else to_ms
         below, count = TIME_MAX, max(1, min(limit, COUNT_MAX))
         if cursor is not None:
-            below = key_cursor.decode(cursor, repr(KeyQuery(topic, key, from_ms, to)))
+            below = cursors.decode(cursor, repr(KeyQuery(topic, key, from_ms, to)))
         answer = None
         if not self._goes_back(from_ms, to):
             answer = self._window.keyed(
@@ -178,7 +177,7 @@ class Lookups:
         query = KeyQuery(topic, key, from_ms, to)
         if answer is None:
             return self._reads.settled(self._by_key, query, count, below)
-        answer.cursor = key_cursor.encode(answer.following + 1, repr(query))
+        answer.cursor = cursors.encode(answer.following + 1, repr(query))
         return answer
 
     def transaction_types(self, topic: str, key: str) -> frozenset[int] | None:
@@ -204,7 +203,7 @@ class Lookups:
         looked_at = 0
         for offset in self._newest_first(query, tail, dispatched, below):
             if len(records) == limit or looked_at == CANDIDATES_PER_CALL_MAX:
-                cursor = key_cursor.encode(offset + 1, repr(query))
+                cursor = cursors.encode(offset + 1, repr(query))
                 break
             looked_at += 1
             self._judge(query, offset, records, unreadable)

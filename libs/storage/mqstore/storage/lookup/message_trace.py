@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Final
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.codec.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 from mqstore.storage.errors import KeyUnknown, RecordError
 from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
@@ -38,6 +37,7 @@ from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
 from mqstore.storage.lookup.record_place import RecordPlace, RecordPlaces
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 
 COPIES_MAX: Final = 64
 """Copies in one topic that are looked at; RocketMQ sends a message back 16 times by default."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
+from mqstore.storage.codec import cursors
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
-from mqstore.storage.lookup import key_cursor
 from mqstore.storage.lookup.answers import KeyAnswer, Scanned, Unreadable
 from mqstore.storage.lookup.hidden_messages import is_for
 from mqstore.storage.lookup.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
@@ -85,7 +85,7 @@ class TopicScans:
         everything in the range below ``scanned.max_offset``, the log's end, is in the answers.
         Raises CursorError, StoreNotOpen, RecordExpired as ``require_there``.
         """
-        start = None if cursor is None else key_cursor.decode(cursor, repr(query))
+        start = None if cursor is None else cursors.decode(cursor, repr(query))
         return self.scan_from(query, start, limit=limit, max_bytes=max_bytes)
 
     def scan_from(
@@ -122,7 +122,7 @@ class TopicScans:
         return KeyAnswer(
             answer.records,
             answer.unreadable,
-            None if following is None else key_cursor.encode(following, repr(query)),
+            None if following is None else cursors.encode(following, repr(query)),
             following is None and dispatched >= end,
             Scanned(query.from_ms, query.to_ms, answer.looked_at, minimum, dispatched),
         )

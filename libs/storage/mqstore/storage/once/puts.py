@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
 from mqstore.storage.codec.record import Message, Record
@@ -35,10 +35,12 @@ class Originals(NamedTuple):
     """By unique key."""
 
 
-class Append(Protocol):
-    """``MessageStore.append_request``."""
+Keys = Sequence[str | None]
+"""Unique keys that a client gave, one for each message of one topic; a message with None or "" is
+never a duplicate."""
 
-    def __call__(self, messages: Sequence[Message], *, delayed: bool) -> list[Placement]: ...
+Append = Callable[[Sequence[Message], bool], list[Placement]]
+"""Appends messages, as a batch or not (``MessageStore.append``)."""
 
 
 class OncePuts:
@@ -92,40 +94,37 @@ class OncePuts:
 
     def append(
         self,
-        topic: str,
         messages: Sequence[Message],
-        keys: Sequence[str | None],
+        keys: Keys,
         *,
-        delayed: bool,
+        as_batch: bool,
         originals: Originals | None = None,
         reads_max: int | None = None,
     ) -> Put:
-        """Append those messages whose unique key is not known; None is a key that cannot repeat.
+        """Append those messages whose unique key is not known.
 
-        ``topic`` is what the request names. ``originals``: as read before; they are read again
-        where the keys have changed since. Raises UniqueKeyTaken (nothing is stored) for a key of
-        another message, OriginalsUnread where more than ``reads_max`` messages have to be read, and
-        what the append raises.
+        ``originals``: as read before; they are read again where the keys have changed since. Raises
+        UniqueKeyTaken (nothing is stored) for a key of another message, OriginalsUnread where more
+        than ``reads_max`` messages have to be read, and what the append raises.
         """
+        topic = messages[0].topic if messages else ""
         with self._lock:
             digests = key_digests(topic, keys)
             known = self._known().find(digests)
             if known is None and (len(keys) == 1 or _all_differ(keys)):
-                placements, repeats = self._append(messages, delayed=delayed), NO_REPEATS
+                placements, repeats = self._append(messages, as_batch), NO_REPEATS
             else:
                 if originals is not None and originals.known == known:
                     placed = originals.placements
                 else:
-                    _refuse_reads(known, reads_max)
+                    refuse_reads(sum(offset >= 0 for offset in known or ()), reads_max)
                     placed = self._originals(topic, messages, keys, known)
-                placements, repeats = self._append_the_others(messages, keys, placed, delayed)
+                placements, repeats = self._append_the_others(messages, keys, placed, as_batch)
                 self.repeats += len(repeats)
             self._known().add(digests, placements)
             return placements, repeats
 
-    def originals(
-        self, topic: str, messages: Sequence[Message], keys: Sequence[str | None]
-    ) -> Originals:
+    def originals(self, topic: str, messages: Sequence[Message], keys: Keys) -> Originals:
         """Read those that were put before, for ``append``: other threads may put meanwhile. Raises
         UniqueKeyTaken."""
         with self._lock:
@@ -144,7 +143,7 @@ class OncePuts:
                 self._known().add(batch.digests, placements)
             return placements
 
-    def remember(self, topic: str, keys: Sequence[str | None], placements: list[Placement]) -> None:
+    def remember(self, topic: str, keys: Keys, placements: list[Placement]) -> None:
         """Messages that were put with keys of ours: their client was told them, and may repeat."""
         with self._lock:
             self._known().add(key_digests(topic, keys), placements)
@@ -168,7 +167,7 @@ class OncePuts:
         self,
         topic: str,
         messages: Sequence[Message],
-        keys: Sequence[str | None],
+        keys: Keys,
         known: list[int] | None,
     ) -> dict[str, Placement]:
         """By key: those that are there already. Raises UniqueKeyTaken."""
@@ -191,9 +190,9 @@ class OncePuts:
     def _append_the_others(
         self,
         messages: Sequence[Message],
-        keys: Sequence[str | None],
+        keys: Keys,
         placed: dict[str, Placement],
-        delayed: bool,
+        as_batch: bool,
     ) -> Put:
         missing: list[int] = []
         taken = set(placed)
@@ -201,11 +200,8 @@ class OncePuts:
             if key not in taken:
                 missing.append(number)
                 taken |= {key} if key else set()
-        appended = (
-            self._append([messages[number] for number in missing], delayed=delayed)
-            if missing
-            else []
-        )
+        absent = [messages[number] for number in missing]
+        appended = self._append(absent, as_batch) if absent else []
         new = dict(zip(missing, appended, strict=True))
         placed = placed | {key: new[at] for at in missing if (key := keys[at])}
         placements = [new.get(at) or placed[key or ""] for at, key in enumerate(keys)]
@@ -232,10 +228,9 @@ class OncePuts:
         return entry is not None and entry.physical_offset == found.physical_offset
 
 
-def _refuse_reads(known: list[int] | None, reads_max: int | None) -> None:
-    if known is None or reads_max is None:
-        return
-    if (count := sum(offset >= 0 for offset in known)) > reads_max:
+def refuse_reads(count: int, reads_max: int | None) -> None:
+    """Raises OriginalsUnread for more messages to read in the log than that."""
+    if reads_max is not None and count > reads_max:
         raise OriginalsUnread(f"{count} messages may have been put before")
 
 
@@ -256,7 +251,7 @@ def _placement(found: Record) -> Placement:
     )
 
 
-def _all_differ(keys: Sequence[str | None]) -> bool:
+def _all_differ(keys: Keys) -> bool:
     given = [key for key in keys if key]
     return len(set(given)) == len(given)
 

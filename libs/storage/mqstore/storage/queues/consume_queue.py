@@ -23,13 +23,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
-from mqstore.storage.codec.topic_names import raw_name
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
 from mqstore.storage.queues.ext_addresses import first_address, last_address
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry
 from mqstore.storage.queues.queue_holes import is_torn, sector_split, without_size
 from mqstore.storage.queues.store_times import LogView, store_time
 from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
+from mqstore.storage.topic_names import raw_name
 
 if TYPE_CHECKING:
     from mqstore.storage.codec.ext_unit import ExtUnit

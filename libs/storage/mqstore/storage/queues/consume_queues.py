@@ -15,12 +15,12 @@ from typing import Final
 
 from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.java_text import decode_utf8
-from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
 from mqstore.storage.seams import Seams
+from mqstore.storage.topic_names import is_safe_path
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _QUEUE_ID_MAX: Final = 2**31 - 1

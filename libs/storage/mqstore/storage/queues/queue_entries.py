@@ -11,7 +11,6 @@ from typing import Protocol
 
 from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
-from mqstore.storage.codec.topic_names import is_lmq
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.dispatch.counts import DispatchCounts
@@ -24,6 +23,7 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
 from mqstore.storage.queues.consume_queues import ConsumeQueues, queue_key
+from mqstore.storage.topic_names import is_lmq
 
 
 class Bitmaps(Protocol):

@@ -77,7 +77,7 @@ class QueueFlushService:
             self._queues.flush()
             self._flush_index(everything=closing)
             self.durable_position, self._reached_ms = position, reached_ms
-            held_ms = self._checkpoint.index_ms if self._dispatcher.index_behind else reached_ms
+            held_ms = self._checkpoint.index_ms if self._dispatcher.catch_up.behind else reached_ms
             self._checkpoint.logics_ms = min(reached_ms, held_ms)
             self._checkpoint.flush()
 

@@ -90,7 +90,7 @@ class IndexRebuilds:
         self._paths = opened.paths
         self._log = parts.log
         self._index = parts.index
-        self._dispatcher = parts.dispatcher
+        self._catch_up = parts.dispatcher.catch_up
         self._retention = retention
         self._seams = seams
         self._lock = Lock()
@@ -131,7 +131,7 @@ class IndexRebuilds:
             discard(self._seams.files, self._paths)
             start = self._pin(self._log.min_offset, None, lease_s, owner)
             try:
-                end = self._dispatcher.begin_rebuild(start)
+                end = self._catch_up.begin_rebuild(start)
                 self._log.flush.flush_all()
                 view = self._begun(owner, start, end, lease_s, disk_ratio)
                 self._pin(start, end, lease_s, owner)
@@ -183,11 +183,11 @@ class IndexRebuilds:
     def _look_after_index(self) -> None:
         """Whoever removes files under a living writer is found out here. With ``_work`` held: what
         is missed must not be what a publication replaces before it is told."""
-        known, found = self._dispatcher.index_lost, self._index.missing()
+        known, found = self._catch_up.lost, self._index.missing()
         gone = tuple(sorted({*known, *found}))  # what comes back is not what was there
         if gone == known or not self._config.message_index_enable:
             return
-        self._dispatcher.lose_index(gone)
+        self._catch_up.lose(gone)
         log.error(
             "%d files of the index are gone or damaged: %s; keys may be missed until it is rebuilt",
             *(len(gone), ", ".join(gone[:10])),
@@ -195,7 +195,7 @@ class IndexRebuilds:
         self._note_loss()
 
     def _note_loss(self) -> None:
-        gone = self._dispatcher.index_lost
+        gone = self._catch_up.lost
         try:
             if gone:
                 index_loss.put(self._seams.files, self._paths, gone)
@@ -304,7 +304,7 @@ class IndexRebuilds:
         if not self._index.is_publishing:
             built = [each.built for each in running.whole.values()]
             staged = finish_files(self._seams.files, self._paths.index_staging, plan, built)
-            self._dispatcher.hold_index()
+            self._catch_up.hold()
         end_ms = plan.files[-1].end[1] if plan.files else 0
         journal = self._index.publish(
             staged,
@@ -312,7 +312,7 @@ class IndexRebuilds:
             layout.index_num,
             view.store_id,
             end_ms,
-            self._dispatcher.adopting(view.to_offset),
+            self._catch_up.adopting(view.to_offset),
         )
         return Published(
             id=view.id,
@@ -492,7 +492,7 @@ class IndexRebuilds:
         self._let_go()
 
     def _let_go(self) -> None:
-        self._dispatcher.end_rebuild()
+        self._catch_up.end_rebuild()
         with suppress(PinUnknown):  # it has ended by itself
             self._retention.remove_pin(PIN)
         discard(self._seams.files, self._paths)

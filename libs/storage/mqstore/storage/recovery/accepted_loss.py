@@ -18,7 +18,6 @@ from pydantic.alias_generators import to_camel
 
 from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into
-from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
 from mqstore.storage.own import sealed_json
@@ -29,6 +28,7 @@ from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose,
 from mqstore.storage.recovery.view import Segments, StoreView
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.topic_names import is_safe_path
 
 MAGIC: Final = "mqstore-accepted-loss"
 _NOTHING: Final = memoryview(b"")

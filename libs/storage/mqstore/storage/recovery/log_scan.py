@@ -1,9 +1,9 @@
 """Reading the log from a place on, to find where it ends.
 
 Whole records follow one another; what is not whole ends the log only when nothing whole and newer
-follows (docs/formats.md, "What we do better"). Newer means that the record's queue offset is the
-next of its queue or later: bytes left over from an earlier cut repeat queue offsets that their
-queue already has.
+follows (docs/formats.md, "What mqstore adds, and stays compatible"). Newer means that the record's
+queue offset is the next of its queue or later: bytes left over from an earlier cut repeat queue
+offsets that their queue already has.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from mqstore.storage.codec.topic_names import is_lmq, is_safe_path
 from mqstore.storage.layout import (
     MAGIC_V1,
     MAGIC_V2,
@@ -33,6 +32,7 @@ from mqstore.storage.recovery.tombstones import (
     read_parts,
 )
 from mqstore.storage.recovery.view import QueueTable, Segment
+from mqstore.storage.topic_names import is_lmq, is_safe_path
 
 _MAGIC: Final = struct.Struct(">I")
 _MAGIC_POSITION: Final = 4

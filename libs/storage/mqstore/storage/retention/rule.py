@@ -11,7 +11,7 @@ from mqstore.storage.retention.value import Value
 
 
 class RetentionRule(Value):
-    """Settings of the store, under their own names (docs/operations.md). Ratios in percent."""
+    """Settings of the store, under their own names. Ratios in percent."""
 
     file_reserved_time: Annotated[int, Field(description="Hours.")]
     delete_when: str

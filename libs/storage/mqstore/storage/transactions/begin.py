@@ -127,7 +127,7 @@ class Begins:
             )
         decision = found.decision
         if decision is not None and decision.verdict is not Verdict.COMMIT:
-            raise found.contradicted(decision, "send new unique keys")
+            raise found.contradicted(decision, "send new unique keys", ledger.log.end_offset)
         return Begun(found.key, state_of(found), ledger.log.end_offset)
 
     def _half_group(self, begin: Begin, *, reads: bool) -> Group:

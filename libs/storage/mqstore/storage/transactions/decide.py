@@ -156,5 +156,6 @@ class Decisions:
             raise PutRefused("the decision that this one repeats was refused")
         if decision.verdict is not decide.verdict:
             is_aside = decision.verdict is Verdict.SET_ASIDE
-            raise transaction.contradicted(decision, "resolve it by hand" if is_aside else "")
+            advice = "resolve it by hand" if is_aside else ""
+            raise transaction.contradicted(decision, advice, self._ledger.log.end_offset)
         return Decided(story_of(transaction), repeated, self._ledger.log.end_offset)

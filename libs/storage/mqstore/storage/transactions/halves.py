@@ -127,7 +127,7 @@ def read_half(found: Stored) -> Half | None:
 
 def filler_of(host: str, new_key: str, at_ms: int) -> NewRecord:
     """Takes the place of a half message that a power cut took and an op record names: no other half
-    may get its queue offset, since whoever reads the op record would take that one for decided.
+    may get its queue offset, since a reader of the op record would take that message for decided.
 
     It has a body: a broker of 5.x that checked one without would come to no half behind it
     (HookUtils.checkBeforePutMessage, TransactionalMessageServiceImpl.check of 5.4.0)."""

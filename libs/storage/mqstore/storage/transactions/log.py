@@ -54,9 +54,7 @@ class TransactionLog:
         messages = [self._message(each) for each in records]
         while True:
             try:
-                if len(messages) == 1:
-                    return [store.append(messages[0])]
-                return store.append_run(messages)
+                return store.append(messages)[0]
             except FilePending as pending:
                 if not makes_files:
                     raise

@@ -33,7 +33,7 @@ class Check(msgspec.Struct, frozen=True, gc=False):
 
     at_ms: int
     by: str
-    """Who was asked."""
+    """The producer, or the callback address, that was checked."""
     answer: str | None
 
 
@@ -77,8 +77,7 @@ class Transaction(msgspec.Struct, gc=False):
     due_at: float = math.inf
     """Monotonic time of the next check."""
     checks: tuple[Check, ...] = ()
-    """That this process sent, the latest; of those before, the copies of the halves tell how
-    many."""
+    """The latest checks that this process sent; the half messages count the earlier ones."""
 
     def add(self, half: Half) -> None:
         if half.queue_offset < self.first.queue_offset:
@@ -133,13 +132,16 @@ class Transaction(msgspec.Struct, gc=False):
     def is_resolved(self, part: Part) -> bool:
         return any(copy.queue_offset in self.resolved for copy in part.copies)
 
-    def contradicted(self, decision: Decision, advice: str) -> TransactionDecided:
-        """The error for whoever wants it otherwise."""
+    def contradicted(self, decision: Decision, advice: str, log_end: int) -> TransactionDecided:
+        """The error for a request that contradicts the decision, which is in the log below the
+        physical offset ``log_end``."""
         when = f" at {decision.at_ms} ms" if decision.at_ms else ""
         why = f" ({decision.why})" if decision.why else ""
         end = f"; {advice}" if advice else ""
         text = f"transaction {self.key} was {_WORDS[decision.verdict]}{when}{why}{end}"
-        return TransactionDecided(text, decision.verdict.value, decision.at_ms, decision.why)
+        return TransactionDecided(
+            text, decision.verdict.value, decision.at_ms, decision.why, log_end
+        )
 
 
 class TransactionTable:

@@ -4,7 +4,8 @@
 log with each record's queue and index entries, the queues, and the small files. A store that a
 writer has open is looked at up to what was dispatched when the look began.
 
-Called from ``mqstore store verify`` and from tests. Needs no lock and writes nothing.
+Used by ``mqstore store verify`` and ``dump``; jobs that read a store by its path use
+``StoreAtRest``. Needs no lock and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +22,22 @@ from mqstore.storage.verify.broker import Broker, foresee
 from mqstore.storage.verify.finding import Finding, Kind, Level
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.log_check import LogCheck
+from mqstore.storage.verify.log_walk import walk_log
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.small_files import SmallFilesCheck
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
 
-__all__ = ["Broker", "Finding", "Kind", "Level", "Progress", "Summary", "Verification"]
+__all__ = [
+    "Broker",
+    "Finding",
+    "Kind",
+    "Level",
+    "Progress",
+    "StoreAtRest",
+    "Summary",
+    "Verification",
+    "walk_log",
+]
 
 
 @dataclass(slots=True)

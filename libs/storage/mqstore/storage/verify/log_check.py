@@ -12,10 +12,10 @@ from typing import Final
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record, defect_error
-from mqstore.storage.codec.topic_names import is_safe_path
 from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.system.sparse import last_nonzero
+from mqstore.storage.topic_names import is_safe_path
 from mqstore.storage.verify.block_check import BlockCheck
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind

@@ -204,3 +204,4 @@ REPAIR: Final[dict[str, Any]] = {
     "done": True,
     "quarantined": ["commitlog-00000000000000000000-536871000-4-9a3c51d2"],
 }
+EVENT: Final = 'id: 5f0c2a1e-7\nevent: deleted\ndata: {"kind":"deleted","atMs":1,"expired":1}\n\n'

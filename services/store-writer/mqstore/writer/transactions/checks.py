@@ -11,12 +11,12 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mqstore.service.transaction_models import (
+from mqstore.service.transaction_structs import (
     CallableProducer,
     CheckReport,
     LeaseChecks,
     LeasedCheck,
-    TransactionView,
+    Transaction,
 )
 from mqstore.storage.errors import TransactionUnknown
 from mqstore.storage.transactions import CheckSent, Story, TransactionEngine
@@ -126,7 +126,10 @@ class Checks:
         if stories and request.by is not None:
             stories = await asyncio.to_thread(self._counted, stories, request.by)
         return [
-            LeasedCheck(self._view(each), self._producers_of(request, each.group))
+            LeasedCheck(
+                transaction=self._view(each),
+                producers=tuple(self._producers_of(request, each.group)),
+            )
             for each in stories
         ]
 
@@ -157,5 +160,5 @@ class Checks:
         for one."""
         return self._producers.rest_s(request.group) if request.registered else None
 
-    def _view(self, story: Story) -> TransactionView:
+    def _view(self, story: Story) -> Transaction:
         return view(self._shard, story)

@@ -11,40 +11,32 @@ from zlib import crc32
 
 import msgspec
 
-from mqstore.service import bodies, idempotency, problems, quick
-from mqstore.service.app import Api, documented, json_content
-from mqstore.service.auth import Role
-from mqstore.service.forwarded import Asking, was_forwarded
-from mqstore.service.http import HotRequest, HotRoute, refuse_unknown
+from mqstore.service import bodies, http, idempotency, problems
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.forwarded import ForwardedRequest, was_forwarded
+from mqstore.service.http import DeferredReply, HotRequest, Prepared, Reply
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
-from mqstore.service.quick import Later, Prepared
-from mqstore.service.reply import Reply
-from mqstore.service.transaction_models import (
-    BEGUN_EXAMPLE,
-    ID_LENGTH_MAX,
-    ID_PARAMETER,
-    SPEC_EXAMPLE,
-    Begun,
-    NewMessage,
-    Reason,
-    TransactionSpec,
-    TransactionView,
+from mqstore.service.transaction_parameters import (
+    VALUES_MAX,
+    body_of_begin,
+    check_query,
+    check_transaction_id,
 )
-from mqstore.storage.codec import topic_names
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.service.transaction_structs import Begun, Reason, TransactionSpec
+from mqstore.storage import topic_names
+from mqstore.storage.admin import TopicConfig
+from mqstore.storage.puts import UniqueKeys
 from mqstore.storage.transactions import Decide, Verdict
+from mqstore.wire.operations import transactions as operations
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.ids import shard_and_key
 from mqstore.writer.transactions.requests import BeginRequests
 from mqstore.writer.transactions.views import STATES, view
 
-_BASE: Final = "/v1/transactions"
 _SPEC: Final = msgspec.json.Decoder(TransactionSpec)
 _REASON: Final = msgspec.json.Decoder(Reason)
-VALUES_MAX: Final = 25_000
-"""JSON values of a begin: all that 100 messages with 100 keys and 100 properties each have."""
 TOPICS_KEPT: Final = 1_024
 """Names that are known to be names of topics."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -61,31 +53,21 @@ class HotRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        api.add_schemas(TransactionSpec, NewMessage, Begun, Reason, TransactionView)
-        route = partial(HotRoute, "POST", role=Role.PRODUCE, any_path=True)
-        api.add_hot(
-            route(_BASE, handler=self._begin, operation=_BEGIN, prepare=self._prepare_begin)
-        )
-        for name, verdict, operation in (
-            ("commit", Verdict.COMMIT, _COMMIT),
-            ("rollback", Verdict.ROLLBACK, _ROLLBACK),
+        begin = Hot(prepare=self._prepare_begin, any_path=True)
+        Endpoint(operations.BEGIN, self._begin, begin).add(api)
+        for operation, verdict in (
+            (operations.COMMIT, Verdict.COMMIT),
+            (operations.ROLLBACK, Verdict.ROLLBACK),
         ):
-            api.add_hot(
-                route(
-                    f"{_BASE}/{{id}}:{name}",
-                    handler=partial(self._decide, verdict),
-                    operation=operation,
-                    prepare=partial(self._prepare_decision, verdict),
-                )
-            )
+            hot = Hot(prepare=partial(self._prepare_decision, verdict), any_path=True)
+            Endpoint(operation, partial(self._decide, verdict), hot).add(api)
 
     # begin ----------------------------------------------------------------------------------
 
     async def _begin(self, request: HotRequest) -> Reply:
-        _check_query(request)
+        check_query(request)
         key = idempotency.read(request)
-        body = await request.body()
-        bodies.check_values(body, VALUES_MAX)
+        body = await body_of_begin(request)
         spec = bodies.read(_SPEC, request, body)
         _provide_keys(spec, key)
         other = self._shard_for(spec, is_forwarded=was_forwarded(request.scope))
@@ -94,12 +76,12 @@ class HotRoutes:
         return await _reply(self._begun(spec, _client_of(request)), HTTPStatus.CREATED)
 
     def _prepare_begin(self, request: HotRequest) -> Prepared:
-        _check_query(request)
+        check_query(request)
         key = idempotency.read(request)
         client, is_forwarded = _client_of(request), was_forwarded(request.scope)
         is_json = _says_json(request)
 
-        def begin(body: bytes, _: Mapping[str, str]) -> quick.Begun:
+        def begin(body: bytes, _: Mapping[str, str]) -> http.Begun:
             if not is_json:
                 return None
             bodies.check_values(body, VALUES_MAX)
@@ -133,7 +115,7 @@ class HotRoutes:
             raise shards.misdirected(entry)
         return entry
 
-    def _begun(self, spec: TransactionSpec, client: str) -> Later:
+    def _begun(self, spec: TransactionSpec, client: str) -> DeferredReply:
         """Raises Problem, StorageError."""
         service = self._service
         service.require_transactions()
@@ -142,9 +124,14 @@ class HotRoutes:
 
         def answer(result: asyncio.Future[Any]) -> bytes:
             found = result.result()
-            return _encode(Begun(f"{service.settings.shard}-{found.key}", STATES[found.state]))
+            return _encode(
+                Begun(
+                    transaction_id=f"{service.settings.shard}-{found.key}",
+                    state=STATES[found.state],
+                )
+            )
 
-        return Later(service.transactions.turns.begin(command), answer)
+        return DeferredReply(service.transactions.turns.begin(command), answer)
 
     def _look_up(self, name: str) -> TopicConfig:
         """A topic that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
@@ -159,7 +146,7 @@ class HotRoutes:
     # commit and roll back -------------------------------------------------------------------
 
     async def _decide(self, verdict: Verdict, request: HotRequest) -> Reply:
-        _check_query(request)
+        check_query(request)
         body = await request.body()
         why = bodies.read(_REASON, request, body).reason if body else ""
         other, key = self._find(request.params["id"], is_forwarded=was_forwarded(request.scope))
@@ -168,10 +155,10 @@ class HotRoutes:
         return await _reply(self._decided(key, verdict, why), HTTPStatus.OK)
 
     def _prepare_decision(self, verdict: Verdict, request: HotRequest) -> Prepared:
-        _check_query(request)
+        check_query(request)
         is_json, is_forwarded = _says_json(request), was_forwarded(request.scope)
 
-        def begin(body: bytes, params: Mapping[str, str]) -> Later | None:
+        def begin(body: bytes, params: Mapping[str, str]) -> DeferredReply | None:
             if body and not is_json:
                 return None
             why = bodies.decode(_REASON, body).reason if body else ""
@@ -182,11 +169,10 @@ class HotRoutes:
 
     def _find(self, transaction_id: str, *, is_forwarded: bool) -> tuple[ShardEntry | None, str]:
         """The other shard that has a transaction (None: this one), and its key. Raises Problem."""
-        if len(transaction_id) > ID_LENGTH_MAX:
-            raise Problem(problems.BAD_PARAMETER, f"id has more than {ID_LENGTH_MAX} characters")
+        check_transaction_id(transaction_id)
         return shard_and_key(self._service.shards, transaction_id, is_forwarded=is_forwarded)
 
-    def _decided(self, key: str, verdict: Verdict, why: str) -> Later:
+    def _decided(self, key: str, verdict: Verdict, why: str) -> DeferredReply:
         """Raises Problem, StorageError."""
         service = self._service
         service.require_transactions()
@@ -195,32 +181,26 @@ class HotRoutes:
             return _encode(view(service.settings.shard, result.result().story))
 
         command = Decide(key, verdict, why or _BY_PRODUCER)
-        return Later(service.transactions.turns.decide(command), answer)
+        return DeferredReply(service.transactions.turns.decide(command), answer)
 
     async def _relayed(self, other: ShardEntry, request: HotRequest, body: bytes) -> Reply:
         """Another shard's answer. Raises Problem."""
         shards = self._service.shards
-        relaying = shards.reply(other, Asking.of(request.scope, str(shards.own), body))
-        return await asyncio.ensure_future(relaying)  # the HTTP client needs a task
+        return await shards.reply(other, ForwardedRequest.of(request.scope, str(shards.own), body))
 
 
 _check_send_topic: Final = lru_cache(maxsize=TOPICS_KEPT)(topic_names.check_send_topic)
 """Refusals are not kept."""
 
 
-async def _reply(later: Later, status: int) -> Reply:
-    await asyncio.wait((later.told,))
-    return Reply(later.answer(later.told), status)
+async def _reply(deferred: DeferredReply, status: int) -> Reply:
+    await asyncio.wait((deferred.future,))
+    found = deferred.reply(deferred.future)
+    return Reply(found, status) if isinstance(found, bytes) else found
 
 
 def _says_json(request: HotRequest) -> bool:
     return bodies.says_json(request.media_type.decode("latin-1"))
-
-
-def _check_query(request: HotRequest) -> None:
-    """Raises Problem."""
-    if query := request.query():
-        refuse_unknown(query, ())
 
 
 def _provide_keys(spec: TransactionSpec, idempotency_key: str | None) -> None:
@@ -231,94 +211,3 @@ def _provide_keys(spec: TransactionSpec, idempotency_key: str | None) -> None:
 def _client_of(request: HotRequest) -> str:
     host, port = request.client_address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _operation(
-    name: str,
-    summary: str,
-    text: str,
-    body: Mapping[str, Any],
-    answers: Mapping[int | str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    return {
-        "operationId": name,
-        "tags": ["transactions"],
-        "summary": summary,
-        "description": text,
-        "requestBody": dict(body),
-        "responses": {str(status): found for status, found in answers.items()},
-    }
-
-
-_KINDS: Final = (
-    *problems.WITH_BODY,
-    problems.HEADERS_TOO_LARGE,
-    problems.INTERNAL,
-    problems.OVERLOADED,
-    problems.COORDINATOR_NOT_READY,
-    problems.STORE_NOT_WRITABLE,
-    *problems.READ_ONLY_KINDS,
-    problems.STORE_FAILED,
-    problems.FLUSH_TIMEOUT,
-    problems.SHARD_UNREACHABLE,
-    problems.WRONG_SHARD,
-    *problems.GUARDED,
-)
-_BEGIN: Final = _operation(
-    "begin_transaction",
-    "Begin a transaction",
-    "Stores a half message for each message; no consumer receives them before the commit. Begun "
-    "again under the same `uniqKey`s, it is the same transaction: retry when no answer came. By "
-    "another group, or with another body, topic or number of messages, it is 409 "
-    "`unique-key-taken`.",
-    {"required": True, "content": json_content("TransactionSpec", SPEC_EXAMPLE)},
-    documented(
-        "Begun",
-        BEGUN_EXAMPLE,
-        problems.TRANSACTION_DECIDED,
-        problems.UNIQUE_KEY_TAKEN,
-        problems.TOPIC_UNKNOWN,
-        problems.TOPIC_NOT_WRITABLE,
-        problems.TOPIC_INVALID,
-        problems.GROUP_INVALID,
-        problems.PROPERTY_INVALID,
-        problems.MESSAGE_INVALID,
-        *_KINDS,
-        status=201,
-        text="Begun.",
-    ),
-) | {
-    "parameters": [
-        idempotency.parameter(
-            "Begun again under it, it is the same transaction; with another body or number of "
-            "messages it is 409 `unique-key-taken`."
-        ),
-    ]
-}
-
-
-def _decision(name: str, summary: str, text: str) -> dict[str, Any]:
-    answers = documented(
-        "TransactionView",
-        None,
-        problems.TRANSACTION_UNKNOWN,
-        problems.TRANSACTION_DECIDED,
-        problems.TRANSACTION_GONE,
-        *_KINDS,
-        text="Decided, now or before.",
-    )
-    body = {"required": False, "content": json_content("Reason")}
-    return _operation(name, summary, text, body, answers) | {"parameters": [ID_PARAMETER]}
-
-
-_COMMIT: Final = _decision(
-    "commit_transaction",
-    "Commit a transaction",
-    "The messages become visible, all of them, and can be read when this is answered. Repeating it "
-    "is fine.",
-)
-_ROLLBACK: Final = _decision(
-    "rollback_transaction",
-    "Roll a transaction back",
-    "No consumer ever receives the messages. Repeating it is fine.",
-)

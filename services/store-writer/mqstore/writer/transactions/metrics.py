@@ -16,8 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames
-from mqstore.storage.transactions import TransactionEngine, Verdict
-from mqstore.storage.transactions.counts import Buckets
+from mqstore.storage.transactions import Buckets, TransactionEngine, Verdict
 
 
 class TransactionMetrics(Collector):

@@ -14,7 +14,8 @@ import msgspec
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.service.transaction_models import CallableProducer, ProducerView
+from mqstore.service.transaction_structs import CallableProducer
+from mqstore.wire import transactions as wire
 
 GROUP_MAX: Final = 100
 """Producers of one group."""
@@ -49,7 +50,13 @@ class Producer:
     def as_callable(self) -> CallableProducer:
         """With all that a coordinator needs to call it, the secret included."""
         target = self.target
-        return CallableProducer(self.name, target.url, target.address, target.host, self.secret)
+        return CallableProducer(
+            name=self.name,
+            url=target.url,
+            address=target.address,
+            host=target.host,
+            secret=self.secret,
+        )
 
 
 class Producers:
@@ -119,9 +126,9 @@ class Producers:
         ]
         return min(left, default=None)
 
-    def view(self, producer: Producer) -> ProducerView:
+    def view(self, producer: Producer) -> wire.Producer:
         """A registration without its secret."""
-        return ProducerView(
+        return wire.Producer(
             producer_group=producer.group,
             name=producer.name,
             url=producer.target.url,

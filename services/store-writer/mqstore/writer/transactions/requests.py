@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import binascii
 import time
 from typing import Final
 
 from mqstore.service import problems
 from mqstore.service.problems import Problem
-from mqstore.service.transaction_models import NewMessage, TransactionSpec
-from mqstore.storage.codec import topic_names
-from mqstore.storage.codec.message_id import UniqueKeys
-from mqstore.storage.layout import (
+from mqstore.service.transaction_structs import NewHalf, TransactionSpec
+from mqstore.storage import topic_names
+from mqstore.storage.admin import TopicConfig
+from mqstore.storage.formats import (
     KEY_SEPARATOR,
     PROPERTY_CHECK_IMMUNITY,
     PROPERTY_KEYS,
@@ -19,8 +18,9 @@ from mqstore.storage.layout import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.storage.puts import UniqueKeys
 from mqstore.storage.transactions import Begin, NewRecord
+from mqstore.wire.produce import body_bytes
 
 PROPERTIES_SIZE_MAX: Final = 30 << 10
 """Bytes of a message's properties. Its half message has more of them, and the copy that a check
@@ -60,7 +60,7 @@ class BeginRequests:
             spec.producer_group, messages, may_repeat=spec.messages[0].uniq_key is not None
         )
 
-    def _properties(self, message: NewMessage, immunity_s: int | None) -> dict[str, str]:
+    def _properties(self, message: NewHalf, immunity_s: int | None) -> dict[str, str]:
         table = dict(message.properties)
         for name, value in table.items():
             topic_names.check_user_property(name, value, StoreFormat.V5_X)
@@ -85,24 +85,16 @@ class BeginRequests:
         return table
 
 
-def _body(message: NewMessage) -> bytes:
+def _body(message: NewHalf) -> bytes:
     """The message's body, of one byte at least: RocketMQ's clients send no empty one, and a broker
     of 5.x that checks a half message without a body reads no half message behind it. Raises
     Problem."""
-    body = _given_body(message)
+    try:
+        body = body_bytes(message.body, message.body_base64)
+    except ValueError as error:
+        raise Problem(problems.BODY_INVALID, str(error)) from None
     if not body:
         raise Problem(
             problems.MESSAGE_INVALID, "a message has no body: a broker could not check it; give one"
         )
     return body
-
-
-def _given_body(message: NewMessage) -> bytes:
-    if message.body_base64 is None:
-        return (message.body or "").encode()
-    if message.body is not None:
-        raise Problem(problems.BODY_INVALID, "give body or bodyBase64, not both")
-    try:
-        return binascii.a2b_base64(message.body_base64, strict_mode=True)
-    except (binascii.Error, ValueError) as error:
-        raise Problem(problems.BODY_INVALID, f"bodyBase64 is no base64: {error}") from None

@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
-from fastapi import Path as PathParameter
-from fastapi import Query, Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from mqstore.service import logs, problems
-from mqstore.service.app import Api, documented, json_response
-from mqstore.service.auth import Role
+from mqstore.service import logs
+from mqstore.service.app import Api, json_response
+from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarded import was_forwarded
-from mqstore.service.problems import responses
 from mqstore.service.transaction_lists import merge, query_of
-from mqstore.service.transaction_models import (
-    ID_EXAMPLE,
-    ID_LENGTH_MAX,
-    ID_TEXT,
-    Resolution,
-    State,
-    TransactionList,
-    TransactionView,
-)
-from mqstore.storage.lookup import key_cursor
+from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
+from mqstore.service.transaction_structs import Transactions
+from mqstore.storage.formats import decode_name_cursor
 from mqstore.storage.transactions import Decide, Verdict
+from mqstore.wire.operations import transactions as operations
+from mqstore.wire.transactions import Resolution
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.ids import shard_and_key
 from mqstore.writer.transactions.views import Listing, view
 
 log = logs.get(__name__)
-
-LIST_MAX: Final = 1_000
-CURSOR_LENGTH_MAX: Final = 4_000
-_BASE: Final = "/v1/transactions"
-TransactionId = Annotated[
-    str,
-    PathParameter(
-        alias="id",
-        max_length=ID_LENGTH_MAX,
-        description=ID_TEXT,
-        openapi_examples={"one": {"value": ID_EXAMPLE}},
-    ),
-]
 
 
 class TransactionRoutes:
@@ -55,50 +35,13 @@ class TransactionRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
-        unknown = (problems.TRANSACTION_UNKNOWN,)
-        decided = (*unknown, problems.TRANSACTION_DECIDED, problems.TRANSACTION_GONE)
-        resolving = (
-            *decided,
-            *problems.WITH_BODY,
-            problems.STORE_NOT_WRITABLE,
-            *problems.READ_ONLY_KINDS,
-            problems.STORE_FAILED,
-            problems.FLUSH_TIMEOUT,
-        )
-        one = _BASE + "/{id}"
-        listed = (problems.BAD_CURSOR,)
-        view_, list_, admin, consume = TransactionView, TransactionList, Role.ADMIN, Role.CONSUME
-        api.add_schemas(view_, list_)
-        for method, path, endpoint, summary, role, answer, kinds in (
-            ("POST", one + ":resolve", self.resolve, "Resolve by hand", admin, view_, resolving),
-            ("GET", _BASE, self.transactions, "Transactions, oldest first", consume, list_, listed),
-            ("GET", one, self.transaction, "A transaction's story", consume, view_, unknown),
-        ):
-            api.app.add_api_route(
-                path,
-                endpoint,
-                methods=[method],
-                summary=summary,
-                responses={
-                    **documented(answer.__name__, text="Successful Response"),
-                    **responses(
-                        *kinds,
-                        problems.OVERLOADED,
-                        problems.COORDINATOR_NOT_READY,
-                        *problems.OF_SHARDS,
-                        *problems.GUARDED,
-                    ),
-                },
-                tags=["transactions"],
-                dependencies=[api.requires(role)],
-                name=endpoint.__name__,
-            )
+        Endpoint(operations.RESOLVE, self.resolve).add(api)
+        Endpoint(operations.TRANSACTIONS, self.transactions).add(api)
+        Endpoint(operations.TRANSACTION, self.transaction).add(api)
 
     async def resolve(
         self, id_: TransactionId, resolution: Resolution, request: Request
     ) -> Response:
-        """An operator's decision, with its reason, which is kept; also about a transaction that was
-        set aside."""
         key = await self._key_of(id_, request)
         service = self._service
         service.require_transactions()
@@ -115,22 +58,12 @@ class TransactionRoutes:
     async def transactions(
         self,
         request: Request,
-        state: Annotated[State | None, Query(description="Default: pending and set-aside.")] = None,
-        group: Annotated[str | None, Query(max_length=255, description="Producer group.")] = None,
-        older_than: Annotated[
-            int, Query(alias="olderThan", ge=0, le=2**31, description="Seconds since it was begun.")
-        ] = 0,
-        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
-        cursor: Annotated[
-            str | None,
-            Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the answer before."),
-        ] = None,
+        wanted: Annotated[ListQuery, Depends(list_query)],
     ) -> Response:
-        """Over all shards, unless `shard` names one. Decided ones as far as remembered: the newest
-        50,000 of each."""
-        query = query_of(state, group)
-        after = "" if cursor is None else key_cursor.decode_name(cursor, query)
-        listing = Listing(state, group, older_than * 1000, after, limit + 1)
+        query, limit = query_of(wanted.state, wanted.group), wanted.limit
+        after = "" if wanted.cursor is None else decode_name_cursor(wanted.cursor, query)
+        older_than_ms = wanted.older_than_s * 1000
+        listing = Listing(wanted.state, wanted.group, older_than_ms, after, limit + 1)
         shards = self._service.shards
         if not shards.spreads(request.scope):
             return json_response(merge({shards.own: await self._own(listing)}, limit, query))
@@ -144,12 +77,12 @@ class TransactionRoutes:
             parts |= dict.fromkeys([*spread.missing, *spread.refusals])
         return json_response(merge(parts, limit, query))
 
-    async def _own(self, listing: Listing) -> TransactionList:
+    async def _own(self, listing: Listing) -> Transactions:
         """This shard's transactions. Raises Problem, TransactionsNotLoaded."""
         service = self._service
         engine = service.transactions.engine
         found = await asyncio.to_thread(listing.of, service.settings.shard, engine)
-        return TransactionList(found, None, True, [])
+        return Transactions(transactions=tuple(found), next=None, complete=True, missing=())
 
     async def _key_of(self, transaction_id: str, request: Request) -> str:
         """The key of a transaction of this shard. Raises Relayed for another one's, or Problem."""
@@ -161,10 +94,10 @@ class TransactionRoutes:
         return key
 
 
-def _read(body: bytes) -> TransactionList | None:
+def _read(body: bytes) -> Transactions | None:
     """Another shard's part of a list; None for a part that cannot be read here."""
     try:
-        return msgspec.json.decode(body, type=TransactionList)
+        return msgspec.json.decode(body, type=Transactions)
     except msgspec.MsgspecError as error:
         log.warning("a shard's list of transactions cannot be read", error=str(error))
         return None

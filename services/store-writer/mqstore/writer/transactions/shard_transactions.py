@@ -11,13 +11,11 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.settings import Settings
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
-from mqstore.storage.log.commit_log import Placement
-from mqstore.storage.message_store import MessageStore
-from mqstore.storage.seams import Seams
-from mqstore.storage.transactions import NewRecord, Rules, TransactionEngine
-from mqstore.storage.transactions.ledger import OnAppend
+from mqstore.storage.host import Seams
+from mqstore.storage.puts import Placement, UniqueKeys
+from mqstore.storage.transactions import NewRecord, OnAppend, Rules, TransactionEngine
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.turns import Settle, Turns

@@ -11,15 +11,8 @@ import msgspec
 
 from mqstore.service import logs, problems
 from mqstore.service.problems import Problem
-from mqstore.storage.errors import StorageError, StoreFailed
-from mqstore.storage.transactions import (
-    Begin,
-    Begun,
-    Decide,
-    Decided,
-    Taken,
-    TransactionEngine,
-)
+from mqstore.storage.errors import StorageError, StoreFailed, TransactionDecided
+from mqstore.storage.transactions import Begin, Begun, Decide, Decided, Taken, TransactionEngine
 from mqstore.writer.transactions.refusals import refusal_of
 
 log = logs.get(__name__)
@@ -29,6 +22,8 @@ WAITING_MAX: Final = 4_096
 TURN_MAX: Final = 64
 """Begins and decisions of one append: some milliseconds of the event loop."""
 
+_Result = Begun | Decided | TransactionDecided
+"""A result that names a decision or half messages, which must be durable before the reply."""
 Settle = Callable[[int], Coroutine[Any, Any, None]]
 """Waits until the log is settled up to a physical offset. Raises FlushTimeout, StoreFailed."""
 
@@ -147,9 +142,9 @@ class Turns:
     def _deliver(self, jobs: list[_Job], taken: Taken) -> None:
         """Give each job its result, once the log is settled up to the last one's end."""
         results = [*taken[0], *taken[1]]
-        done: list[tuple[_Job, Begun | Decided]] = []
+        done: list[tuple[_Job, _Result]] = []
         for job, result in zip(jobs, results, strict=True):
-            if isinstance(result, StorageError):
+            if isinstance(result, StorageError) and not isinstance(result, TransactionDecided):
                 self._reject([job], result)
             else:
                 done.append((job, result))
@@ -160,9 +155,7 @@ class Turns:
             self._settling.add(settling)
             settling.add_done_callback(self._settling.discard)
 
-    async def _resolve_settled(
-        self, settle: Settle, done: list[tuple[_Job, Begun | Decided]]
-    ) -> None:
+    async def _resolve_settled(self, settle: Settle, done: list[tuple[_Job, _Result]]) -> None:
         try:
             await settle(max(result.end for _, result in done))
         except StorageError as error:
@@ -170,8 +163,11 @@ class Turns:
         else:
             self._resolve(done)
 
-    def _resolve(self, done: Sequence[tuple[_Job, Begun | Decided]]) -> None:
-        self._count -= len(done)
+    def _resolve(self, done: Sequence[tuple[_Job, _Result]]) -> None:
+        decided = [(job, result) for job, result in done if isinstance(result, TransactionDecided)]
+        for job, error in decided:
+            self._reject([job], error)
+        self._count -= len(done) - len(decided)
         for job, result in done:
             if not job.result.done():
                 job.result.set_result(result)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from mqstore.service.transaction_lists import place_at
-from mqstore.service.transaction_models import (
-    CheckView,
-    HalfCopy,
-    State,
-    TransactionView,
-)
+from mqstore.service.transaction_structs import Check, HalfCopy, Transaction
 from mqstore.storage import transactions as engine
 from mqstore.storage.transactions import Story, TransactionEngine
+from mqstore.wire.transactions import TransactionState
 
-STATES: Final = {each: State(each.value) for each in engine.State}
+STATES: Final[Mapping[engine.State, TransactionState]] = {
+    engine.State.PENDING: "pending",
+    engine.State.COMMITTED: "committed",
+    engine.State.ROLLED_BACK: "rolled-back",
+    engine.State.SET_ASIDE: "set-aside",
+}
 _UNDECIDED: Final = frozenset({engine.State.PENDING, engine.State.SET_ASIDE})
 
 
@@ -24,16 +26,16 @@ _UNDECIDED: Final = frozenset({engine.State.PENDING, engine.State.SET_ASIDE})
 class Listing:
     """The transactions that a client lists. ``state`` None: those that await a decision."""
 
-    state: State | None
+    state: TransactionState | None
     group: str | None
     older_than_ms: int
     after: str
     """A place in the list, or an empty text for its beginning."""
     limit: int
 
-    def of(self, shard: int, transactions: TransactionEngine) -> list[TransactionView]:
+    def of(self, shard: int, transactions: TransactionEngine) -> list[Transaction]:
         """Transactions of a shard, oldest first, behind ``after``. Raises TransactionsNotLoaded."""
-        wanted = _UNDECIDED if self.state is None else {engine.State(self.state.value)}
+        wanted = _UNDECIDED if self.state is None else {engine.State(self.state)}
         before_ms = time.time_ns() // 1_000_000 - self.older_than_ms
         stories = transactions.stories(
             wanted,
@@ -45,9 +47,9 @@ class Listing:
         return [view(shard, each) for each in stories]
 
 
-def view(shard: int, story: Story) -> TransactionView:
+def view(shard: int, story: Story) -> Transaction:
     """All that is known of a transaction."""
-    return TransactionView(
+    return Transaction(
         transaction_id=f"{shard}-{story.key}",
         shard=shard,
         state=STATES[story.state],
@@ -55,20 +57,24 @@ def view(shard: int, story: Story) -> TransactionView:
         messages=story.messages,
         born_timestamp=story.born_ms,
         checks_sent=story.check_times,
-        checks=[CheckView(check.at_ms, check.by, check.answer) for check in story.checks],
+        checks=tuple(
+            [Check(at=check.at_ms, by=check.by, answer=check.answer) for check in story.checks]
+        ),
         decided_at=story.decided_at_ms,
         why=story.why,
-        halves=[
-            HalfCopy(
-                uniq_key=half.uniq_key,
-                topic=half.topic,
-                queue_id=half.queue_id,
-                queue_offset=half.queue_offset,
-                physical_offset=half.physical_offset,
-                store_timestamp=half.store_ms,
-                check_times=half.check_times,
-                op_offset=half.op_offset,
-            )
-            for half in story.halves
-        ],
+        halves=tuple(
+            [
+                HalfCopy(
+                    uniq_key=half.uniq_key,
+                    topic=half.topic,
+                    queue_id=half.queue_id,
+                    queue_offset=half.queue_offset,
+                    physical_offset=half.physical_offset,
+                    store_timestamp=half.store_ms,
+                    check_times=half.check_times,
+                    op_offset=half.op_offset,
+                )
+                for half in story.halves
+            ]
+        ),
     )

@@ -23,6 +23,7 @@ final class Settings {
         store.setDiskMaxUsedSpaceRatio(95);
         store.setFileReservedTime(24 * 365 * 50); // nothing expires while a test looks
         store.setCleanFileForciblyEnable(false);
+        store.setFlushCommitLogTimed(false); // else each close waits for the end of a sleep of 500 ms
         Api.defaults(store);
         boolean deliver = false;
         for (Map.Entry<String, JsonElement> entry : config.entrySet()) {

@@ -1,0 +1,57 @@
+"""The three services, started in this process on a new store that is deleted afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from prometheus_client import Metric
+
+from mqstore.coordinator.service import CoordinatorService
+from mqstore.query import __main__ as query
+from mqstore.service import settings
+from mqstore.writer import __main__ as writer
+
+NAMES: Final = ("store-writer", "query", "transaction-coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a service says of itself."""
+
+    api: dict[str, Any]
+    """Its OpenAPI document."""
+    metrics: tuple[Metric, ...]
+
+
+@cache
+def described() -> dict[str, Described]:
+    """The services, by name."""
+    with tempfile.TemporaryDirectory() as directory:
+        return asyncio.run(_describe(directory))
+
+
+async def _describe(directory: str) -> dict[str, Described]:
+    given = settings.load(
+        store=directory,
+        writer_port=0,
+        store_config={"mapped_file_size_commit_log": 1 << 20, "max_index_num": 100},
+    )
+    stores = writer.build(given)
+    stores.address = "127.0.0.1:8081"
+    await stores.start()
+    reads = query.build(given)
+    await reads.start()
+    coordinates = CoordinatorService(given)
+    try:
+        interfaces = stores.api, reads.api, coordinates.api
+        return {
+            name: Described(api.app.openapi(), tuple(api.metrics.registry.collect()))
+            for name, api in zip(NAMES, interfaces, strict=True)
+        }
+    finally:
+        await reads.stop()
+        await stores.stop()

@@ -1,0 +1,76 @@
+"""Settings: names, variables, defaults, units and meanings of the settings' models."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from docs.generate.markdown import code, table
+from mqstore.service.settings import Settings
+from mqstore.storage import StoreConfig
+
+MODELS: Final[dict[str, type[BaseModel]]] = {"services": Settings, "store": StoreConfig}
+UNITS: Final = {
+    "Bytes": "bytes",
+    "Hours": "h",
+    "Milliseconds": "ms",
+    "Pages": "pages",
+    "Percent": "%",
+    "Seconds": "s",
+}
+"""The first word of a description, where it is a unit."""
+_BY_HAND: Final = {"store_config", "listen_fd", "parent_pid"}
+"""No settings of users: the other model, and what `mqstore run` gives its children."""
+
+
+def settings(of: str) -> str:
+    """The settings of ``services`` or of the ``store``, as a table."""
+    model = MODELS[of]
+    texts = descriptions(model)
+    return table(
+        ("setting, variable", "default", "unit", "meaning"),
+        (
+            (
+                f'<span id="{to_camel(name).lower()}"></span>`{to_camel(name)}`'
+                f"<br>{code(f'MQSTORE_{name.upper()}')}",
+                _default(model.model_fields[name].default),
+                UNITS.get(texts[name].split()[0].rstrip(";"), ""),
+                texts[name],
+            )
+            for name in names(model)
+        ),
+    )
+
+
+def names(model: type[BaseModel]) -> list[str]:
+    """The fields that users set."""
+    return [name for name in model.model_fields if name not in _BY_HAND]
+
+
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring of each field. Raises KeyError for a field without one, when it is used."""
+    return dict(_attribute_docstrings(model))
+
+
+def _attribute_docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, after in zip(definition.body, definition.body[1:], strict=False):
+        match field, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, inspect.cleandoc(text).replace("``", "`")
+
+
+def _default(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    return code(value.value if isinstance(value, Enum) else value)

@@ -1,0 +1,57 @@
+"""Exit codes of the commands, and the errors that a command prints as one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from typing import Final
+
+EXIT_OK: Final = 0
+EXIT_FINDINGS: Final = 1
+EXIT_REFUSED: Final = 2
+
+
+def run_command(
+    run: Callable[[], int],
+    refuse: Callable[[str], None],
+    *,
+    unread: int,
+    refused: type[Exception] = ValueError,
+) -> int:
+    """Run a command and return its exit code.
+
+    The code is that of ``run``; ``unread`` if the reader of the output closed the pipe early; 2
+    for unknown MQSTORE_ variables, OSError, ValueError and ``refused``, whose text ``refuse`` gets.
+    """
+    unknown = _unknown_variables()
+    if unknown is not None:
+        refuse(unknown)
+        return EXIT_REFUSED
+    try:
+        return run()
+    except BrokenPipeError:
+        # The reader closed the pipe; the interpreter must not flush stdout to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return unread
+    except (OSError, ValueError, refused) as error:
+        refuse(str(error))
+        return EXIT_REFUSED
+
+
+def refuse(why: str) -> None:
+    """Print the reason for a refusal to stderr, in one line."""
+    print(f"mqstore: {why}", file=sys.stderr)
+
+
+def _unknown_variables() -> str | None:
+    """The error text for unknown MQSTORE_ variables in the environment; None if there are none.
+
+    Also None if mqstore.storage, which defines the names, is not installed.
+    """
+    if importlib.util.find_spec("mqstore.storage") is None:
+        return None
+    from mqstore.storage.settings import unknown_variables
+
+    return unknown_variables(os.environ)

@@ -1,0 +1,262 @@
+"""A connection: plain requests of hot routes are answered where their last byte was received."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from mqstore.service.fast_path import plain
+from mqstore.service.fast_path.bounds import BoundedProtocol
+from mqstore.service.fast_path.prepared import PendingReply, PreparedHead
+from mqstore.service.http import Front
+from mqstore.service.limits import Connections
+from mqstore.service.problems import Problem
+
+HEADS_KEPT: Final = 16
+"""Prepared heads of one connection."""
+_COLLECT_MAX_S: Final = 1.0
+"""How long the rest of a body is waited for here; a slower one is uvicorn's."""
+_ENCODING_OVERHEAD: Final = 8
+"""Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
+
+_Prepared = tuple[PreparedHead, Mapping[str, str]]
+"""What does a request, with the parameters of its path."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """A plain request whose body is not complete."""
+
+    prepared: _Prepared
+    request: plain.PlainRequest
+    timer: asyncio.TimerHandle
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class FastConnection(BoundedProtocol):
+    """One connection. While a reply is pending, later bytes are kept and nothing more is read."""
+
+    collect_s: ClassVar[float]
+    due: ClassVar[list[FastConnection]]
+    """Connections whose replies are written at the end of this turn of the event loop."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._heads: dict[Hashable, PreparedHead | None] = {}
+        """By what has to be the same in a head."""
+        self._collected: _Collected | None = None
+        self._pending: PendingReply | None = None
+        self._behind = b""
+        """Bytes that came behind the request whose reply is pending."""
+        self._due = b""
+        """A reply that is written soon."""
+        self._used_at = 0.0
+        """When the latest reply was made here, which leaves the keep-alive timer alone."""
+        self._is_shutting_down = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_collected()
+        self._take_behind()
+        if self._pending is not None:
+            self._pending.disconnect()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self._write_due()
+        self._leave_to_uvicorn()
+        self._is_shutting_down = True
+        if self._pending is None:
+            super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        self._write_due()
+        if self._pending is not None:
+            self._keep_behind(data)
+        elif self._collected is not None:
+            self._collect(self._collected, data)
+        elif not self._begin(data):
+            super().data_received(data)
+
+    def timeout_keep_alive_handler(self) -> None:
+        left = self._used_at + self.timeout_keep_alive - self.loop.time()
+        if self._collected is not None or self._pending is not None or not self._is_idle():
+            left = self.timeout_keep_alive
+        if left > 0:
+            handler = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(left, handler)
+        else:
+            super().timeout_keep_alive_handler()
+
+    # requests
+
+    def _begin(self, data: bytes) -> bool:
+        """Whether a plain request begins here, which is then done here."""
+        if (
+            self._refused
+            or self._in_message
+            or self._refusal is not None
+            or self.flow.write_paused
+            or not self._is_idle()
+        ):
+            return False
+        request = plain.read(data)
+        if request is None or request.body_at > self.max_header_size:
+            return False
+        prepared = self._prepare(request.head)
+        if prepared is None or request.end < len(data):
+            return False
+        if request.end == len(data):
+            return self._reply(prepared, data[request.body_at :])
+        if request.end - request.body_at > self.limits.max_request:
+            return False
+        self._unwatch_head()
+        timer = self.loop.call_later(self.collect_s, self._leave_to_uvicorn)
+        self._collected = _Collected(prepared, request, timer)
+        self._collect(self._collected, data)
+        return True
+
+    def _prepare(self, head: plain.Head) -> _Prepared | None:
+        hot = self.front.hot_route(head.method, head.path)
+        if hot is None:
+            return None
+        route, params = hot
+        key = (route.template, head.query, head.fields) if route.any_path else head
+        if key in self._heads:
+            found = self._heads[key]
+        else:
+            if len(self._heads) == HEADS_KEPT:
+                self._heads.clear()
+            found = PreparedHead.of(self.front, route, head, params, self.client)
+            self._heads[key] = found
+        return None if found is None else (found, params)
+
+    def _collect(self, collected: _Collected, data: bytes) -> None:
+        collected.parts.append(data)
+        try:
+            self.limits.memory.take(self._address, len(data))
+        except Problem:
+            self._leave_to_uvicorn()
+            return
+        collected.size += len(data)
+        if collected.size > collected.request.end:
+            self._leave_to_uvicorn()
+        elif collected.size == collected.request.end:
+            self._forget_collected()
+            whole = b"".join(collected.parts)
+            if not self._reply(collected.prepared, whole[collected.request.body_at :]):
+                super().data_received(whole)
+
+    def _leave_to_uvicorn(self) -> None:
+        """Hand over a body that is too slow, or more than can be held."""
+        collected = self._collected
+        if collected is not None:
+            self._forget_collected()
+            super().data_received(b"".join(collected.parts))
+
+    def _forget_collected(self) -> None:
+        if self._collected is not None:
+            self._collected.timer.cancel()
+            self.limits.memory.give_back(self._address, self._collected.size)
+            self._collected = None
+
+    # replies
+
+    def _reply(self, prepared: _Prepared, body: bytes) -> bool:
+        """Whether the request is done; otherwise nothing was done."""
+        head, params = prepared
+        reply = head.reply(body, params, self.server_state.default_headers)
+        if reply is None:
+            return False
+        self._unwatch_head()
+        if isinstance(reply, bytes):
+            self._write_soon(reply)
+        else:
+            self._pending = reply
+            if isinstance(reply.future, asyncio.Task):  # uvicorn cancels it where a shutdown lasts
+                self.tasks.add(reply.future)
+                reply.future.add_done_callback(self.tasks.discard)
+            reply.future.add_done_callback(partial(self._finish, reply))
+        return True
+
+    def _finish(self, pending: PendingReply, _: asyncio.Future[Any]) -> None:
+        is_connected = not self.transport.is_closing()
+        reply = pending.finish(is_connected=is_connected)
+        self._pending, behind = None, self._take_behind()
+        if not is_connected:
+            return
+        if not self._is_shutting_down:
+            self._write_soon(reply)
+            if behind:
+                self.data_received(behind)
+        elif behind:
+            self._write_soon(reply)
+            self.data_received(behind)
+            self.shutdown()
+        else:
+            head, end, body = reply.partition(b"\r\n\r\n")
+            self.transport.writelines((head, b"\r\nconnection: close", end, body))
+            self.transport.close()
+
+    def _keep_behind(self, data: bytes) -> None:
+        self.flow.pause_reading()
+        self.limits.memory.add(self._address, len(data))
+        self._behind += data
+
+    def _take_behind(self) -> bytes:
+        behind, self._behind = self._behind, b""
+        if behind:
+            self.limits.memory.give_back(self._address, len(behind))
+            if not self.transport.is_closing():
+                self.flow.resume_reading()
+        return behind
+
+    def _write_soon(self, reply: bytes) -> None:
+        """At the end of this turn of the loop, with those of other connections: a write wakes the
+        client, which would then take turns with this process for each reply."""
+        self._due = reply
+        self._written = len(reply)
+        if not self.due:
+            self.loop.call_soon(self._write_all_due)
+        self.due.append(self)
+        self._used_at = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+
+    def _write_all_due(self) -> None:
+        due = self.due.copy()
+        self.due.clear()
+        for each in due:
+            each._write_due()
+
+    def _write_due(self) -> None:
+        due, self._due = self._due, b""
+        if due and not self.transport.is_closing():
+            self.transport.write(due)
+
+
+def connection_class(
+    front: Front, *, max_header_size: int, send_timeout_s: float, needs_certificate: bool = False
+) -> type[FastConnection]:
+    """The protocol class for this application and its limits: uvicorn wants a class."""
+    limits = front.limits
+
+    class Configured(FastConnection):
+        pass
+
+    Configured.max_header_size = max_header_size
+    Configured.max_message_size = max_header_size + _ENCODING_OVERHEAD * limits.max_request
+    Configured.head_timeout_s = limits.timeout_s
+    Configured.collect_s = min(limits.timeout_s, _COLLECT_MAX_S)
+    Configured.send_timeout_s = send_timeout_s
+    Configured.front = front
+    Configured.limits = limits
+    Configured.needs_certificate = needs_certificate
+    Configured.open = Connections(limits.connections)
+    Configured.due = []
+    return Configured

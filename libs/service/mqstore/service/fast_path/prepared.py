@@ -1,0 +1,228 @@
+"""One head of a plain request, checked once for each connection, and the replies under it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from mqstore.service import logs
+from mqstore.service.fast_path import plain
+from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Prepared, Reply
+from mqstore.service.limits import LARGE_ANSWER_SIZE, LOOKING
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import StorageError
+
+Headers = list[tuple[bytes, bytes]]
+_STATUS_LINE: Final = {
+    each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus
+}
+
+
+class PreparedHead:
+    """What a hot route does with bodies under one head. Used on the event loop only."""
+
+    __slots__ = (
+        "_client",
+        "_default_headers",
+        "_front",
+        "_given_id",
+        "_head",
+        "_prepared",
+        "_route",
+        "_start",
+        "_tokens",
+    )
+
+    def __init__(
+        self,
+        front: Front,
+        route: HotRoute,
+        prepared: Prepared,
+        head: plain.Head,
+        client: str,
+    ) -> None:
+        self._front = front
+        self._tokens = front.auth.generation
+        self._given_id = front.given_id(head.headers)
+        self._route = route
+        self._prepared = prepared
+        self._head = head
+        self._client = client
+        self._default_headers: Headers | None = None
+        self._start = b""
+
+    @classmethod
+    def of(
+        cls,
+        front: Front,
+        route: HotRoute,
+        head: plain.Head,
+        params: Mapping[str, str],
+        client: tuple[str, int] | None,
+    ) -> PreparedHead | None:
+        """None for a head that is rejected, and for a route without a fast path: uvicorn's requests
+        have all replies."""
+        if route.prepare is None:
+            return None
+        scope = {
+            "method": head.method,
+            "path": head.path,
+            "query_string": head.query,
+            "headers": head.headers,
+            "client": client,
+        }
+        try:
+            front.auth.check(head.headers, route.role)
+            prepared = route.prepare(HotRequest(scope, _no_body, params, front.limits))
+        except (Problem, StorageError):
+            return None
+        return cls(front, route, prepared, head, client[0] if client else "")
+
+    def reply(
+        self, body: bytes, params: Mapping[str, str], default_headers: Headers
+    ) -> bytes | PendingReply | None:
+        """The whole reply, or the one that comes later; None: nothing was done."""
+        front, limits = self._front, self._front.limits
+        if len(body) > limits.max_request or not limits.has_room(self._client):
+            return None
+        started = time.perf_counter()
+        request_id = self._given_id or front.next_id()
+        logs.request_id.set(request_id)
+        try:
+            if self._tokens != front.auth.generation:
+                front.auth.check(self._head.headers, self._route.role)
+                self._tokens = front.auth.generation
+            found = self._prepared.begin(body, params)
+        except (Problem, StorageError):
+            return None
+        if found is None:
+            return None
+        if isinstance(found, DeferredReply):
+            return PendingReply(self, found, len(body), default_headers, request_id, started)
+        return self.encode(found, default_headers, request_id, started)
+
+    def encode(
+        self, found: bytes | Reply, default_headers: Headers, request_id: str, started: float
+    ) -> bytes:
+        """The bytes on the wire of a reply, which is counted."""
+        front, route = self._front, self._route
+        if isinstance(found, bytes):
+            if default_headers is not self._default_headers:
+                self._default_headers = default_headers
+                json = (b"content-type", b"application/json")
+                self._start = _lines(self._prepared.status, (*default_headers, json))
+            seconds = time.perf_counter() - started
+            front.count(route.template, route.method, self._prepared.status, seconds, self._client)
+            return b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
+                *(self._start, len(found), request_id.encode()),
+                found,
+            )
+        try:
+            self._check(found)
+        except Exception as error:
+            return self.encode_problem(error, default_headers, request_id, started)
+        return self._encode(found, default_headers, request_id, started)
+
+    def encode_problem(
+        self, error: BaseException, default_headers: Headers, request_id: str, started: float
+    ) -> bytes:
+        """The reply of a request that failed."""
+        problem = self._front.problem_for(error, self._head.path)
+        reply = Reply.of_problem(problem, request_id)
+        return self._encode(reply, default_headers, request_id, started, problem.kind.name)
+
+    def release(self, size: int) -> None:
+        """A pending reply with a body of ``size`` bytes is done."""
+        limits = self._front.limits
+        limits.requests.give_back(self._client)
+        limits.memory.give_back(self._client, size)
+        self._front.metrics.in_flight -= 1
+
+    def hold(self, size: int) -> None:
+        """Count a request with a pending reply and a body of ``size`` bytes."""
+        limits = self._front.limits
+        limits.requests.add(self._client, 1)
+        limits.memory.add(self._client, size)
+        self._front.metrics.in_flight += 1
+
+    def count_disconnected(self, started: float) -> None:
+        """Count a request whose client disconnected before the reply."""
+        route, seconds = self._route, time.perf_counter() - started
+        self._front.count(route.template, route.method, 499, seconds, self._client)
+
+    def _check(self, reply: Reply) -> None:
+        """Raises Problem (429, 503) for a large reply to a safe method that cannot be held, and
+        RuntimeError for a header that is more than one line."""
+        size = len(reply.body)
+        if size > LARGE_ANSWER_SIZE and self._route.method in LOOKING:
+            refusal = self._front.limits.memory.refusal(self._client, size)
+            if refusal is not None:
+                raise refusal
+        if any(b"\n" in value or b"\r" in value for _, value in reply.headers):
+            raise RuntimeError("a header's value has more than one line")
+
+    def _encode(
+        self,
+        reply: Reply,
+        default_headers: Headers,
+        request_id: str,
+        started: float,
+        problem: str | None = None,
+    ) -> bytes:
+        route, seconds = self._route, time.perf_counter() - started
+        self._front.count(
+            route.template, route.method, reply.status, seconds, self._client, problem
+        )
+        lines = _lines(reply.status, (*default_headers, *reply.head(request_id)))
+        return b"%b\r\n%b" % (lines, reply.body)
+
+
+@dataclass(slots=True)
+class PendingReply:
+    """A request whose reply comes later; it is counted and held until ``finish``."""
+
+    head: PreparedHead
+    deferred: DeferredReply
+    size: int
+    """Bytes of the request's body."""
+    default_headers: Headers
+    request_id: str
+    started: float
+
+    def __post_init__(self) -> None:
+        self.head.hold(self.size)
+
+    @property
+    def future(self) -> asyncio.Future[Any]:
+        return self.deferred.future
+
+    def disconnect(self) -> None:
+        """The client is disconnected: cancel what only it needs."""
+        if self.deferred.needs_client:
+            self.future.cancel()
+
+    def finish(self, *, is_connected: bool) -> bytes:
+        """The whole reply, once ``future`` is done. Called once."""
+        self.head.release(self.size)
+        logs.request_id.set(self.request_id)
+        rest = self.default_headers, self.request_id, self.started
+        try:
+            found = self.deferred.reply(self.future)
+        except (Exception, asyncio.CancelledError) as error:
+            if not is_connected and self.future.cancelled():
+                self.head.count_disconnected(self.started)
+                return b""
+            return self.head.encode_problem(error, *rest)
+        return self.head.encode(found, *rest)
+
+
+def _lines(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    return _STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % each for each in headers])
+
+
+async def _no_body() -> Any:
+    raise RuntimeError("a request that is prepared has no body yet")

@@ -1,0 +1,34 @@
+"""What a put takes and returns: messages, batches in RocketMQ's encoding, unique keys, placements,
+and the wait for a sync.
+
+Used by store-writer.
+"""
+
+from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules, placements_json
+from mqstore.storage.codec.batch import decode_batch, encode_batch
+from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.record import Message
+from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.log.put_checks import check_batch_size
+from mqstore.storage.log.put_refusal import PutRefusal
+from mqstore.storage.log.requests import OffsetRequest, RequestService
+from mqstore.storage.once.puts import Originals, Put, end_of
+
+__all__ = [
+    "EncodedBatch",
+    "LogEnd",
+    "Message",
+    "NameRules",
+    "OffsetRequest",
+    "Originals",
+    "Placement",
+    "Put",
+    "PutRefusal",
+    "RequestService",
+    "UniqueKeys",
+    "check_batch_size",
+    "decode_batch",
+    "encode_batch",
+    "end_of",
+    "placements_json",
+]

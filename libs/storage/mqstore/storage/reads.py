@@ -1,0 +1,66 @@
+"""What reads take and return: messages by key, queue or time, pulls, scans, traces, lags of groups,
+segments, the writer's health; and how bodies are inflated.
+
+Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
+"""
+
+from mqstore.storage.codec.compression import compression_of, inflate
+from mqstore.storage.lookup.answers import (
+    KeyAnswer,
+    Pull,
+    PullStatus,
+    QueueRange,
+    Scanned,
+    Slices,
+    Unreadable,
+)
+from mqstore.storage.lookup.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
+from mqstore.storage.lookup.hidden_messages import Hidden
+from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
+from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_text
+from mqstore.storage.lookup.hidden_messages import topics_of as hidden_topics_of
+from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
+from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
+from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
+from mqstore.storage.lookup.record_place import RecordPlace
+from mqstore.storage.lookup.segment_bytes import SegmentPart
+from mqstore.storage.lookup.topic_scan import TopicQuery
+from mqstore.storage.lookup.views import Entry
+from mqstore.storage.own.state_page import Health
+
+__all__ = [
+    "TIME_MAX",
+    "Copy",
+    "Entry",
+    "GroupLag",
+    "GroupLags",
+    "GroupStand",
+    "Health",
+    "Hidden",
+    "KeyAnswer",
+    "KeyQuery",
+    "Lookups",
+    "MessageTraces",
+    "Pull",
+    "PullFilter",
+    "PullStatus",
+    "QueueLag",
+    "QueueRange",
+    "RecordPlace",
+    "RetryFilter",
+    "Scanned",
+    "SegmentPart",
+    "Slices",
+    "SqlFilter",
+    "TopicLag",
+    "TopicQuery",
+    "Trace",
+    "Unreadable",
+    "compression_of",
+    "hidden_by_key",
+    "hidden_query_text",
+    "hidden_topics_of",
+    "inflate",
+    "parse_tags",
+]

@@ -1,0 +1,27 @@
+"""What an open store reports of itself: state, progress, recovery, scrub, quarantine, clock.
+
+Used by store-writer for its views, events and metrics, and by commands that show progress.
+"""
+
+from mqstore.storage.options import Progress
+from mqstore.storage.own.clock_steps import ClockStep
+from mqstore.storage.own.quarantine import QuarantineEntry
+from mqstore.storage.own.quarantine_service import QuarantineService
+from mqstore.storage.recovery.loss import Loss
+from mqstore.storage.recovery.report import RecoveryReport, RepairReport
+from mqstore.storage.retention.cleaner import Retention
+from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.storage.store_status import StoreStatus
+
+__all__ = [
+    "ClockStep",
+    "Loss",
+    "Progress",
+    "QuarantineEntry",
+    "QuarantineService",
+    "RecoveryReport",
+    "RepairReport",
+    "Retention",
+    "ScrubProgress",
+    "StoreStatus",
+]

@@ -1,0 +1,105 @@
+"""One operation of the REST API, as services offer it, document it, and as the client calls it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from mqstore.wire.problems import ProblemType
+
+Answer = TypeVar("Answer", bound=BaseModel)
+Content = Mapping[str, Mapping[str, Any]]
+"""An OpenAPI ``content`` object, by media type."""
+BINARY: Final = "application/octet-stream"
+BYTES: Final[Content] = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+TOPIC_PARAMETER: Final[Mapping[str, Any]] = {
+    "name": "topic",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
+    "example": "orders",
+}
+_PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
+
+
+def schema_name(model: type[BaseModel]) -> str:
+    """The name of a model among the schemas of the OpenAPI document: its title."""
+    return model.model_config.get("title") or model.__name__
+
+
+def json_of(model: type[BaseModel]) -> Content:
+    """An OpenAPI ``content`` object for one of our models."""
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema_name(model)}"}}}
+
+
+class Target(Enum):
+    """A service."""
+
+    WRITER = "writer"
+    QUERY = "query"
+    COORDINATOR = "coordinator"
+
+
+class Role(StrEnum):
+    """What a token may do."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    ADMIN = "admin"
+    """Topics and settings, and all that produce and consume may."""
+    SYSTEM = "system"
+    """Other services of mqstore: everything."""
+
+
+class Nothing(BaseModel):
+    """A reply without content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[Answer]):
+    """A method of a path: who may call it, with what, and the replies."""
+
+    name: str
+    """Its ``operationId``."""
+    targets: tuple[Target, ...]
+    """The services that offer it; the client calls the first one."""
+    method: str = "GET"
+    path: str
+    """With parameters in braces; ``{id:path}`` is one that may contain slashes."""
+    role: Role
+    summary: str
+    tag: str
+    description: str = ""
+    """Without one: the docstring of its handler."""
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    """OpenAPI parameter objects, those of the path included; of a handler outside FastAPI, which
+    documents the others by their signatures."""
+    request: type[BaseModel] | None = None
+    """The model of its body in JSON, ..."""
+    request_example: Any = None
+    """... and an example of it."""
+    request_content: Content = field(default_factory=dict)
+    """Bodies of other types, beside JSON or without it."""
+    request_required: bool = True
+    reply: type[Answer]
+    """The model of the reply in JSON, ..."""
+    example: Any = None
+    """... and an example of it."""
+    status: int = 200
+    text: str = "Done."
+    contents: Mapping[int, tuple[str, Content]] = field(default_factory=dict)
+    """Other replies by status: a description, and the content that stands beside ``reply``."""
+    problems: tuple[ProblemType, ...] = ()
+    """Besides those that every operation may reply with."""
+    problem_members: Mapping[ProblemType, Mapping[str, Any]] = field(default_factory=dict)
+    """Members beside the standard ones, which the examples of problems show."""
+
+    def path_for(self, **parameters: str | int) -> str:
+        """The path with the values of all its parameters, percent-encoded."""
+        return _PARAMETER.sub(lambda found: quote(str(parameters[found[1]]), safe=""), self.path)

@@ -1,0 +1,160 @@
+"""A rebuild of the index beside the writer. Offsets are physical, times milliseconds since the
+epoch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from mqstore.wire.base import Reply, Request
+from mqstore.wire.examples import rebuilds as examples
+from mqstore.wire.limits import REBUILD_LEASE_MAX_S
+
+OWNER_MAX: Final = 200
+PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*$"
+TTL_DEFAULT_S: Final = 60
+
+Lease = Annotated[
+    int,
+    Field(ge=1, le=REBUILD_LEASE_MAX_S, strict=True, description="Seconds that the lease lasts."),
+]
+
+
+class RebuildSpec(Request):
+    """Who rebuilds; the rest only to be sure: beside a writer all is as the store has it."""
+
+    owner: Annotated[str, Field(min_length=1, max_length=OWNER_MAX, pattern=PRINTABLE)]
+    ttl_seconds: Lease = TTL_DEFAULT_S
+    format: Literal["4.9", "5.x"] | None = None
+    hash_slots: Annotated[int | None, Field(ge=1, strict=True)] = None
+    index_num: Annotated[int | None, Field(ge=2, strict=True)] = None
+    disk_ratio: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=100,
+            strict=True,
+            description="Percent of the volume that staging may fill, where that is less than"
+            " diskMaxUsedSpaceRatio.",
+        ),
+    ] = None
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"owner": examples.RUNNING["owner"], "ttlSeconds": 60}}
+    )
+
+
+class LeaseSpec(Request):
+    """A heartbeat."""
+
+    ttl_seconds: Lease = TTL_DEFAULT_S
+
+    model_config = ConfigDict(json_schema_extra={"example": {"ttlSeconds": 60}})
+
+
+class FilePlan(Request):
+    """A file that a sequential build would make: its items, and where they begin and end."""
+
+    first: Annotated[int, Field(description="Items of all files before it.")]
+    items: int
+    begin: Annotated[
+        tuple[int, int], Field(description="Physical offset and store time of its first item.")
+    ]
+    end: Annotated[tuple[int, int], Field(description="The same of its last one.")]
+    carried_ms: Annotated[
+        int, Field(description="Store time of the last item before, 0 without one.")
+    ]
+
+    model_config = ConfigDict(strict=True)
+
+
+class RebuildPlan(Request):
+    """Which files, of which chunks of the log."""
+
+    parts: Annotated[
+        int,
+        Field(description="Ranges of slots that are sent separately: slot * parts // hashSlots."),
+    ]
+    files: list[FilePlan]
+    starts: Annotated[
+        list[int], Field(description="Physical offset of each chunk of the log, ascending.")
+    ]
+    firsts: Annotated[
+        list[int],
+        Field(description="The number of each chunk's first item among all, and their count."),
+    ]
+
+    model_config = ConfigDict(strict=True)
+
+
+class SegmentRange(Reply):
+    """A file of the log, as far as an index rebuild goes; physical offsets."""
+
+    name: str
+    start: int
+    end: int
+
+
+class IndexRebuild(Reply, title="RebuildView"):
+    """A rebuild of the index that runs."""
+
+    id: str
+    owner: Annotated[str, Field(description="Who does it, as they said.")]
+    shard: str
+    store_id: str
+    format: str
+    tags: Annotated[bool, Field(description="Whether TAGS are indexed.")]
+    hash_slots: int
+    index_num: int
+    from_offset: Annotated[int, Field(alias="from", description="The first byte of the log.")]
+    to_offset: Annotated[
+        int, Field(alias="to", description="Behind the last one; from here the writer indexes.")
+    ]
+    segments: tuple[SegmentRange, ...]
+    since_ms: int
+    expires_ms: Annotated[int, Field(description="Discarded then, unless the lease goes on.")]
+    disk_ratio: Annotated[int, Field(description="Percent of the volume that staging may fill.")]
+    items: Annotated[int, Field(description="That have come in whole parts.")] = 0
+    parts: Annotated[int, Field(description="That are whole.")] = 0
+    parts_planned: int = 0
+
+
+class IndexRebuildEnded(Reply, title="RebuildEnded"):
+    """The last rebuild that ended."""
+
+    id: str
+    owner: str
+    outcome: Annotated[
+        str, Field(description="published, given-up, lapsed, failed, or closed with the store.")
+    ]
+    since_ms: int
+    ended_ms: int
+    seconds: float
+    items: int
+    files: int
+    bytes: Annotated[int, Field(description="Of the new files, as far as they are used.")]
+
+
+class IndexRebuilds(Reply, title="RebuildList"):
+    """Null where none runs, or none has ended since the writer opened the store."""
+
+    running: IndexRebuild | None
+    last: IndexRebuildEnded | None
+
+
+class IndexPart(Reply, title="PartReply"):
+    """One part that is whole."""
+
+    items: int
+    slots: Annotated[int, Field(description="That are in use.")]
+
+
+class IndexPublished(Reply, title="Published"):
+    """Names of index files: what took the place of what."""
+
+    id: str
+    published: tuple[str, ...]
+    replaced: tuple[str, ...]
+    items: int
+    bytes: Annotated[int, Field(description="Of the new files, as far as they are used.")]

@@ -1,0 +1,82 @@
+"""The summary of an expiry report, as the job hands it in and every consumer may see it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from mqstore.wire.base import INT64_MAX, Reply, Request
+from mqstore.wire.examples import reports as examples
+
+EXPIRING_MAX: Final = 200
+RISKS_MAX: Final = 100
+NAME_MAX: Final = 1_000
+
+Number = Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
+Milliseconds = Annotated[int, Field(ge=-INT64_MAX, le=INT64_MAX, strict=True)]
+Name = Annotated[str, Field(max_length=NAME_MAX)]
+
+
+class _Sum(Request):
+    model_config = ConfigDict(frozen=True)
+
+
+class ExpiringSum(_Sum):
+    """All that goes within a horizon, by the rule in force or another fileReservedTime."""
+
+    reserved_hours: Number
+    is_in_force: Annotated[bool, Field(strict=True)]
+    horizon_hours: Number
+    end_offset: Annotated[Number, Field(description="All of the log below goes.")]
+    segments: Number
+    messages: Number
+    bytes: Number
+    lost: Annotated[
+        Number,
+        Field(description="Messages that a group, a delay level or a transaction still needs."),
+    ]
+
+
+class RiskSum(_Sum):
+    """Messages that go although a group, a delay level or a transaction still needs them."""
+
+    reserved_hours: Number
+    is_in_force: Annotated[bool, Field(strict=True)]
+    horizon_hours: Number
+    kind: Literal["group", "delay", "half"]
+    name: Annotated[Name, Field(description="Of the group; of the delay level; else empty.")]
+    topic: Name
+    messages: Number
+    bytes: Number
+    oldest_ms: Milliseconds | None
+    goes_ms: Annotated[
+        Milliseconds | None, Field(description="When the first of them goes, at the earliest.")
+    ]
+
+
+class ExpirySummary(_Sum):
+    """What an expiry report says in short; the report itself is where ``out`` says."""
+
+    name: Annotated[Name, Field(description="Of the shard, as in the report's files.")]
+    made_ms: Annotated[Number, Field(description="Milliseconds since the epoch.")]
+    at_risk: Annotated[bool, Field(strict=True)]
+    messages: Annotated[Number, Field(description="In the log.")]
+    min_offset: Number
+    max_offset: Number
+    expiring: Annotated[tuple[ExpiringSum, ...], Field(max_length=EXPIRING_MAX)]
+    risks: Annotated[
+        tuple[RiskSum, ...],
+        Field(max_length=RISKS_MAX, description="Of the longest horizon, the most urgent first."),
+    ]
+    risks_more: Annotated[Number, Field(description="That are not listed.")] = 0
+    out: Annotated[Name, Field(description="Where the whole report is.")] = ""
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.EXPIRY})
+
+
+class ExpiryReport(Reply):
+    """The last expiry report's summary, whose parts are those of the OpenAPI document; None before
+    the first one."""
+
+    report: dict[str, Any] | None

@@ -1,0 +1,202 @@
+"""The words and the lengths of every source and document."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tests.locks import ROOT
+
+FOLDERS: Final = ("libs", "services", "spark-jobs", "charts", "docker", "docs", "tests")
+SUFFIXES: Final = frozenset(
+    {".py", ".pyi", ".pyx", ".pxi", ".h", ".sh", ".java", ".xml", ".md", ".txt", ".toml", ".yaml"}
+    | {".yml", ".json", ".tpl", ".jinja", ".html", ".Dockerfile"}
+)
+BUILT: Final = frozenset({"build", "__pycache__", "target"})
+"""Folders that builds write and git ignores."""
+
+BANNED: Final = (
+    "told|tell|tells|telling|asked|asking|nobody|somebody|whoever|elsewhere|newcomers?|everywhere"
+)
+"""Words that say less than the field's own term: report, return, request, client, other hosts."""
+
+WORD: Final = re.compile(rf"(?<![A-Za-z])({BANNED})(?![a-z])", re.IGNORECASE)
+FIELD: Final = re.compile("""[\"'`]asked[\"'`]""")
+"""A field of the API (``shards.asked``), whose name stays; only where it is quoted."""
+
+CAMEL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
+
+FUNCTION_LINES: Final = 70
+FILE_LINES: Final = 600
+CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
+
+NOT_CLEAN: Final[tuple[str, ...]] = (
+    "Makefile",
+    "charts/mqstore",
+    "docs",
+    "libs/client",
+    "libs/service",
+    "libs/storage/mqstore/storage/_kernel.pyi",
+    "libs/storage/mqstore/storage/admin",
+    "libs/storage/mqstore/storage/assembly.py",
+    "libs/storage/mqstore/storage/codec",
+    "libs/storage/mqstore/storage/delay",
+    "libs/storage/mqstore/storage/dispatch",
+    "libs/storage/mqstore/storage/errors.py",
+    "libs/storage/mqstore/storage/filter",
+    "libs/storage/mqstore/storage/index",
+    "libs/storage/mqstore/storage/kernel",
+    "libs/storage/mqstore/storage/log",
+    "libs/storage/mqstore/storage/lookup",
+    "libs/storage/mqstore/storage/mapped",
+    "libs/storage/mqstore/storage/message_store.py",
+    "libs/storage/mqstore/storage/once",
+    "libs/storage/mqstore/storage/opening.py",
+    "libs/storage/mqstore/storage/options.py",
+    "libs/storage/mqstore/storage/own",
+    "libs/storage/mqstore/storage/paths.py",
+    "libs/storage/mqstore/storage/queues",
+    "libs/storage/mqstore/storage/rebuild",
+    "libs/storage/mqstore/storage/recovery",
+    "libs/storage/mqstore/storage/retention",
+    "libs/storage/mqstore/storage/scrub",
+    "libs/storage/mqstore/storage/seams.py",
+    "libs/storage/mqstore/storage/sizes.py",
+    "libs/storage/mqstore/storage/store_reader.py",
+    "libs/storage/mqstore/storage/system",
+    "libs/storage/mqstore/storage/tables",
+    "libs/storage/mqstore/storage/transactions",
+    "libs/storage/mqstore/storage/verify",
+    "libs/wire",
+    "services/query",
+    "services/store-writer",
+    "services/transaction-coordinator",
+    "tests/bench",
+    "tests/compat",
+    "tests/conftest.py",
+    "tests/e2e",
+    "tests/fuzz",
+    "tests/model",
+    "tests/mutations",
+    "tests/page_cache.py",
+    "tests/services",
+    "tests/simulation",
+    "tests/soak",
+    "tests/spark",
+    "tests/unit/bench",
+    "tests/unit/chart",
+    "tests/unit/client",
+    "tests/unit/coordinator",
+    "tests/unit/jobs",
+    "tests/unit/query",
+    "tests/unit/service",
+    "tests/unit/storage",
+    "tests/unit/writer",
+)
+"""Files and folders that still hold a banned word. An entry leaves the list when it is clean."""
+
+TOO_LONG: Final[tuple[str, ...]] = (
+    "libs/storage/mqstore/storage/_kernel.pyi",
+    "libs/storage/mqstore/storage/log/commit_log.py",
+    "libs/storage/mqstore/storage/message_store.py::__init__",
+    "libs/storage/mqstore/storage/opening.py::_identify",
+    "libs/storage/mqstore/storage/queues/consume_queue.py",
+    "services/query/mqstore/query/message_routes.py::messages",
+    "tests/unit/jobs/expiry_examples.py::report",
+    "tests/unit/service/fast_path/test_connection.py::serving",
+    "tests/unit/storage/lookup/test_lookups.py",
+    "tests/unit/storage/recovery/test_recovered_store.py",
+    "tests/unit/storage/test_kernel_lookup.py",
+)
+"""Files, and functions as file::function, that are still too long."""
+
+
+def test_no_source_or_document_holds_a_banned_word() -> None:
+    found = [f"{line}: {word}" for path, line, word in banned_words() if not under(path, NOT_CLEAN)]
+    assert not found, "\n".join(found)
+
+
+def test_the_list_of_unclean_folders_names_only_folders_with_a_banned_word() -> None:
+    unclean = {path for path, _, _ in banned_words()}
+    clean = [entry for entry in NOT_CLEAN if not any(under(path, (entry,)) for path in unclean)]
+    assert not clean, f"remove from NOT_CLEAN: {clean}"
+
+
+def test_the_search_finds_a_banned_word_within_an_identifier() -> None:
+    for text in ("_told", "asked_at", "TellAll", "is_told", "ToldTwice", "NOBODY", "Ask nobody."):
+        assert list(words_in(text)), text
+    for text in ("request", "intelligent", "tasked", "stellar", "retold"):
+        assert not list(words_in(text)), text
+
+
+def test_files_and_functions_have_at_most_their_number_of_lines() -> None:
+    found = long_files() | long_functions()
+    assert sorted(found - set(TOO_LONG)) == []
+
+
+def test_the_list_of_long_files_and_functions_names_only_long_ones() -> None:
+    assert sorted(set(TOO_LONG) - long_files() - long_functions()) == []
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of each source and document, by its path in the repository."""
+    paths = [
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in SUFFIXES and path != Path(__file__) and not generated(path)
+    ]
+    paths += [ROOT / "Makefile", *ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(paths)}
+
+
+def generated(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return any(part in BUILT or part.endswith(".egg-info") for part in parts)
+
+
+@cache
+def banned_words() -> list[tuple[str, str, str]]:
+    """The path, the path with the line number, and the word, of each banned word."""
+    found = []
+    for path, text in sources().items():
+        found += [(path, path, word) for _, word in words_in(path)]
+        found += [(path, f"{path}:{line}", word) for line, word in words_in(text)]
+    return found
+
+
+def words_in(text: str) -> Iterator[tuple[int, str]]:
+    """Line number and word of each banned word; the parts of an identifier are words too."""
+    words = CAMEL.sub(" ", FIELD.sub("", text))
+    for match in WORD.finditer(words):
+        yield words.count("\n", 0, match.start()) + 1, match[1]
+
+
+def under(path: str, entries: tuple[str, ...]) -> bool:
+    return any(path == entry or path.startswith(f"{entry}/") for entry in entries)
+
+
+@cache
+def long_files() -> set[str]:
+    return {
+        path
+        for path, text in sources().items()
+        if Path(path).suffix in CODE and text.count("\n") > FILE_LINES
+    }
+
+
+@cache
+def long_functions() -> set[str]:
+    return {
+        f"{path}::{node.name}"
+        for path, text in sources().items()
+        if path.endswith(".py")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
+    }
