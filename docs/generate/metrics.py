@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Final
+
 from prometheus_client import Metric
 
 from docs.generate.markdown import code, table
-from docs.generate.services import described
+from docs.generate.services import NAMES, described
 
-TIMES_OF_PUTS = "rocketmq_brokeruntime_pmdt_"
+COMMON: Final = "common"
+"""Stands for the metrics that every service has."""
+CONSTANT_LABELS: Final = frozenset(
+    {"cluster", "node_type", "node_id", "protocol_type", "storage_type", "storage_medium"}
+)
+"""Labels of metrics with RocketMQ's names, each with one value in a process."""
+PUT_TIMES: Final = "rocketmq_brokeruntime_pmdt_"
+"""The beginning of the names of the distribution of put times, which is one row."""
 
 
-def metrics(service: str) -> str:
-    """The metrics of one service as a table."""
+def metrics(of: str) -> str:
+    """The metrics of one service beyond the common ones, or the common ones, as a table."""
+    common = set.intersection(*({each.name for each in metrics_of(name)} for name in NAMES))
+    if of == COMMON:
+        found = [each for each in metrics_of(NAMES[0]) if each.name in common]
+    else:
+        found = [each for each in metrics_of(of) if each.name not in common]
+    times = [each for each in found if each.name.startswith(PUT_TIMES)]
     return table(
         ("metric", "type", "labels", "meaning"),
-        (
-            (
-                code(exported_name(each)),
-                each.type,
-                " ".join(code(label) for label in labels(each)),
-                each.documentation.rstrip(".") + ".",
-            )
-            for each in described()[service].metrics
-        ),
+        (_row(each, times) for each in found if each not in times[1:]),
     )
+
+
+def metrics_of(service: str) -> Sequence[Metric]:
+    """Every metric of a service."""
+    return described()[service].metrics
+
+
+def metric_names() -> set[str]:
+    """The names of the metrics of all services, as queries use them."""
+    return {exported_name(each) for name in NAMES for each in metrics_of(name)}
 
 
 def exported_name(metric: Metric) -> str:
@@ -32,8 +50,16 @@ def exported_name(metric: Metric) -> str:
 
 
 def labels(metric: Metric) -> list[str]:
-    """The labels, those of a metric without samples included."""
-    declared = getattr(metric, "_labelnames", ())
-    return list(declared) or sorted(
+    """The labels, those of a metric without samples included; not constant ones."""
+    declared: Iterable[str] = getattr(metric, "_labelnames", ()) or sorted(
         {key for each in metric.samples for key in each.labels} - {"le"}
     )
+    return [each for each in declared if each not in CONSTANT_LABELS]
+
+
+def _row(metric: Metric, times: Sequence[Metric]) -> tuple[str, str, str, str]:
+    name = code(exported_name(metric))
+    if metric in times:
+        name = f"{name} to {code(exported_name(times[-1]))}"
+    described_labels = " ".join(code(label) for label in labels(metric))
+    return name, metric.type, described_labels, metric.documentation

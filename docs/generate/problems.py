@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from docs.generate.markdown import code, table
-from mqstore.wire.problems import REGISTRY
+from typing import Final
+
+from docs.generate.markdown import code, see, table
+from mqstore.wire.problems import REGISTRY, ProblemType
+
+PAGES: Final = {
+    "disk-full": "how-to/free-a-full-disk.md",
+    "disk-refuses": "how-to/recover-from-a-failed-sync.md",
+    "message-damaged": "how-to/repair-damage.md",
+    "message-suspect": "how-to/repair-damage.md",
+    "overloaded": "concepts/limits.md",
+    "store-failed": "how-to/recover-from-a-failed-sync.md",
+    "store-read-only": "how-to/open-a-refused-store.md",
+    "too-many-files": "how-to/open-a-refused-store.md",
+    "transaction-decided": "how-to/resolve-stuck-transactions.md",
+    "unique-key-taken": "concepts/deduplication.md",
+    "writes-paused": "how-to/pause-writes.md",
+}
+"""The page of ``docs`` that explains a problem further."""
 
 
 def problems() -> str:
@@ -13,12 +30,15 @@ def problems() -> str:
         ("status", "problem", "title"),
         ((str(kind.status), f"[`{kind.name}`](#{kind.name})", kind.title) for kind in kinds),
     )
-    sections = (
+    return "\n\n".join((overview, *map(_section, kinds)))
+
+
+def _section(kind: ProblemType) -> str:
+    remedy = f"{kind.remedy}{see(PAGES.get(kind.name))}"
+    return (
         f"## {kind.name}\n\n**{kind.status} {kind.title}.** {kind.when}\n\n"
-        f"- **What to do:** {kind.remedy}\n- **Type:** {code(kind.urn)}{_retry(kind.retry_after_s)}"
-        for kind in kinds
+        f"- **What to do:** {remedy}\n- **Type:** {code(kind.urn)}{_retry(kind.retry_after_s)}"
     )
-    return "\n\n".join((overview, *sections))
 
 
 def _retry(seconds: int | None) -> str:

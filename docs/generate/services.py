@@ -1,4 +1,4 @@
-"""The three services, started in this process on a new store that is deleted afterwards."""
+"""The three services, started in this process on a small store that is deleted afterwards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import Metric
@@ -13,7 +14,13 @@ from prometheus_client import Metric
 from mqstore.coordinator.service import CoordinatorService
 from mqstore.query import __main__ as query
 from mqstore.service import settings
+from mqstore.storage import MessageStore
+from mqstore.storage.codec.record import Message
+from mqstore.storage.seams import Seams
+from mqstore.wire.examples.reports import EXPIRY
+from mqstore.wire.reports import ExpirySummary
 from mqstore.writer import __main__ as writer
+from mqstore.writer.expiry_reports import save
 
 NAMES: Final = ("store-writer", "query", "transaction-coordinator")
 
@@ -34,6 +41,14 @@ def described() -> dict[str, Described]:
         return asyncio.run(_describe(directory))
 
 
+def _fill(store: MessageStore, seams: Seams) -> None:
+    """Store what some metrics exist for: a message, and the summary of an expiry report."""
+    store.create_topic("orders")
+    store.append(Message("orders", 0, b"", b"", store.host, store.host, 1))
+    summary = ExpirySummary.model_validate(EXPIRY)
+    save(seams.files, store.paths.expiry_report, summary)
+
+
 async def _describe(directory: str) -> dict[str, Described]:
     given = settings.load(
         store=directory,
@@ -42,6 +57,8 @@ async def _describe(directory: str) -> dict[str, Described]:
     )
     stores = writer.build(given)
     stores.address = "127.0.0.1:8081"
+    with MessageStore.open(Path(directory), given.store_config, stores.seams) as store:
+        _fill(store, stores.seams)
     await stores.start()
     reads = query.build(given)
     await reads.start()

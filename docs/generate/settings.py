@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from docs.generate.markdown import code, table
+from docs.generate.markdown import code, see, table
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 
@@ -29,6 +29,26 @@ _BY_HAND: Final = {"store_config", "listen_fd", "parent_pid"}
 """No settings of users: the other model, and what `mqstore run` gives its children."""
 
 
+PAGES: Final = {
+    "enable_calc_filter_bit_map": "concepts/consumers.md#filters",
+    "enable_consume_queue_ext": "concepts/consumers.md#filters",
+    "file_reserved_time": "concepts/retention.md",
+    "filter_support_retry": "concepts/consumers.md#filters",
+    "flush_disk_type": "concepts/durability.md",
+    "index_catch_up_size": "how-to/rebuild-the-index.md",
+    "max_client_share": "concepts/limits.md",
+    "message_delay_level": "concepts/delayed-messages.md",
+    "scrub_bytes_per_second": "concepts/integrity.md",
+    "shards_file": "concepts/shards.md",
+    "store_path_commit_log": "concepts/store.md#a-log-on-another-volume",
+    "store_umask": "concepts/store.md#permissions",
+    "tokens_dir": "how-to/rotate-tokens.md",
+    "transaction_check_max": "concepts/transactions.md",
+    "unique_key_window": "concepts/deduplication.md",
+}
+"""The page of ``docs`` that explains a setting further."""
+
+
 def settings(of: str) -> str:
     """The settings of ``services`` or of the ``store``, as a table."""
     model = MODELS[of]
@@ -41,7 +61,7 @@ def settings(of: str) -> str:
                 f"<br>{code(f'MQSTORE_{name.upper()}')}",
                 _default(model.model_fields[name].default),
                 UNITS.get(texts[name].split()[0].rstrip(";"), ""),
-                texts[name],
+                texts[name] + see(PAGES.get(name)),
             )
             for name in names(model)
         ),

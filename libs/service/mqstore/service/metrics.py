@@ -46,6 +46,15 @@ OTHER_TOPICS: Final = "mqstore-other-topics"
 nobody has it."""
 
 
+TRAFFIC_TEXTS: Final = {
+    "in": "stored, by topic, message_type (normal, delay, transaction) and is_system. A half "
+    "message counts under RMQ_SYS_TRANS_HALF_TOPIC, and a committed one also under its own topic.",
+    "out": "returned by pulls, by topic, consumer_group (empty if the pull names none) and "
+    "is_system.",
+}
+"""Ends of the helps of incoming and outgoing traffic."""
+
+
 class Histogram:
     """How many values lie at or below each bound. Changed by one thread only."""
 
@@ -176,12 +185,12 @@ class RocketmqNames:
     ) -> Iterable[Metric]:
         """Counters of messages and bytes; ``direction`` is in or out."""
         labels = [*self._node, "topic", label, "is_system"]
-        text = {"in": "incoming", "out": "outgoing"}[direction]
+        text = TRAFFIC_TEXTS[direction]
         messages = CounterMetricFamily(
-            f"rocketmq_messages_{direction}", f"Total number of {text} messages", labels=labels
+            f"rocketmq_messages_{direction}", f"Messages {text}", labels=labels
         )
         size = CounterMetricFamily(
-            f"rocketmq_throughput_{direction}", f"Total traffic of {text} messages", labels=labels
+            f"rocketmq_throughput_{direction}", f"Bytes of the records {text}", labels=labels
         )
         for (topic, value), (count, total) in list(traffic.counts.items()):
             of = [*self._node.values(), topic, value, str(is_system(topic)).lower()]
@@ -196,7 +205,10 @@ class RocketmqNames:
         """In milliseconds, as RocketMQ's, of the routes that do what a request code of it does."""
         labels = ("protocol_type", "request_code", "response_code")
         family = HistogramMetricFamily(
-            "rocketmq_rpc_latency", "Rpc latency", labels=[*self._node, *labels]
+            "rocketmq_rpc_latency",
+            "Milliseconds per request that RocketMQ has too, by request_code (its name there) and "
+            "response_code (the HTTP status).",
+            labels=[*self._node, *labels],
         )
         for (route, method, status), seconds in answered:
             code = REQUEST_CODES.get((method, route))
@@ -235,7 +247,9 @@ class HttpMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         answered = list(self._seconds.items())
         requests = CounterMetricFamily(
-            "mqstore_http_requests", "Requests answered", labels=("route", "method", "status")
+            "mqstore_http_requests",
+            "Requests that were replied to, by route, method and status.",
+            labels=("route", "method", "status"),
         )
         by_route: defaultdict[str, Histogram] = defaultdict(Histogram)
         for (route, method, status), seconds in answered:
@@ -244,7 +258,7 @@ class HttpMetrics(Collector):
         yield requests
         latency = HistogramMetricFamily(
             "mqstore_http_request_seconds",
-            "Time from the request's headers to the end of its answer",
+            "Seconds from the request's headers to the end of the reply, by route.",
             labels=("route",),
         )
         for route, seconds in by_route.items():
@@ -252,22 +266,33 @@ class HttpMetrics(Collector):
         yield latency
         yield self.rocketmq.rpc_latency(answered)
         refused = CounterMetricFamily(
-            "mqstore_problems", "Answers that were problems", labels=("route", "problem")
+            "mqstore_problems",
+            "Error replies, by route and problem (its name); on the produce route these are the "
+            "refused puts.",
+            labels=("route", "problem"),
         )
         for labels, count in list(self._problems.items()):
             refused.add_metric(labels, count)
         yield refused
         yield GaugeMetricFamily(
-            "mqstore_http_in_flight", "Requests being answered", value=self.in_flight
+            "mqstore_http_in_flight",
+            "Requests in progress, long polls included.",
+            value=self.in_flight,
         )
         yield from self._of_limits()
 
     def _of_limits(self) -> Iterable[Metric]:
         limits = self._limits
-        held = GaugeMetricFamily("mqstore_limit_held", "What is taken of a limit", labels=["limit"])
+        held = GaugeMetricFamily(
+            "mqstore_limit_held",
+            "Use of each limit: open connections, requests in progress, bytes held. At its "
+            "setting, further requests are refused.",
+            labels=["limit"],
+        )
         refused = CounterMetricFamily(
             "mqstore_limit_refused",
-            "What was refused because of a limit",
+            "Connections and requests refused by a limit, by problem: overloaded (the whole "
+            "service) or client-over-share (one address).",
             labels=["limit", "problem"],
         )
         for name, budget in (

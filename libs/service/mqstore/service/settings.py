@@ -52,11 +52,11 @@ class Settings(BaseSettings):
         BeforeValidator(_not_empty),
         Field(validation_alias=AliasChoices("store", "storePathRootDir")),
     ] = Path("data/store")
-    """Directory of the store."""
+    """Directory of the store; also `storePathRootDir`."""
     host: str = "127.0.0.1"
     """Address to listen on; any other than loopback needs tokens."""
     shard: Annotated[int, Field(ge=0)] = 0
-    """Ordinal of this shard."""
+    """Ordinal of this shard, in ids and replies."""
     shards_file: Path | None = None
     """File with the shards and their addresses; without it there is this shard only. Read again
     when it changes."""
@@ -67,11 +67,12 @@ class Settings(BaseSettings):
     broker_name: str | None = None
     """Label `node_id` of those metrics; by default `mqstore-` and the shard."""
     metrics_topics_max: Annotated[int, Field(ge=0)] = 1_000
-    """Topics with metrics of their own; the others are added up."""
+    """Topics with metrics of their own; the others are counted together."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged; `mqstore run` takes warning."""
     access_log: bool = False
-    """Log a line for each reply, at the level info."""
+    """Log a line for each reply, at the level info: route, status, problem, time and address, but
+    no words of a path or query."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """Form of the log. auto: console on a terminal, else JSON lines."""
 
@@ -88,8 +89,9 @@ class Settings(BaseSettings):
     """Directory with one file per role (admin, produce, consume, system) with its token, or two,
     a line each. Read again every second."""
     tls_cert: Path | None = None
-    """PEM file with the service's certificate chain; with it, HTTPS only. Read again when it
-    changes."""
+    """PEM file with the service's certificate chain; with it, HTTPS only (TLS 1.2 or newer). Read
+    again when it changes. Under `mqstore run` it must name `host`, by default `127.0.0.1`, by which
+    the coordinator calls the other services."""
     tls_key: Path | None = None
     """PEM file with the key of `tlsCert`."""
     tls_client_ca: Path | None = None
@@ -103,23 +105,26 @@ class Settings(BaseSettings):
     max_header_size: Annotated[int, Field(ge=1024, le=1 << 20)] = 32 << 10
     """Bytes of one request's line and headers."""
     max_connections: Annotated[int, Field(ge=1)] = 16_384
-    """Open connections; at most three quarters of the open files that the system allows."""
+    """Open connections, unfinished TLS handshakes included; at most three quarters of the open
+    files that the system allows."""
     max_requests: Annotated[int, Field(ge=1)] = 16_384
     """Requests in progress at one time, long polls included."""
     max_client_share: Annotated[int, Field(ge=1, le=100)] = 80
     """Percent of connections, requests and bytes that one address may have; 100 behind a
     proxy."""
     receive_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    """Seconds in which a client must send its whole request, or finish a TLS handshake."""
+    """Seconds in which a client must send its whole request, or finish a TLS handshake; then it is
+    refused (408) or disconnected."""
     send_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     """Seconds in which a client must read its reply; then it is disconnected."""
     shutdown_timeout_s: Annotated[float, Field(gt=0)] = 14.0
     """Seconds from the first signal to the end of the process, at most."""
     store_umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = PRIVATE_UMASK
-    """Umask of the process, in octal. 0077 gives files 0600 and directories 0700; 0027 lets the
-    group read."""
+    """Umask of the process, in octal. `0077` gives files 0600 and directories 0700; `0027` lets the
+    group read (0640, 0750), `0007` also write."""
     termination_message_path: Path | None = None
-    """File for the reason of a failure; by default `/dev/termination-log` if it exists."""
+    """File for the reason of a failure; by default `/dev/termination-log`, which Kubernetes reads,
+    if it exists."""
 
     config_file: Path | None = None
     """Settings file; only as the variable `MQSTORE_CONFIG_FILE`."""
@@ -140,12 +145,12 @@ class Settings(BaseSettings):
     """Id that the store must have; another directory is refused."""
     store_path_commit_log: str | None = None
     """Directory of the commit log, where it is not in the store's: one directory of its volume,
-    not the mount point."""
+    not the mount point. The file `NAME.mqstore` beside it names the store that owns it."""
     store_format: StoreFormat | None = None
-    """Format of a new store: 4.9 (default) or 5.x."""
+    """Format of a new store: 4.9 (default) or 5.x; an existing store keeps its own."""
     retention: bool = True
     """Delete expired segments. False: this process deletes none, whatever the store's settings
-    are."""
+    are. Not recorded in the store."""
     max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Messages in one request."""
 
@@ -155,7 +160,8 @@ class Settings(BaseSettings):
     writer_url: str = "http://127.0.0.1:8081"
     """Address of store-writer for the coordinator, without `shardsFile`."""
     upstream_ca: Path | None = None
-    """CA bundle (PEM) for the https addresses of services that the coordinator calls."""
+    """CA bundle (PEM) for the https addresses of services that the coordinator calls. Certificates
+    that are added to it are read when it changes; removed ones stay trusted until a restart."""
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None
@@ -181,7 +187,7 @@ class Settings(BaseSettings):
     callback_ca: Path | None = None
     """CA bundle (PEM) for producers' certificates, beside the system's."""
     callback_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
-    """Seconds in which a producer must reply to a check."""
+    """Seconds in which a producer must reply to a check; then the check counts as unanswered."""
 
     # query
     query_port: Annotated[int, Field(ge=0, le=65535)] = 8082
@@ -193,15 +199,16 @@ class Settings(BaseSettings):
     max_open_polls: Annotated[int, Field(ge=1)] = 10_000
     """Long polls waiting for arrivals; more are refused (503)."""
     filter_support_retry: bool = False
-    """Filter a pull of %RETRY%GROUP by the group's subscriptions of the original topics."""
+    """Filter a pull of `%RETRY%GROUP` by the group's subscriptions of the original topics."""
     metrics_lags_max: Annotated[int, Field(ge=0)] = 1_000
-    """Topics of consumer groups with lag metrics."""
+    """Topics of consumer groups with lag metrics; the others have none."""
     max_answer_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 8 << 20
     """Bytes of records in one reply, beyond the first record."""
     segment_transfer_rate: Annotated[int, Field(ge=0)] = 256 << 20
     """Bytes per second of all segment downloads together; 0: no limit."""
     max_inflated_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
-    """Bytes that one compressed body may have when it is inflated on request."""
+    """Bytes that one compressed body may have when it is inflated on request; a reply has at most
+    four times as many, and one body more."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
     """Times the stored length that an inflated body may have."""
 

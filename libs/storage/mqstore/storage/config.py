@@ -118,14 +118,17 @@ class StoreConfig(BaseModel):
 
     # repeats
     unique_key_window: Annotated[int, Field(ge=1)] = 600_000
-    """Milliseconds before the newest message in which a duplicate unique key is recognised."""
+    """Milliseconds before the newest message in which a duplicate unique key is recognised; steps
+    of the clock do not count."""
     unique_key_window_count: Annotated[int, Field(ge=0, le=1 << 30)] = 1_000_000
-    """Unique keys that are remembered at least, 86 bytes each at most; 0: duplicates are not
-    recognised."""
+    """Unique keys that are remembered at least, 86 bytes each at most (64 MiB for a million); 0:
+    duplicates are not recognised."""
 
     # memory
     warm_maped_file_enable: bool = False
-    """Load a new segment into memory and lock it there until it is full (`mlock`)."""
+    """Load a new segment into memory and lock it there until it is full (`mlock`). It takes the
+    memory of one or two segments, which counts against the pod's limit; a put that needs the
+    segment meanwhile waits at most 5 s."""
     flush_least_pages_when_warm_maped_file: Annotated[int, Field(ge=1)] = 4_096
     """Pages that are touched at a time; with SYNC_FLUSH each part is synced before the next."""
     transient_store_pool_enable: bool = False
@@ -134,7 +137,8 @@ class StoreConfig(BaseModel):
     transient_store_pool_size: Annotated[int, Field(ge=1)] = 5
     """Buffers of a segment's size each, allocated and locked at the start."""
     fast_fail_if_no_buffer_in_store_pool: bool = False
-    """Refuse a put when all buffers wait for a commit; otherwise that put commits first."""
+    """Refuse a put when there are two or more buffers and all wait for a commit; otherwise that put
+    commits first."""
 
     # retention
     file_reserved_time: Annotated[int, Field(ge=0)] = 72
@@ -148,7 +152,7 @@ class StoreConfig(BaseModel):
             ),
         ),
     ] = 120_000
-    """Milliseconds after the first attempt when a file is deleted though it is being read."""
+    """Milliseconds after the first attempt to delete a file; then it is deleted even while read."""
     redelete_hanged_file_interval: Annotated[int, Field(ge=1)] = 120_000
     """Milliseconds between two attempts to delete a file that is being read."""
     delete_commit_log_files_interval: Annotated[
@@ -206,7 +210,8 @@ class StoreConfig(BaseModel):
 
     # topics and groups
     auto_create_topic_enable: bool = False
-    """A produce to an unknown topic creates it. RocketMQ's default is true."""
+    """A produce to an unknown topic creates it. RocketMQ's default is true; here a misspelt name
+    is an error."""
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=1024)] = 8
     """Queues of a topic that is created so."""
     flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
@@ -217,7 +222,8 @@ class StoreConfig(BaseModel):
     enable_calc_filter_bit_map: bool = False
     """Write into each unit which subscriptions want the message."""
     max_error_rate_of_bloom_filter: Annotated[int, Field(ge=1, le=70)] = 20
-    """Percent of subscriptions that a bitmap may mistake for others."""
+    """Percent of subscriptions that a bitmap may mistake for others; with
+    `expectConsumerNumUseFilter` it gives the bits of a bitmap."""
     expect_consumer_num_use_filter: Annotated[int, Field(ge=1, le=10_000)] = 32
     """Subscriptions of one topic that a bitmap is sized for."""
     filter_data_clean_time_span: Annotated[int, Field(ge=0)] = 24 * 3_600_000

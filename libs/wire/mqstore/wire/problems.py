@@ -51,7 +51,8 @@ BAD_PARAMETER = _register(
     "bad-parameter",
     400,
     "A parameter is invalid",
-    "A path or query parameter is missing, wrong, unknown or repeated, or a header is wrong.",
+    "A path or query parameter is missing, wrong, unknown or repeated; a header is wrong; "
+    "`Host` or `Authorization` is given twice; or a transfer coding is not `chunked`.",
     "Correct the parameter or header that `detail` names.",
 )
 BAD_CURSOR = _register(
@@ -359,7 +360,7 @@ TOPIC_INVALID = _register(
     "topic-invalid",
     422,
     "The topic's name is not allowed",
-    "The name is reserved, too long, or has a character that is not allowed.",
+    "The name is reserved, too long, no file name, or has a character that is not allowed.",
     "Choose another name, of `%`, `|`, letters, digits, `_` and `-`.",
 )
 TOPIC_CONFIG = _register(
@@ -438,14 +439,16 @@ MESSAGE_SUSPECT = _register(
     500,
     "The stored message may have changed",
     "Bytes of the log changed on the disk where the message is stored; `detail` names them.",
-    "Look at `GET /v1/store/scrub`; repair the log or restore the volume.",
+    "Look at `GET /v1/store/scrub`, then repair the damage or restore the volume.",
 )
 OVERLOADED = _register(
     "overloaded",
     503,
     "The service is overloaded",
-    "A limit of the service is reached: connections, requests, look-ups, polls or bytes.",
-    "Retry after `Retry-After`; if it persists, raise the limit that `detail` names.",
+    "A limit of the service is reached: connections, requests, look-ups, polls, bytes or "
+    "compiling expressions.",
+    "Retry after `Retry-After`; if it persists, raise the limit that `detail` names: "
+    "`maxConnections`, `maxRequests`, `maxPendingQueries`, `maxOpenPolls` or `maxPendingBytes`.",
     retry_after_s=1,
 )
 STORE_NOT_READY = _register(

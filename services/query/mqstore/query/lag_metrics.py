@@ -31,6 +31,7 @@ GOOD_S: Final = 1.0
 QUEUES_MAX: Final = 10_000
 """Queues of one look; the topic that passes it is whole."""
 LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+_BY: Final = "by consumer_group, topic, is_retry and is_system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,15 @@ class LagMetrics(Collector):
         ages = {each.labels: each.found.age_ms(now_ms) for each in found.lags}
         known = {labels: float(age) for labels, age in ages.items() if age is not None}
         gauges = self._names.gauges
-        yield gauges("consumer_lag_messages", "Consumer lag messages", LABELS, behind)
-        yield gauges("consumer_ready_messages", "Consumer ready messages", LABELS, behind)
-        yield gauges("consumer_lag_latency", "Consumer lag time", LABELS, known)
-        yield gauges("consumer_queueing_latency", "Consumer queueing time", LABELS, known)
+        for name in ("consumer_lag_messages", "consumer_ready_messages"):
+            yield gauges(name, f"Messages that the group has not consumed, {_BY}.", LABELS, behind)
+        text = f"Age in milliseconds of the oldest message that the group has not consumed, {_BY}."
+        text += " 0: it has consumed all; no sample: the message cannot be read."
+        for name in ("consumer_lag_latency", "consumer_queueing_latency"):
+            yield gauges(name, text, LABELS, known)
         expired = GaugeMetricFamily(
             "mqstore_consumer_expired_messages",
-            "Messages that expired before the group had consumed them",
+            "Messages deleted before the group consumed them, by consumer_group and topic.",
             labels=LABELS[:2],
         )
         for each in found.lags:
@@ -93,7 +96,7 @@ class LagMetrics(Collector):
         yield expired
         yield GaugeMetricFamily(
             "mqstore_consumer_lags_left_out",
-            "Topics of groups that have no lag here, since they are more than metricsLagsMax",
+            "Topics of groups beyond metricsLagsMax, which have no lag metrics.",
             value=found.left_out,
         )
 

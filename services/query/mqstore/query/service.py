@@ -140,7 +140,7 @@ class QueryService:
         self.api.metrics.registry.register(self._replaced)
         Gauge(
             "mqstore_open_polls",
-            "Long polls waiting for arrivals",
+            "Long polls that wait for messages.",
             registry=self.api.metrics.registry,
         ).set_function(lambda: len(self.arrivals))
 
@@ -439,7 +439,8 @@ class _Replaced(Collector):
     def collect(self) -> Iterable[Metric]:
         yield CounterMetricFamily(
             "mqstore_store_replaced",
-            "Times that the store's files were replaced at its path",
+            "Times that the store's files were replaced and opened again; requests meanwhile are "
+            "refused (store-not-ready).",
             value=self.count,
         )
 

@@ -19,10 +19,13 @@ def of_clock(store: MessageStore, now: float) -> Iterable[Metric]:
     is_recent = watch.last is not None and now - watch.last_seen < SHOWN_S
     size_ms = watch.last.step_ms if is_recent and watch.last is not None else 0
     yield CounterMetricFamily(
-        "mqstore_clock_steps", "Steps of the wall clock of more than a minute", value=watch.seen
+        "mqstore_clock_steps",
+        "Steps of the wall clock by more than a minute.",
+        value=watch.seen,
     )
     yield GaugeMetricFamily(
         "mqstore_clock_step_seconds",
-        "By how much the clock was set at its last step within the last hour, below 0 back; else 0",
+        "Seconds by which the last step of the last hour set the wall clock, negative if back; 0 "
+        "without one.",
         value=size_ms / 1000,
     )

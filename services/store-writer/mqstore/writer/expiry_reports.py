@@ -72,7 +72,7 @@ class ExpiryReports(Collector):
             summary = None
         yield GaugeMetricFamily(
             "mqstore_expiry_report_seconds",
-            "When the last expiry report was made, as Unix time; 0 for none",
+            "Unix time of the last expiry report; 0: none yet.",
             value=0 if summary is None else summary.made_ms / 1000,
         )
         if summary is not None:
@@ -117,15 +117,23 @@ def publish(events: Events, summary: ExpirySummary) -> None:
 def _of(summary: ExpirySummary) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_expiry_at_risk",
-        "Whether anything will be deleted that are still needed",
+        "1 if the last expiry report says that a reader will lose messages.",
         value=float(summary.at_risk),
     )
     labels = ["horizon_hours"]
-    messages = GaugeMetricFamily("mqstore_expiry_messages", "Messages that go", labels=labels)
-    size = GaugeMetricFamily("mqstore_expiry_bytes", "Bytes of log that go", labels=labels)
+    messages = GaugeMetricFamily(
+        "mqstore_expiry_messages",
+        "Messages that retention deletes within horizon_hours.",
+        labels=labels,
+    )
+    size = GaugeMetricFamily(
+        "mqstore_expiry_bytes",
+        "Bytes of log that retention deletes within horizon_hours.",
+        labels=labels,
+    )
     lost = GaugeMetricFamily(
         "mqstore_expiry_lost_messages",
-        "Messages that go and that are still needed",
+        "Messages deleted within horizon_hours before a reader has read them.",
         labels=labels,
     )
     for each in summary.expiring:
@@ -138,7 +146,7 @@ def _of(summary: ExpirySummary) -> Iterable[Metric]:
     yield lost
     risks = GaugeMetricFamily(
         "mqstore_expiry_risk_messages",
-        "The most urgent of them, by what needs them",
+        "Messages of the most urgent risks, by kind (group, half, delay), name and topic.",
         labels=["kind", "name", "topic"],
     )
     told = {(risk.kind, risk.name, risk.topic): risk.messages for risk in summary.risks}

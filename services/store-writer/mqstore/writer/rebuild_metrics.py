@@ -12,33 +12,36 @@ from mqstore.storage import MessageStore
 def of_index(store: MessageStore) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_index_complete",
-        "Whether the index has all that is dispatched, so that key queries miss nothing",
+        "1 while the index has every dispatched message. 0: key queries may miss messages.",
         value=float(store.dispatcher.catch_up.complete),
     )
     yield GaugeMetricFamily(
         "mqstore_index_trouble",
-        "Whether files of the index are gone, or it lacks more than is caught up by itself",
+        "1 while the index needs a rebuild: files of it are absent, or it lacks more than "
+        "indexCatchUpSize.",
         value=float(store.index_trouble is not None),
     )
     running, last = store.rebuilds.running, store.rebuilds.last
     yield GaugeMetricFamily(
         "mqstore_index_rebuild_running",
-        "Whether a job rebuilds the index",
+        "1 while a job rebuilds the index.",
         value=float(running is not None),
     )
     yield GaugeMetricFamily(
         "mqstore_index_rebuild_items",
-        "Items of whole parts that have come from the job that runs",
+        "Index items received from the running rebuild, in complete parts.",
         value=0 if running is None else running.items,
     )
     outcomes = CounterMetricFamily(
-        "mqstore_index_rebuilds", "Rebuilds that ended", labels=["outcome"]
+        "mqstore_index_rebuilds",
+        "Rebuilds that ended, by outcome: published, given-up, lapsed, failed, closed.",
+        labels=["outcome"],
     )
     for outcome, count in store.rebuilds.ended.items():
         outcomes.add_metric([outcome], count)
     yield outcomes
     yield GaugeMetricFamily(
         "mqstore_index_rebuild_last_seconds",
-        "How long the last rebuild took that ended; 0 for none",
+        "Seconds that the last finished rebuild took; 0: none yet.",
         value=0 if last is None else last.seconds,
     )

@@ -115,37 +115,40 @@ class StoreMetrics(Collector):
         once = None if store is None else store.once
         yield CounterMetricFamily(
             "mqstore_repeats",
-            "Messages that were answered with where they stood already",
+            "Duplicate messages: already stored under their unique key, and replied to with the "
+            "first one's offset.",
             value=0 if once is None else once.repeats,
         )
         yield GaugeMetricFamily(
             "mqstore_unique_keys_known",
-            "Unique keys of clients that a repeat would be known by",
+            "Unique keys by which a duplicate is recognised now.",
             value=0 if once is None else once.count,
         )
         yield GaugeMetricFamily(
-            "mqstore_store_open", "Whether the store is open", value=float(store is not None)
+            "mqstore_store_open",
+            "1 while the store is open. 0: it is being recovered, or the opening failed.",
+            value=float(store is not None),
         )
         yield CounterMetricFamily(
             "mqstore_openings_refused",
-            "Attempts to open the store that the disk refused",
+            "Attempts to open the store that failed because the disk refused the recovery.",
             value=self._refused_openings(),
         )
         yield GaugeMetricFamily(
             "mqstore_store_read_only",
-            "Whether the store is open and takes no messages",
+            "1 while the store is open read-only; an operator must act.",
             value=float(store is not None and store.read_only_reason is not None),
         )
         loss = None if store is None else store.recovery.plan.loss
         yield GaugeMetricFamily(
             "mqstore_durable_bytes_missing",
-            "Bytes of the log that were on disk and are absent: the store may only be read",
+            "Bytes of the log that were synced and are absent. Above 0 the store is read-only.",
             value=0 if loss is None else loss.missing_bytes,
         )
         failed = store is not None and store.failure is not None
         yield GaugeMetricFamily(
             "mqstore_store_failed",
-            "Whether the disk failed under the open store, which ends the process",
+            "1 after the disk failed under the open store; the process ends.",
             value=float(failed),
         )
         if store is not None:
@@ -157,7 +160,8 @@ class StoreMetrics(Collector):
             yield from _of_scrub(store.scrub.progress)
             yield CounterMetricFamily(
                 "mqstore_damage_reports",
-                "Blocks of the log that look-ups reported as damaged or unreadable",
+                "Blocks of the log that look-ups of store-writer and query reported as damaged or "
+                "unreadable; the scrub checks each.",
                 value=store.scrub.report_count,
             )
             yield _of_quarantine(store.quarantine)
@@ -169,43 +173,48 @@ class StoreMetrics(Collector):
     def _of_puts(self, store: MessageStore | None) -> Iterable[Metric]:
         yield HistogramMetricFamily(
             "mqstore_put_seconds",
-            "Time from asking for the put lock until the messages are in log and queue",
+            "Seconds from the request for the put lock until the messages are in log and queue.",
             self.put_seconds.buckets(),
             self.put_seconds.total,
         )
         yield HistogramMetricFamily(
             "mqstore_sync_wait_seconds",
-            "Time that sync requests waited for their group commit",
+            "Seconds that synchronous produces waited for their group commit.",
             self.sync_seconds.buckets(),
             self.sync_seconds.total,
         )
         if store is not None:
             is_system = partial(topic_names.is_system_topic, store_format=store.format)
             yield from self._names.traffic("in", self.traffic, "message_type", is_system)
-        yield self._names.histogram("message_size", "Incoming messages size", self.message_size)
+        text = "Bytes of a stored record; of a request with several messages, their mean."
+        yield self._names.histogram("message_size", text, self.message_size)
 
     def _as_rocketmq(self, store: MessageStore, status: StoreStatus) -> Iterable[Metric]:
         stored, gauge = self._names.stored, self._names.gauge
         behind = status.max_offset - status.flushed_offset
-        yield stored("storage_size", "Broker storage size", status.disk_used)
-        yield stored("storage_flush_behind_bytes", "Broker flush behind bytes", behind)
+        yield stored("storage_size", "Used bytes of the log's volume.", status.disk_used)
+        text = "Bytes of the log that are not synced; a power failure loses them."
+        yield stored("storage_flush_behind_bytes", text, behind)
         behind = status.max_offset - status.dispatched_offset
-        yield stored("storage_dispatch_behind_bytes", "Broker dispatch behind bytes", behind)
+        text = "Bytes of the log that have no queue entries yet; consumers cannot see them."
+        yield stored("storage_dispatch_behind_bytes", text, behind)
         earliest = _earliest_ms(store)
         if earliest is not None:
             age_ms = time.time() * 1000 - earliest
-            yield stored("storage_message_reserve_time", "Broker message reserve time", age_ms)
+            text = "Age of the oldest message, in milliseconds."
+            yield stored("storage_message_reserve_time", text, age_ms)
             yield GaugeMetricFamily(
                 "rocketmq_brokeruntime_earliest_message_timestamp",
-                "STORETIMESTAMP of the first record, in ms",
+                "Store time of the oldest message, in milliseconds since 1970.",
                 value=earliest,
             )
-        yield gauge("topic_number", "Active topic number", status.topics)
+        yield gauge("topic_number", "Topics of the store.", status.topics)
         groups = len(store.groups.all())
-        yield gauge("consumer_group_number", "Active subscription group number", groups)
+        yield gauge("consumer_group_number", "Consumer groups of the store.", groups)
         yield GaugeMetricFamily(
             "rocketmq_brokeruntime_pagecache_lock_time_mills",
-            "How long the put that holds the lock has waited for a segment, in ms",
+            "Milliseconds that the put with the lock has waited for a segment. Above "
+            "osPageCacheBusyTimeOutMills further puts are refused (page-cache-busy).",
             value=store.log.waiting_for_segment_ms,
         )
         yield from self._put_times()
@@ -222,10 +231,15 @@ class StoreMetrics(Collector):
 
     def _of_delays(self, store: MessageStore) -> Iterable[Metric]:
         labels = ["level", "delay"]
-        pending = GaugeMetricFamily("mqstore_delay_pending", "Messages that wait", labels=labels)
+        pending = GaugeMetricFamily(
+            "mqstore_delay_pending",
+            "Delayed messages that wait, by level and its delay.",
+            labels=labels,
+        )
         behind = GaugeMetricFamily(
             "mqstore_delay_behind_seconds",
-            "How long the first message of a level has been due",
+            "Seconds since the first waiting message of a level was due, by level and its delay. "
+            "Above a few seconds, delivery is behind.",
             labels=labels,
         )
         now_ms, total = time.time() * 1000, 0
@@ -238,13 +252,13 @@ class StoreMetrics(Collector):
         yield behind
         yield HistogramMetricFamily(
             "mqstore_delay_delivery_seconds",
-            "Time from when delayed messages were due until their copies were stored",
+            "Seconds from when a delayed message was due until its copy was stored.",
             self.delivery_seconds.buckets(),
             self.delivery_seconds.total,
         )
         yield self._names.gauge(
             "timing_messages",
-            "Current message number in timing",
+            "Delayed messages that wait; topic is SCHEDULE_TOPIC_XXXX, where they are stored.",
             total,
             storage_type="local",
             storage_medium="disk",
@@ -254,7 +268,10 @@ class StoreMetrics(Collector):
 
 def _put_time(name: str, count: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(
-        f"rocketmq_brokeruntime_pmdt_{name}", "Puts that took so long, since the start", value=count
+        f"rocketmq_brokeruntime_pmdt_{name}",
+        "Puts since the start of the process that took a time in the range of the name. A broker's "
+        "value is that of the last minute.",
+        value=count,
     )
 
 
@@ -266,29 +283,43 @@ def _earliest_ms(store: MessageStore) -> int | None:
 
 
 def _of_store(status: StoreStatus) -> Iterable[Metric]:
-    offsets = GaugeMetricFamily("mqstore_store_offset", "Bounds of the log", labels=["bound"])
+    offsets = GaugeMetricFamily(
+        "mqstore_store_offset",
+        "Offsets of the log in bytes, by bound: min, max, flushed, dispatched, indexed.",
+        labels=["bound"],
+    )
     offsets.add_metric(["min"], status.min_offset)
     offsets.add_metric(["max"], status.max_offset)
     offsets.add_metric(["flushed"], status.flushed_offset)
     offsets.add_metric(["dispatched"], status.dispatched_offset)
     offsets.add_metric(["indexed"], status.index_offset)
     yield offsets
-    disk = GaugeMetricFamily("mqstore_disk_bytes", "The store's volume", labels=["kind"])
+    disk = GaugeMetricFamily(
+        "mqstore_disk_bytes",
+        "Bytes of the log's volume, by kind: total, used, free.",
+        labels=["kind"],
+    )
     disk.add_metric(["total"], status.disk_total)
     disk.add_metric(["used"], status.disk_used)
     disk.add_metric(["free"], status.disk_free)
     yield disk
-    yield GaugeMetricFamily("mqstore_queues", "Consume queues", value=status.queues)
+    yield GaugeMetricFamily("mqstore_queues", "Consume queues of the store.", value=status.queues)
     yield CounterMetricFamily(
         "mqstore_damaged_stretches",
-        "Stretches of the log that dispatch could not read",
+        "Ranges of the log that dispatch could not read since the start. Above 0, messages are "
+        "missing in their queues.",
         value=status.damaged_stretches,
     )
 
 
 def _of_files(store: MessageStore) -> Iterable[Metric]:
-    files = GaugeMetricFamily("mqstore_mapped_files", "Mapped files", labels=["kind"])
-    size = GaugeMetricFamily("mqstore_mapped_bytes", "Bytes of them", labels=["kind"])
+    kinds = "commitlog, consumequeue, consumequeue_ext, index"
+    files = GaugeMetricFamily(
+        "mqstore_mapped_files", f"Mapped files, by kind: {kinds}.", labels=["kind"]
+    )
+    size = GaugeMetricFamily(
+        "mqstore_mapped_bytes", f"Bytes of the mapped files, by kind: {kinds}.", labels=["kind"]
+    )
     queues = store.queues.all()
     units = [queue.ext for queue in queues if queue.ext is not None]
     for kind, sizes in (
@@ -303,21 +334,24 @@ def _of_files(store: MessageStore) -> Iterable[Metric]:
     yield size
     yield GaugeMetricFamily(
         "mqstore_recovery_seconds",
-        "How long the opening took, recovery included",
+        "Seconds that the opening of the store took, recovery included.",
         value=store.recovery.duration_ms / 1000,
     )
 
 
 def _of_refusal(refusal: PutRefusal | None) -> Iterable[Metric]:
     refused = GaugeMetricFamily(
-        "mqstore_puts_refused", "Whether messages are refused, by reason", labels=["reason"]
+        "mqstore_puts_refused",
+        f"1 while messages are refused, by reason: {', '.join(PUT_REFUSALS)}. disk-full is a ratio "
+        "of the volume, no-room the next file.",
+        labels=["reason"],
     )
     for reason in PUT_REFUSALS:
         refused.add_metric([reason], float(refusal is not None and refusal.reason == reason))
     yield refused
     yield GaugeMetricFamily(
         "mqstore_puts_refused_disk",
-        "Whether messages are refused for want of room",
+        "1 while messages are refused for lack of room: disk-full or no-room.",
         value=float(refusal is not None and refusal.is_for_room),
     )
 
@@ -328,17 +362,22 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
         # Under the names of RocketMQ's exporter, whose dashboards have them.
         yield GaugeMetricFamily(
             f"rocketmq_brokeruntime_{volume.name}_disk_ratio",
-            f"Used part of the volume of {volume.name}, 0 to 1",
+            f"Used part of the volume of {volume.name}, 0 to 1.",
             value=volume.used_percent / 100,
         )
     segments = CounterMetricFamily(
-        "mqstore_segments_deleted", "Commit log files deleted", labels=["why"]
+        "mqstore_segments_deleted",
+        "Segments that retention deleted, by why: expired, forced (the disk was too full), reader "
+        "(deleted although a process still read it).",
+        labels=["why"],
     )
     for why in sorted(GOING):
         segments.add_metric([why.value], retention.deleted[why])
     yield segments
     derived = CounterMetricFamily(
-        "mqstore_derived_files_deleted", "Queue and index files deleted", labels=["kind"]
+        "mqstore_derived_files_deleted",
+        "Files that retention deleted after their segments, by kind: consumequeue, index.",
+        labels=["kind"],
     )
     derived.add_metric(["consumequeue"], retention.removal.queue_files)
     derived.add_metric(["index"], retention.removal.index_files)
@@ -348,7 +387,8 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
 def _of_quarantine(quarantine: QuarantineService) -> Metric:
     return GaugeMetricFamily(
         "mqstore_quarantine_bytes",
-        "Bytes that recoveries and repairs set aside and that still lie in the store directory",
+        "Bytes that recoveries and repairs set aside in the store directory; "
+        "GET /v1/store/quarantine lists them.",
         value=sum(entry.length for entry in quarantine.entries()),
     )
 
@@ -356,17 +396,20 @@ def _of_quarantine(quarantine: QuarantineService) -> Metric:
 def _of_scrub(progress: ScrubProgress) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "mqstore_scrub_findings",
-        "Places of the log that are not as they were written",
+        "Places of the log that differ from what was written; GET /v1/store/scrub lists them.",
         value=progress.finding_count,
     )
     repairs = CounterMetricFamily(
-        "mqstore_log_repairs", "Places of the log that were repaired", labels=["kind"]
+        "mqstore_log_repairs",
+        "Places of the log that were repaired, by kind: restored (as they were written) or "
+        "tombstone (the message is lost).",
+        labels=["kind"],
     )
     repairs.add_metric(["restored"], progress.repair_count - progress.tombstone_count)
     repairs.add_metric(["tombstone"], progress.tombstone_count)
     yield repairs
     yield GaugeMetricFamily(
         "mqstore_scrub_last_pass_seconds",
-        "When the last whole pass over the log ended, as Unix time; 0 for none",
+        "Unix time at which the last whole scrub of the log ended; 0: none yet.",
         value=(progress.last_pass_ended_at_ms or 0) / 1000,
     )

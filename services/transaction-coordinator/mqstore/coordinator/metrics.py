@@ -27,7 +27,7 @@ class CoordinatorMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         usable = GaugeMetricFamily(
             "mqstore_coordinator_shard_usable",
-            "1 where transactions of the shard can be begun and decided through this coordinator",
+            "1 while this coordinator can begin and decide transactions of the shard.",
             labels=["shard"],
         )
         for shard in self._shards:
@@ -35,7 +35,7 @@ class CoordinatorMetrics(Collector):
         yield usable
         checks = CounterMetricFamily(
             "mqstore_coordinator_checks",
-            "Checks with registered producers, by what came of the call",
+            "Checks with registered producers, by result: answered, unanswered, unreachable.",
             labels=["result"],
         )
         for result in RESULTS:

@@ -46,13 +46,15 @@ class TransactionMetrics(Collector):
 
     def _waiting(self, engine: TransactionEngine) -> Iterable[Metric]:
         oldest_ms, now_ms = engine.oldest_pending_ms, time.time_ns() // 1_000_000
+        set_aside, waiting = engine.set_aside_count, engine.checks_waiting
+        load_s = engine.counts.load_s
         oldest_s = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
         for name, text, value in (
-            ("pending", "Transactions without a decision", engine.pending_count),
-            ("oldest_seconds", "Age of the oldest of them", oldest_s),
-            ("set_aside", "Transactions that wait for an operator", engine.set_aside_count),
-            ("checks_waiting", "Due for a check", engine.checks_waiting),
-            ("load_seconds", "Last reading of the log", engine.counts.load_s),
+            ("pending", "Transactions without a decision, by shard.", engine.pending_count),
+            ("oldest_seconds", "Age of the oldest pending transaction, by shard.", oldest_s),
+            ("set_aside", "Transactions that wait for an operator, by shard.", set_aside),
+            ("checks_waiting", "Checks that are due and no producer has taken, by shard.", waiting),
+            ("load_seconds", "Seconds of the last read of the half messages, by shard.", load_s),
         ):
             family = GaugeMetricFamily(f"mqstore_transactions_{name}", text, labels=["shard"])
             family.add_metric([self._shard], value)
@@ -61,23 +63,25 @@ class TransactionMetrics(Collector):
     def _counted(self, engine: TransactionEngine) -> Iterable[Metric]:
         counts = engine.counts
         decided = CounterMetricFamily(
-            "mqstore_transactions_decided", "Decisions stored", labels=["shard", "decision"]
+            "mqstore_transactions_decided",
+            "Decisions stored, by shard and decision: commit, rollback, set-aside.",
+            labels=["shard", "decision"],
         )
         for verdict in Verdict:
             decided.add_metric([self._shard, verdict.value], counts.decided[verdict])
         yield decided
         for name, text, count in (
-            ("begun", "Transactions begun", counts.begun),
-            ("checks_sent", "Checks that producers were sent", counts.checks_sent),
-            ("checks_answered", "Transactions decided after a check", counts.checks_answered),
-            ("loads", "Readings of the half messages", counts.loads),
+            ("begun", "Transactions begun, by shard.", counts.begun),
+            ("checks_sent", "Checks sent to producers, by shard.", counts.checks_sent),
+            ("checks_answered", "Decisions after a check, by shard.", counts.checks_answered),
+            ("loads", "Reads of the half messages after an opening, by shard.", counts.loads),
         ):
             family = CounterMetricFamily(f"mqstore_transactions_{name}", text, labels=["shard"])
             family.add_metric([self._shard], count)
             yield family
         batches = HistogramMetricFamily(
             "mqstore_transactions_batch",
-            "Begins, decisions and checks of one append",
+            "Begins, decisions and checks in one append to the log, by shard.",
             labels=["shard"],
         )
         found = _histogram(counts.batches)
@@ -87,7 +91,7 @@ class TransactionMetrics(Collector):
     def _as_rocketmq(self, engine: TransactionEngine) -> Iterable[Metric]:
         names, counts = self._names, engine.counts
         yield names.by_topic(
-            *(GaugeMetricFamily, "half_messages", "Half messages of all topics"),
+            *(GaugeMetricFamily, "half_messages", "Half messages without a decision, by topic."),
             self._bounded(engine.half_counts),
         )
         for verdict, name in ((Verdict.COMMIT, "commit"), (Verdict.ROLLBACK, "rollback")):
@@ -98,12 +102,13 @@ class TransactionMetrics(Collector):
                     if kind is verdict
                 }
             )
+            text = f"Messages of transactions with the decision {name}, by topic."
             yield names.by_topic(
-                *(CounterMetricFamily, f"{name}_messages", f"Total number of {name} messages"),
-                self._bounded(messages),
+                CounterMetricFamily, f"{name}_messages", text, self._bounded(messages)
             )
         finish_s = _histogram(counts.finish_s)
-        yield names.histogram("finish_message_latency", "Transaction finish latency", finish_s)
+        text = "Seconds from the begin of a transaction to its decision."
+        yield names.histogram("finish_message_latency", text, finish_s)
 
     def _bounded(self, by_topic: Counter[str]) -> dict[str, int]:
         """The largest by themselves, the others together."""
