@@ -21,7 +21,7 @@ PLUGIN: Final = "kubectl mqstore"
 def commands(of: str) -> str:
     """A section for each command of ``mqstore`` or of ``kubectl-mqstore``."""
     group = typer.main.get_command(APPS[of])
-    shared = [each for each in group.params if each.param_type_name == "option" and each.help]
+    shared = [each for each in group.params if getattr(each, "help", None)]
     parts = [_section(name, command) for name, command in all_commands(of)]
     if shared:
         parts.insert(0, table(("option", "default", "meaning"), map(_option, shared)))

@@ -445,9 +445,8 @@ OVERLOADED = _register(
     "overloaded",
     503,
     "The service is overloaded",
-    "A limit of the service is reached: connections, requests, look-ups, polls, bytes or "
-    "compiling expressions.",
-    "Retry after `Retry-After`; if it persists, raise the limit that `detail` names: "
+    "A limit of the service is reached: connections, requests, look-ups, polls, or bytes.",
+    "Retry after `Retry-After`; if it persists, raise the limit in `detail`: "
     "`maxConnections`, `maxRequests`, `maxPendingQueries`, `maxOpenPolls` or `maxPendingBytes`.",
     retry_after_s=1,
 )
