@@ -50,14 +50,14 @@ BUILD: Final = Path(__file__).parents[2] / "build"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0, or 2 for rows that there are not."""
+    """Measure the rows; return 0, or 2 for an unknown row."""
     options = _parser().parse_args(arguments)
     unknown = [name for name in options.rows if name not in BENCHES]
     if unknown:
         known = ", ".join(BENCHES)
-        print(f"no such rows: {', '.join(unknown)}; there are {known}", file=sys.stderr)
+        print(f"unknown rows: {', '.join(unknown)}; known are {known}", file=sys.stderr)
         return 2
-    why_alone = "asked for" if options.alone else rocketmq.missing()
+    why_alone = "requested by --alone" if options.alone else rocketmq.missing()
     directory = (options.directory or BUILD).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=directory, prefix="bench-") as room, _peer(why_alone) as peer:

@@ -1,10 +1,10 @@
-"""Appends beside readers: what a put takes while nobody reads, while eight readers pull through
-query as fast as it answers, and while somebody reads the whole log through it from the disk.
+"""The latency of a put without readers, beside eight busy readers, and beside a scan of the log.
 
-The writer is in this process and puts at a steady pace; query, with its settings as they come, and
-who reads are processes of their own. Who reads stands for other machines and so has the lowest
-priority; query has the writer's. The aim is that p99 is at most 1.2 times that without readers. On
-two cores query takes turns with the writer, and what it waits for a core is in here too.
+The readers pull through query as fast as it answers; the scan reads the whole log through query
+from the disk. The writer runs in this process and puts at a steady pace; query, with its default
+settings, and the readers are processes of their own. The readers stand for other machines and have
+the lowest priority. The aim is that p99 is at most 1.2 times that without readers. On two cores the
+writer also waits for a core while query runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTLE_S: Final = 0.3
 """Readers are at it by then."""
 PHASES: Final = ("alone", "readers", "scan")
 _NAMES: Final = {
-    "alone": "put p99, nobody reads",
+    "alone": "put p99, no readers",
     "readers": f"put p99, {READERS} busy readers",
     "scan": "put p99, the whole log read from the disk",
 }
@@ -52,7 +52,12 @@ def benches(setting: Setting) -> Iterator[Bench]:
     ):
         times = [Metric(each, _NAMES[each], "µs", higher_is_better=False) for each in PHASES]
         shares = [
-            Metric(f"{each} share", f"{_NAMES[each]}, of nobody", "times", higher_is_better=False)
+            Metric(
+                f"{each} share",
+                f"{_NAMES[each]}, relative to no readers",
+                "times",
+                higher_is_better=False,
+            )
             for each in PHASES[1:]
         ]
         yield Bench([*times, *shares], partial(_ours, store, find.url, filled, puts))
@@ -93,14 +98,14 @@ def _reading(phase: str, url: str, filled: Filled) -> Iterator[None]:
     try:
         time.sleep(SETTLE_S)
         yield
-        assert process.poll() is None, "who reads has ended"
+        assert process.poll() is None, "the reader ended early"
     finally:
         process.kill()
         process.wait()
 
 
 def _evict(root: Path) -> None:
-    """What nobody has mapped leaves the page cache."""
+    """Evict from the page cache the pages of the log that no process maps."""
     for path in (root / "commitlog").iterdir():
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -2,7 +2,7 @@
 
 Each reader pulls a queue from its first message to its end, the next pull once the last was
 answered. Answers are the records as they stand in the log; neither side decodes them. Of the
-filtered pulls, one message in a hundred has the tag that is asked for.
+filtered pulls, one message in a hundred has the requested tag.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _end(filled: Filled) -> int:
 
 
 def _ours(server: Server, shape: Shape, filled: Filled) -> Figures:
-    asked = f"max={PULL}" if shape.tag is None else f"max={PULL}&tags={shape.tag}"
+    parameters = f"max={PULL}" if shape.tag is None else f"max={PULL}&tags={shape.tag}"
     end = _end(filled)
     cpu, began = server.cpu_s(), time.perf_counter()
-    found, seconds = readers.pull_all(server.address, _queues(shape), end, asked)
+    found, seconds = readers.pull_all(server.address, _queues(shape), end, parameters)
     taken, looked_at = time.perf_counter() - began, shape.readers * end
     assert found >= looked_at // 200, f"{found} messages of {looked_at}"
     return {

@@ -1,6 +1,6 @@
 """Reads from a store that fits the page cache: by queue, by physical offset, by unique key.
 
-Undecoded, both sides give slices of their map, of which the size is asked: RocketMQ one a record,
+Undecoded, both sides give slices of their map, and read its size: RocketMQ one a record,
 ours one for as many as stand together, of records and blocks that were checked. Copied, the bytes
 of each answer are then copied to the heap, as who sends them does in some way. Decoded, body and
 properties of each record are taken on both sides.

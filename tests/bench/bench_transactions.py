@@ -2,8 +2,9 @@
 producer, whose local transaction commits at once.
 
 Each client begins a transaction of one message, then commits it, then begins the next. Our commit
-is answered once the message can be read. RocketMQ's producer tells its decision one way and goes
-on, so its round ends when all messages are in their queues; its latencies are until it goes on.
+is answered once the message can be read. RocketMQ's producer sends its decision one way and
+continues, so its round ends when all messages are in their queues; its latencies end when it
+continues.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _ours(services: Server, shape: Shape, count: int) -> Figures:
 
 
 def _peer(setting: Setting, broker: Server, shape: Shape, count: int) -> Figures:
-    """It tells the broker's processor time itself: connecting its producers costs some, too."""
+    """The peer reports the broker's processor time itself: its producers' connecting is not counted."""
     assert setting.peer is not None
     return setting.peer.ask(
         "transactions",

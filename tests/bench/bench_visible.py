@@ -26,8 +26,8 @@ RECORDS_PER_MESSAGE: Final = 200
 """One message over HTTP costs about as much as this many puts in a process."""
 PATIENCE_S: Final = 10.0
 
-Asked = Callable[[dict[str, Any]], str]
-"""The path under which query should answer a message, from its acknowledgement."""
+MakePath = Callable[[dict[str, Any]], str]
+"""Makes the path at which query returns a message, from the acknowledgement."""
 
 
 def by_id(message: dict[str, Any]) -> str:
@@ -54,7 +54,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
     yield from bench_wakes.benches(setting)
 
 
-def _ours(setting: Setting, path: Asked, messages: int) -> Figures:
+def _ours(setting: Setting, path: MakePath, messages: int) -> Figures:
     with fresh_directory(setting.directory) as root, running(root / "store") as run:
         writer, query = _connect(run.writer_url), _connect(run.query_url)
         _ask(writer, "PUT", f"/v1/topics/{TOPIC}", {"queues": 4})
@@ -66,7 +66,7 @@ def _ours(setting: Setting, path: Asked, messages: int) -> Figures:
 
 
 def _wait(
-    writer: http.client.HTTPConnection, query: http.client.HTTPConnection, path: Asked
+    writer: http.client.HTTPConnection, query: http.client.HTTPConnection, path: MakePath
 ) -> float:
     """Seconds from a message's acknowledgement to query's answer."""
     produce = {"messages": [{"body": "x" * 1024, "tags": "paid"}], "durability": "async"}

@@ -2,7 +2,7 @@
 and from its acknowledgement (a microsecond where the pull returned first, as it often does).
 
 Over HTTP on loopback, and a real broker with RocketMQ's own client (its PullRequestHoldService).
-Nobody else asks for anything, and each pull has waited for a while.
+No other request is under way, and each pull has waited for PAUSE_S.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.bench.workload import QUEUES
 
 READERS = 8
 NICENESS = 19
-"""Readers are on machines of their own elsewhere; here they take only what the services leave."""
+"""The lowest priority: readers stand for other machines, and get the time that services leave."""
 
 
 def read(url: str, end: int) -> None:

@@ -1,7 +1,7 @@
-"""Lean connections to a service of ours: ready-made requests, the next one after the answer to the
-last.
+"""Lean HTTP connections that send ready-made requests, each after the reply to the one before.
 
-All in one thread, over epoll: what it costs is told apart from the server, and less than that.
+All connections run in one thread, over epoll. Their processor time is measured apart from the
+server's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PRODUCE: Final = f"/v1/topics/{TOPIC}/messages"
 MakeRequest = Callable[[int, int], bytes]
 """The request of a connection with the number of its first message."""
 Script = Generator[bytes, bytes | None, None]
-"""What a connection sends: yields each request, and is told the body of the answer."""
+"""The requests of a connection: yields each request, and receives the body of its reply."""
 
 
 def text_body(size: int) -> str:
@@ -119,14 +119,14 @@ class _Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.seconds: list[float] = []
         self._script = script
-        self._told: bytes | None = None
+        self._reply: bytes | None = None
         self._answer = b""
         self._began = 0.0
 
     def send_next(self) -> bool:
         """False when nothing is left to send."""
         try:
-            request = self._script.send(self._told)
+            request = self._script.send(self._reply)
         except StopIteration:
             return False
         self._began = time.perf_counter()
@@ -142,7 +142,7 @@ class _Connection:
         self.seconds.append(time.perf_counter() - self._began)
         if not head.startswith(b"HTTP/1.1 20"):
             raise AssertionError(f"refused: {self._answer[:500]!r}")
-        self._told, self._answer = body, b""
+        self._reply, self._answer = body, b""
         return True
 
 

@@ -1,4 +1,4 @@
-"""What is put, read and asked for; `peer/Workload.java` makes the same."""
+"""The messages that both sides store and read; `peer/Workload.java` makes the same."""
 
 from __future__ import annotations
 

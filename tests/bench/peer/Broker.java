@@ -19,7 +19,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * SEGMENT NAMES`, the fourth being mappedFileSizeCommitLog and the last one the port of a name server
  * that is to live in this JVM too.
  *
- * <p>With port 0 there is no name server: it registers nowhere, and whoever sends knows its address.
+ * <p>With port 0 there is no name server: it registers with none, and senders know its address.
  * "ready" on stdout says that it answers; it ends with its standard input.
  */
 public final class Broker {

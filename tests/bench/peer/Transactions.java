@@ -24,7 +24,7 @@ import org.apache.rocketmq.common.topic.TopicValidator;
 
 /**
  * Producers with transactions against a broker: one with a thread of its own for each client, whose
- * local transaction commits at once. It tells the broker one way, so a round ends when all messages
+ * local transaction commits at once. It sends its decision one way, so a round ends when all messages
  * are in their queues.
  */
 final class Transactions {

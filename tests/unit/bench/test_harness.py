@@ -98,9 +98,9 @@ def test_percentiles_are_of_single_calls() -> None:
 
 
 def test_progress_names_the_round_and_the_side() -> None:
-    told: list[str] = []
-    measure(Bench([RATE], rounds_of(*[{"rate": 1.0}] * 2)), 1, told.append)
-    assert told == ["append: warming up, ours", "append: round 1 of 1, ours"]
+    lines: list[str] = []
+    measure(Bench([RATE], rounds_of(*[{"rate": 1.0}] * 2)), 1, lines.append)
+    assert lines == ["append: warming up, ours", "append: round 1 of 1, ours"]
 
 
 def test_the_table_leaves_empty_what_was_not_measured() -> None:

@@ -23,7 +23,7 @@ def run(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
 
 def test_ours_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = run(tmp_path, "append", "--alone")
-    assert "mqstore alone: asked for" in capsys.readouterr().out
+    assert "mqstore alone: requested by --alone" in capsys.readouterr().out
     assert all(row["peer"] is None and row["ours"] for row in rows)
 
 
@@ -57,4 +57,4 @@ def test_real_rocketmq_is_measured_in_the_same_run(tmp_path: Path) -> None:
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
-    assert "there are append, sync" in capsys.readouterr().err
+    assert "known are append, sync" in capsys.readouterr().err
