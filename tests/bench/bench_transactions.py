@@ -145,7 +145,7 @@ def _ours(services: Server, shape: Shape, count: int) -> Figures:
 
 
 def _peer(setting: Setting, broker: Server, shape: Shape, count: int) -> Figures:
-    """The peer reports the broker's processor time itself: its producers' connecting is not counted."""
+    """One round of the peer; its cost leaves out the connecting of its producers."""
     assert setting.peer is not None
     return setting.peer.ask(
         "transactions",
