@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mqstore.client import Client, ClientError, Target, trusting
+from mqstore.client import Client, ClientError, Target, make_tls_context
 from mqstore.service.sockets import bind
 
 START_TIMEOUT_S = 60.0
@@ -223,7 +223,7 @@ def service(
         )
     found = Process(process, url)
     try:
-        with Client(url, url, tls=None if ca is None else trusting(ca)) as client:
+        with Client(url, url, tls=None if ca is None else make_tls_context(ca)) as client:
             await_ready(client, target, status)
         yield found
     finally:

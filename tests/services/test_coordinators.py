@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client
-from mqstore.service.forwarded import FORWARDED
+from mqstore.service.forwarding import FORWARDED
 from tests.services.service_processes import Process
 from tests.services.shard_processes import write_list
 from tests.services.transaction_shard import Shard, begin, end, shard_at

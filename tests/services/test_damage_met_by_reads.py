@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
-from mqstore.wire.produce import Placed
+from mqstore.wire.produce import MessagePlace
 from tests.services.service_processes import SEGMENT_SIZE, Process, query, writer
 
 TOKENS = {role: f"{role}-token-0123456789" for role in ("admin", "system")}
@@ -22,7 +22,7 @@ FLAG_AT, BODY_AT = 16, 88
 COUNT = 20
 
 
-def _filled(put: Process, root: Path) -> list[Placed]:
+def _filled(put: Process, root: Path) -> list[MessagePlace]:
     """Messages, all covered by block checksums; no pass of the scrub is due for a week."""
     with query(root, **SECURED) as find, Client(put.url, find.url, token=TOKENS["admin"]) as client:
         client.create_topic("read", queues=1)
@@ -80,11 +80,13 @@ def put(store: Path) -> Iterator[Process]:
 
 
 @pytest.fixture(scope="module")
-def placed(put: Process, store: Path) -> list[Placed]:
+def placed(put: Process, store: Path) -> list[MessagePlace]:
     return _filled(put, store)
 
 
-def test_a_flood_of_reports_of_nothing_repairs_nothing(put: Process, placed: list[Placed]) -> None:
+def test_a_flood_of_reports_of_nothing_repairs_nothing(
+    put: Process, placed: list[MessagePlace]
+) -> None:
     healthy = range(placed[-1].physical_offset + placed[-1].size)
     absent = itertools.count(2**40)
     with httpx.Client(base_url=put.url, headers=SYSTEM) as http:
@@ -106,7 +108,7 @@ def test_a_flood_of_reports_of_nothing_repairs_nothing(put: Process, placed: lis
 
 
 def test_reads_where_no_message_is_repair_nothing(
-    put: Process, store: Path, placed: list[Placed]
+    put: Process, store: Path, placed: list[MessagePlace]
 ) -> None:
     begins = {each.physical_offset for each in placed}
     with (

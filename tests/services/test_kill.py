@@ -7,7 +7,7 @@ import random
 import threading
 from pathlib import Path
 
-from mqstore.client import Client, ClientError, NewMessage, Placed
+from mqstore.client import Client, ClientError, MessagePlace, NewMessage
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.services.service_processes import writer
@@ -24,7 +24,7 @@ class _Producers:
     """Threads that produce until the writer is gone, and remember what was acknowledged."""
 
     def __init__(self, seed: int) -> None:
-        self.acknowledged: dict[str, tuple[Placed, str]] = {}
+        self.acknowledged: dict[str, tuple[MessagePlace, str]] = {}
         self.changed = threading.Condition()
         self._seed = seed
 
@@ -61,7 +61,7 @@ class _Producers:
                 self._note(names, messages, placed)
 
     def _note(
-        self, names: list[str], messages: list[NewMessage], placed: tuple[Placed, ...]
+        self, names: list[str], messages: list[NewMessage], placed: tuple[MessagePlace, ...]
     ) -> None:
         with self.changed:
             for name, message, where in zip(names, messages, placed, strict=True):
@@ -92,7 +92,7 @@ def test_everything_acknowledged_survives_kills_at_random_moments(tmp_path: Path
         _check(store, producers.acknowledged)
 
 
-def _check(store: Path, acknowledged: dict[str, tuple[Placed, str]]) -> None:
+def _check(store: Path, acknowledged: dict[str, tuple[MessagePlace, str]]) -> None:
     with StoreReader.open(store, production_seams()) as reader:
         lookups = reader.lookups
         for name, (placed, body) in acknowledged.items():

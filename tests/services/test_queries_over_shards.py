@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
 from mqstore.client import Client, NewMessage, ProblemError
-from mqstore.service.forwarded import FORWARDED
+from mqstore.service.forwarding import FORWARDED
 from tests.services.service_processes import query
 from tests.services.shard_processes import TIMEOUT_S, Cluster, cluster, store_host
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mqstore.client import Client, Message, NewMessage, Placed, ProblemError
+from mqstore.client import Client, Message, MessagePlace, NewMessage, ProblemError
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.paths import StorePaths, segment_name
 from tests.page_cache import evict, is_in_memory
@@ -142,7 +142,7 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
         Client(put.url, find.url) as client,
     ):
         client.create_topic(TOPIC, queues=1)
-        placed: list[Placed] = []
+        placed: list[MessagePlace] = []
         while client.store().segments < 4:
             body = NewMessage(body="x" * 50_000)
             placed += client.produce(TOPIC, [body], durability="async").messages

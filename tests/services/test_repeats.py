@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mqstore.client import Client, ClientError, NewMessage, Placed, ProblemError
+from mqstore.client import Client, ClientError, MessagePlace, NewMessage, ProblemError
 from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
@@ -220,7 +220,7 @@ class _Producers:
     """Threads that send requests until each was answered, over the writer's deaths."""
 
     def __init__(self, seed: int) -> None:
-        self.answered: dict[str, Placed] = {}
+        self.answered: dict[str, MessagePlace] = {}
         self.changed = threading.Condition()
         self._random = [random.Random(f"{seed}/{number}") for number in range(PRODUCERS)]
         self._unanswered: list[list[NewMessage] | None] = [None] * PRODUCERS
@@ -291,7 +291,7 @@ def test_clients_that_retry_over_kills_lose_nothing_and_double_nothing(tmp_path:
     _check(store, producers.answered)
 
 
-def _check(store: Path, answered: dict[str, Placed]) -> None:
+def _check(store: Path, answered: dict[str, MessagePlace]) -> None:
     seen: Counter[str] = Counter()
     with StoreReader.open(store, production_seams()) as reader:
         for queue_id in range(QUEUES):

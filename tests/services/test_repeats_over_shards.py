@@ -18,10 +18,10 @@ import pytest
 from mqstore.client import (
     AsyncClient,
     Client,
+    MessagePlace,
     NewMessage,
-    Placed,
     ProblemError,
-    Produced,
+    ProduceReply,
 )
 from mqstore.service.key_shards import shard_of
 from mqstore.storage.codec.batch import encode_batch
@@ -101,14 +101,14 @@ def pump(source: socket.socket, sink: socket.socket, is_lost: bool) -> None:
             each.shutdown(socket.SHUT_RDWR)
 
 
-def by_client(url: str, topic: str, key: str) -> Produced:
+def by_client(url: str, topic: str, key: str) -> ProduceReply:
     with Client(url, token=TOKENS["admin"]) as client:
         message = NewMessage(body="x", uniq_key=key)
         return client.produce(topic, [message], durability="sync", patience_s=20.0)
 
 
-def by_async_client(url: str, topic: str, key: str) -> Produced:
-    async def send() -> Produced:
+def by_async_client(url: str, topic: str, key: str) -> ProduceReply:
+    async def send() -> ProduceReply:
         async with AsyncClient(url, token=TOKENS["admin"]) as client:
             return await client.produce(
                 topic, [NewMessage(body="x", uniq_key=key)], patience_s=20.0
@@ -117,13 +117,13 @@ def by_async_client(url: str, topic: str, key: str) -> Produced:
     return asyncio.run(send())
 
 
-def by_batch(url: str, topic: str, key: str) -> Produced:
+def by_batch(url: str, topic: str, key: str) -> ProduceReply:
     message = Message(topic, 0, b"x", f"UNIQ_KEY\x01{key}".encode(), LOOPBACK, LOOPBACK, 0)
     with Client(url, token=TOKENS["admin"]) as client:
         return client.produce_batch(topic, encode_batch([message]), patience_s=20.0)
 
 
-def by_a_loop_of_its_own(url: str, topic: str, key: str) -> Produced:
+def by_a_loop_of_its_own(url: str, topic: str, key: str) -> ProduceReply:
     with Client(url, token=TOKENS["admin"]) as client:
         while True:
             with contextlib.suppress(Exception):
@@ -176,7 +176,7 @@ def test_a_request_whose_keys_name_several_shards_is_divided(
     homes = [1, 0, 0, 1]
     keys = [key_of(home, f"m{number}-") for number, home in enumerate(homes)]
 
-    def send(client: Client, numbers: list[int]) -> list[Placed]:
+    def send(client: Client, numbers: list[int]) -> list[MessagePlace]:
         sent, bodies = [keys[each] for each in numbers], [f"{each}" for each in numbers]
         if not is_json:
             return list(client.produce_batch(topic, batch_of(topic, sent, bodies)).messages)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 import trustme
 
-from mqstore.client import Client, NewMessage, ProblemError, Target, Unreachable, trusting
+from mqstore.client import Client, NewMessage, ProblemError, Target, Unreachable, make_tls_context
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Process,
@@ -84,7 +84,7 @@ def _await(what: Callable[[], bool]) -> None:
 
 def test_service_is_reached_by_tls_only(tmp_path: Path, files: Files) -> None:
     with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
-        with _client(process, trusting(files.ca)) as client:
+        with _client(process, make_tls_context(files.ca)) as client:
             client.create_topic("t")
             assert [topic.topic for topic in client.topics().topics] == ["t"]
         with httpx.Client() as plain, pytest.raises(httpx.HTTPError):
@@ -92,14 +92,14 @@ def test_service_is_reached_by_tls_only(tmp_path: Path, files: Files) -> None:
         other = Files(tmp_path / "other")
         other.path.mkdir()
         other.issue(trustme.CA())
-        with _client(process, trusting(other.ca)) as client, pytest.raises(Unreachable):
+        with _client(process, make_tls_context(other.ca)) as client, pytest.raises(Unreachable):
             client.topics()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tls_before_1_2_is_refused(tmp_path: Path, files: Files) -> None:
     with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
-        context = trusting(files.ca)
+        context = make_tls_context(files.ca)
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -114,14 +114,14 @@ def test_tls_before_1_2_is_refused(tmp_path: Path, files: Files) -> None:
 
 def test_rotated_certificate_is_used_without_a_restart(tmp_path: Path, files: Files) -> None:
     with writer(tmp_path / "store", ca=files.ca, **files.settings) as process:
-        old = trusting(files.ca)
+        old = make_tls_context(files.ca)
         with _client(process, old) as before:
             assert before.health(Target.WRITER).status == "ready"
             (files.path / "tls.key").write_text("half of a rotation")
             with _client(process, old) as meanwhile:
                 assert meanwhile.health(Target.WRITER).status == "ready"
             files.issue(trustme.CA())
-            with _client(process, trusting(files.ca)) as after:
+            with _client(process, make_tls_context(files.ca)) as after:
                 assert after.health(Target.WRITER).status == "ready"
             with _client(process, old) as late, pytest.raises(Unreachable):
                 late.health(Target.WRITER)
@@ -133,7 +133,7 @@ def test_mutual_tls_answers_none_but_probes_without_a_certificate(
 ) -> None:
     settings = {**files.settings, "tls_client_ca": files.ca}
     with writer(tmp_path / "store", ca=files.ca, **settings) as process:
-        with _client(process, trusting(files.ca)) as stranger:
+        with _client(process, make_tls_context(files.ca)) as stranger:
             assert stranger.health(Target.WRITER).status == "ready"
             with pytest.raises(ProblemError) as caught:
                 stranger.topics()
@@ -141,13 +141,13 @@ def test_mutual_tls_answers_none_but_probes_without_a_certificate(
         authority.issue_cert("job").private_key_and_cert_chain_pem.write_to_path(
             tmp_path / "client.pem"
         )
-        with _client(process, trusting(files.ca, tmp_path / "client.pem")) as known:
+        with _client(process, make_tls_context(files.ca, tmp_path / "client.pem")) as known:
             assert known.topics().topics == ()
         trustme.CA().issue_cert("job").private_key_and_cert_chain_pem.write_to_path(
             tmp_path / "forged.pem"
         )
         with (
-            _client(process, trusting(files.ca, tmp_path / "forged.pem")) as forged,
+            _client(process, make_tls_context(files.ca, tmp_path / "forged.pem")) as forged,
             pytest.raises(Unreachable),
         ):
             forged.topics()
@@ -242,7 +242,7 @@ def _silent(process: Process) -> socket.socket:
 
 
 def _is_over_share(process: Process, files: Files) -> bool:
-    with _client(process, trusting(files.ca)) as client:
+    with _client(process, make_tls_context(files.ca)) as client:
         try:
             client.topics()
         except ProblemError as error:
@@ -258,7 +258,7 @@ def test_handshakes_that_never_end_take_places_for_a_bounded_time(
     with (
         writer(tmp_path / "store", ca=files.ca, **files.settings, **settings) as process,
         contextlib.ExitStack() as stack,
-        _client(process, trusting(files.ca)) as client,
+        _client(process, make_tls_context(files.ca)) as client,
     ):
         silent = [stack.enter_context(_silent(process)) for _ in range(4)]
         while not _is_over_share(process, files):  # who looked before may still have a place
@@ -293,7 +293,7 @@ def test_mqstore_run_serves_tls(tmp_path: Path, files: Files) -> None:
 
 
 def _client_of(run: Run, files: Files, certificate: Path | None = None) -> Client:
-    tls = trusting(files.ca, certificate)
+    tls = make_tls_context(files.ca, certificate)
     urls = run.writer_url, run.query_url
     return Client(*urls, coordinator_url=run.coordinator_url, tls=tls)
 

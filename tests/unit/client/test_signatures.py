@@ -37,7 +37,7 @@ def test_help_of_produce_names_what_it_takes_and_returns() -> None:
     expected = (
         "(self, /, topic: 'str', messages: 'NewMessage | Sequence[NewMessage]', *, "
         "durability: 'Durability | None' = None, shard: 'int | None' = None, "
-        "patience_s: 'float' = 0.0) -> 'Produced'"
+        "patience_s: 'float' = 0.0) -> 'ProduceReply'"
     )
     assert str(inspect.signature(Client.produce)) == expected
     assert str(inspect.signature(AsyncClient.produce)) == expected

@@ -15,7 +15,7 @@ import httpx
 from mqstore.client.callbacks import SIGNATURE_HEADER, check_signature
 from mqstore.coordinator.shards import BY
 from mqstore.service import problems
-from mqstore.service.forwarded import FORWARDED
+from mqstore.service.forwarding import FORWARDED
 from tests.unit.coordinator.fake_shards import (
     Answer,
     Bench,

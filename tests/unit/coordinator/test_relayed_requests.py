@@ -15,7 +15,7 @@ import pytest
 from docs.generate.metrics import metric_names
 from mqstore.coordinator.shards import BY
 from mqstore.service import problems
-from mqstore.service.forwarded import FORWARDED
+from mqstore.service.forwarding import FORWARDED
 from mqstore.service.problems import ProblemType
 from tests.unit.coordinator.fake_shards import (
     Answer,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.coordinator.targets import Allowed, Target, TargetRefused
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 
 PUBLIC = "93.184.216.34"
@@ -130,7 +130,7 @@ def test_a_host_that_is_not_found_is_refused() -> None:
 
 
 def test_ports_that_are_none_are_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ConfigurationError):
         allowed(callback_ports="443,https")
 
 

@@ -17,7 +17,7 @@ from mqstore.query.merging import Paging
 from mqstore.query.shard_cursor import Part
 from mqstore.service import shards
 from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
-from mqstore.service.shards import Spread
+from mqstore.service.shards import ShardReplies
 from mqstore.storage.errors import CursorError
 from mqstore.wire.examples.traces import TRACE, TRACES
 
@@ -106,7 +106,7 @@ def test_each_message_comes_once_and_in_order(
     damaged: list[tuple[int, int]] = []
     for _ in range(200):
         begun = shard_cursor.decode(cursor, QUERY)
-        spread = Spread()
+        spread = ShardReplies()
         for number, store in shards.items():
             part = begun.get(number, Part())
             if not part.is_over:  # a shard may answer with less than it was asked for
@@ -137,13 +137,13 @@ def test_a_missing_shard_makes_it_incomplete_and_goes_on_where_it_was() -> None:
     )
     one = Store([Found(0, n * SIZE, n) for n in range(3)], newest_first=True)
     begun = {1: Part("500")}
-    spread = Spread(answers={0: one.page(2, None)}, missing={1: "no answer"})
+    spread = ShardReplies(answers={0: one.page(2, None)}, missing={1: "no answer"})
     page = msgspec.json.decode(merging.messages(spread, begun, paging))
     assert page["shards"] == {"asked": [0, 1], "missing": [1], "why": {"1": "no answer"}}
     assert not page["complete"]
     parts = shard_cursor.decode(page["next"], QUERY)
     assert parts == {0: Part("1"), 1: Part("500")}
-    last = Spread(answers={0: one.page(2, "100")}, missing={1: "no answer"})
+    last = ShardReplies(answers={0: one.page(2, "100")}, missing={1: "no answer"})
     page = msgspec.json.decode(merging.messages(last, parts, paging))
     assert (page["next"], page["complete"]) == (None, False)
 
@@ -157,7 +157,7 @@ def test_paging_ends_where_a_shard_is_one_no_more() -> None:
     one = Store([Found(0, 0, 1)], newest_first=True)
     begun = {0: Part("1"), 1: Part("500")}
     page = msgspec.json.decode(
-        merging.messages(Spread(answers={0: one.page(2, "1")}), begun, paging)
+        merging.messages(ShardReplies(answers={0: one.page(2, "1")}), begun, paging)
     )
     assert (page["next"], page["complete"]) == (None, False)
     assert page["shards"]["missing"] == [1]
@@ -166,16 +166,18 @@ def test_paging_ends_where_a_shard_is_one_no_more() -> None:
 @pytest.mark.parametrize("answer", [b"", b"{}", b'{"topic":"t","queues":[{"queueId":0}]}'])
 def test_an_answer_that_is_not_known_here_is_missing(answer: bytes) -> None:
     whole = b'{"topic":"t","queues":[]}'
-    told = msgspec.json.decode(merging.queues(Spread(answers={0: whole, 1: answer})))
+    told = msgspec.json.decode(merging.queues(ShardReplies(answers={0: whole, 1: answer})))
     assert told["shards"]["missing"] == [1]
     assert "cannot be read" in told["shards"]["why"]["1"]
     with pytest.raises(Problem) as refused:
-        merging.queues(Spread(answers={1: answer}))
+        merging.queues(ShardReplies(answers={1: answer}))
     assert refused.value.kind is SHARD_UNREACHABLE
 
 
 def test_nothing_at_all_is_what_the_shards_refuse() -> None:
-    spread = Spread(refusals={0: Problem(MESSAGE_UNKNOWN, "no such message")}, missing={1: "gone"})
+    spread = ShardReplies(
+        refusals={0: Problem(MESSAGE_UNKNOWN, "no such message")}, missing={1: "gone"}
+    )
     with pytest.raises(Problem) as refused:
         merging.queues(spread)
     assert refused.value.kind is MESSAGE_UNKNOWN
@@ -189,17 +191,19 @@ def test_a_shard_that_could_not_look_at_all_it_has_leaves_a_trace_incomplete(
 ) -> None:
     """As one without an index that is whole answers, when it has not found the key."""
     refusal = Problem(MESSAGE_UNKNOWN, "no such key", extra={"complete": complete})
-    spread = Spread(answers={0: msgspec.json.encode(TRACE)})
+    spread = ShardReplies(answers={0: msgspec.json.encode(TRACE)})
     shards._sort_in(spread, 1, 404, refusal.body("id"))
     assert merging.trace(spread).trace.complete == complete
-    page = msgspec.json.decode(_traces(Spread({0: msgspec.json.encode(TRACES)}, spread.refusals)))
+    page = msgspec.json.decode(
+        _traces(ShardReplies({0: msgspec.json.encode(TRACES)}, spread.refusals))
+    )
     assert (page["complete"], page["traces"][0]["complete"]) == (complete, complete)
     with pytest.raises(Problem) as refused:
-        merging.trace(Spread(refusals=spread.refusals))
+        merging.trace(ShardReplies(refusals=spread.refusals))
     assert (refused.value.kind, refused.value.extra["complete"]) == (MESSAGE_UNKNOWN, complete)
 
 
-def _traces(spread: Spread) -> bytes:
+def _traces(spread: ShardReplies) -> bytes:
     return merging.traces(spread, {}, partial(shard_cursor.encode, query=QUERY))
 
 

@@ -6,9 +6,9 @@ from functools import cached_property
 import pytest
 
 from mqstore.service import problems
-from mqstore.service.auth import REREAD_S, Authenticator, OwnToken, check_binding
+from mqstore.service.auth import RELOAD_INTERVAL_S, Authenticator, OwnToken, check_binding
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.problems import Problem
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Tokens
 from mqstore.wire.operation import Role
 
@@ -71,7 +71,7 @@ def test_without_tokens_a_rebound_name_is_refused(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "store.example"])
 def test_a_network_address_without_tokens_is_refused(host: str) -> None:
-    with pytest.raises(Refused, match="needs tokens"):
+    with pytest.raises(ConfigurationError, match="needs tokens"):
         check_binding(host, {})
     check_binding(host, TOKENS)
 
@@ -82,11 +82,11 @@ def test_loopback_needs_no_tokens(host: str) -> None:
 
 
 class _Source:
-    """Tokens that change, and a clock that moves by REREAD_S at each look."""
+    """Tokens that change, and a clock that moves by RELOAD_INTERVAL_S at each look."""
 
-    def __init__(self, *given: Tokens | Refused) -> None:
+    def __init__(self, *given: Tokens | ConfigurationError) -> None:
         self._given = iter(given)
-        self.clock = itertools.count(0, REREAD_S).__next__
+        self.clock = itertools.count(0, RELOAD_INTERVAL_S).__next__
 
     @cached_property
     def auth(self) -> Authenticator:
@@ -94,7 +94,7 @@ class _Source:
 
     def read(self) -> Tokens:
         found = next(self._given)
-        if isinstance(found, Refused):
+        if isinstance(found, ConfigurationError):
             raise found
         return found
 
@@ -113,8 +113,8 @@ def test_during_a_rotation_both_tokens_are_valid_and_then_one() -> None:
     assert not source.allows(OLD)
 
 
-@pytest.mark.parametrize("broken", [Refused("too short"), {}])
-def test_tokens_that_cannot_be_used_change_nothing(broken: Tokens | Refused) -> None:
+@pytest.mark.parametrize("broken", [ConfigurationError("too short"), {}])
+def test_tokens_that_cannot_be_used_change_nothing(broken: Tokens | ConfigurationError) -> None:
     source = _Source({"admin": (OLD,)}, broken, {"admin": (NEW,)})
     assert source.allows(OLD)
     assert source.allows(NEW)
@@ -122,6 +122,8 @@ def test_tokens_that_cannot_be_used_change_nothing(broken: Tokens | Refused) -> 
 
 def test_a_token_to_show_others_changes_with_its_file_unless_that_cannot_be_used() -> None:
     assert OwnToken(lambda: {"admin": (OLD,)})() is None
-    source = _Source({"system": (OLD, NEW)}, Refused("too short"), {}, {"system": (NEW,)})
-    shown = OwnToken(source.read, itertools.count(0, 2 * REREAD_S).__next__)
+    source = _Source(
+        {"system": (OLD, NEW)}, ConfigurationError("too short"), {}, {"system": (NEW,)}
+    )
+    shown = OwnToken(source.read, itertools.count(0, 2 * RELOAD_INTERVAL_S).__next__)
     assert [shown() for _ in range(3)] == [OLD, OLD, NEW]

@@ -39,7 +39,7 @@ class Others:
         staged.rename(self.path)
 
     def look(self) -> str | None:
-        self.members.look_again()
+        self.members.reload_if_changed()
         self.asked.clear()
         asyncio.run(self.joining.look())
         assert self.joining.joined.is_set() == (self.joining.reason is None)

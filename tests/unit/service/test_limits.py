@@ -11,7 +11,7 @@ import pytest
 from mqstore.service.limits import (
     SPARE_CONNECTIONS,
     Budget,
-    ClientGone,
+    ClientDisconnected,
     Connections,
     Limits,
 )
@@ -154,7 +154,7 @@ def test_body_over_the_limit_is_refused(chunks: tuple[bytes, ...]) -> None:
 
 
 def test_connection_that_ends_early_is_no_body() -> None:
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         asyncio.run(_limits().read(_scope(), _receiving(b"123", whole=False)))
 
 

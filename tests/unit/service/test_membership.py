@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.membership import Membership, read
-from mqstore.service.refusal import Refused
 from mqstore.storage.codec.hosts import parse_host
 
 
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 def test_without_a_file_a_shard_is_alone() -> None:
     members = Membership(None, 3)
     assert members.alone and members.numbers == [3]
-    assert not members.look_again()
+    assert not members.reload_if_changed()
 
 
 def test_the_others_are_all_but_ones_own(path: Path) -> None:
@@ -52,9 +52,9 @@ def test_a_changed_list_counts_without_a_restart(path: Path) -> None:
     members = Membership(path, 0)
     assert members.numbers == [0]
     put(path, entry(0), entry(1))
-    assert members.look_again()
+    assert members.reload_if_changed()
     assert members.numbers == [0, 1] and not members.alone
-    assert not members.look_again()
+    assert not members.reload_if_changed()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"shards": []}', '{"shards": 1}', "\0"])
@@ -63,10 +63,10 @@ def test_what_is_no_list_leaves_the_one_that_was_known(path: Path, text: str) ->
     members = Membership(path, 0)
     path.write_text(text)
     os.utime(path, ns=(1, 1))
-    assert not members.look_again()
+    assert not members.reload_if_changed()
     assert members.numbers == [0, 1]
     path.unlink()
-    assert not members.look_again()
+    assert not members.reload_if_changed()
     assert members.numbers == [0, 1]
 
 
@@ -86,10 +86,10 @@ def test_a_wrong_list_is_refused_with_the_place(
     path: Path, entries: list[dict[str, Any]], why: str
 ) -> None:
     put(path, *entries)
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(ConfigurationError, match=why):
         read(path)
 
 
 def test_a_list_that_is_not_there_is_refused(path: Path) -> None:
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         Membership(path, 0)

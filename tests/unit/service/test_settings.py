@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings, load, read_properties
 from mqstore.storage import setting_names
 
@@ -69,13 +69,13 @@ def test_unknown_name_in_the_file_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _file(monkeypatch, tmp_path, "flushDiskTyp = SYNC_FLUSH\n")
-    with pytest.raises(Refused, match="flushDiskTyp"):
+    with pytest.raises(ConfigurationError, match="flushDiskTyp"):
         load()
 
 
 def test_wrong_value_is_refused_with_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MQSTORE_MAX_INDEX_NUM", "many")
-    with pytest.raises(Refused, match=r"max.?index.?num"):
+    with pytest.raises(ConfigurationError, match=r"max.?index.?num"):
         load()
 
 
@@ -111,7 +111,9 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(
     name: str, value: str, nearest: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(Refused, match=rf"unknown variable MQSTORE_{name[8:]}") as refusal:
+    with pytest.raises(
+        ConfigurationError, match=rf"unknown variable MQSTORE_{name[8:]}"
+    ) as refusal:
         load()
     if nearest is not None:
         assert f"(did you mean {nearest}?)" in str(refusal.value)
@@ -183,7 +185,7 @@ def test_a_brokers_setting_that_it_would_be_dangerous_to_ignore_is_refused(
     line: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _file(monkeypatch, tmp_path, line + "\n")
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(ConfigurationError, match=why):
         load()
 
 
@@ -191,7 +193,9 @@ def test_a_name_in_the_file_that_is_neither_is_refused_with_the_nearest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _file(monkeypatch, tmp_path, "namesrvAdr = a:1\nqueryPrt = 1\n")
-    with pytest.raises(Refused, match=r"'namesrvAdr' \(did you mean namesrvAddr\?\)") as refusal:
+    with pytest.raises(
+        ConfigurationError, match=r"'namesrvAdr' \(did you mean namesrvAddr\?\)"
+    ) as refusal:
         load()
     assert "'queryPrt' (did you mean queryPort?)" in str(refusal.value)
 
@@ -199,13 +203,13 @@ def test_a_name_in_the_file_that_is_neither_is_refused_with_the_nearest(
 def test_line_without_equals_sign_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "broken.conf"
     path.write_text("a = 1\nnonsense\n", encoding="utf-8")
-    with pytest.raises(Refused, match="line 2"):
+    with pytest.raises(ConfigurationError, match="line 2"):
         read_properties(path)
 
 
 def test_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MQSTORE_CONFIG_FILE", str(tmp_path / "none.conf"))
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         load()
 
 
@@ -218,10 +222,10 @@ def test_tokens_come_from_a_directory_as_kubernetes_mounts_a_secret(tmp_path: Pa
 
 @pytest.mark.parametrize("text", [" ".join(["a" * 16] * 3), "a" * 16 + " b", ""])
 def test_tokens_of_a_role_that_cannot_be_meant_are_refused(text: str) -> None:
-    with pytest.raises(Refused, match="admin token"):
+    with pytest.raises(ConfigurationError, match="admin token"):
         load(token_admin=text).tokens()
 
 
 def test_short_token_is_refused() -> None:
-    with pytest.raises(Refused, match="shorter than 16"):
+    with pytest.raises(ConfigurationError, match="shorter than 16"):
         load(token_admin="short").tokens()

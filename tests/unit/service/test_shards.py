@@ -13,7 +13,7 @@ from starlette.requests import Request
 from mqstore.service import problems
 from mqstore.service.problems import Problem
 from mqstore.service.settings import load
-from mqstore.service.shards import Shards, Spread
+from mqstore.service.shards import ShardReplies, Shards
 from mqstore.storage.errors import StoreFailed, TopicUnknown
 
 NOWHERE = "http://127.0.0.1:1"
@@ -33,19 +33,19 @@ def listed(tmp_path: Path) -> Path:
     return path
 
 
-def _asked(listed: Path, refusal: Exception, *, as_change: bool = False) -> Spread:
+def _asked(listed: Path, refusal: Exception, *, as_change: bool = False) -> ShardReplies:
     """What comes of a request to shard 0, which refuses its part."""
 
     async def own() -> bytes:
         raise refusal
 
-    async def ask() -> Spread:
+    async def ask() -> ShardReplies:
         shards = Shards(load(shards_file=listed), lambda entry: entry.query_url)
         request = Request({**SCOPE, "query_string": b""})
         try:
             if as_change:
-                return await shards.here_first(request, own, lambda: None)
-            async with shards.everywhere(request, own) as spread:
+                return await shards.apply_here_first(request, own, lambda: None)
+            async with shards.fan_out(request, own) as spread:
                 return spread
         finally:
             await shards.stop()

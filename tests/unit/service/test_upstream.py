@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.upstream import UpstreamTls
 
 
@@ -64,7 +64,7 @@ def test_a_changed_file_of_signers_counts_for_the_next_handshake(
         with pytest.raises(ssl.SSLCertVerificationError):
             connect(port, upstream)
         replace(ca, two.cert_pem.bytes())
-        upstream.look_again()
+        upstream.reload_if_changed()
         connect(port, upstream)
     with serving(one) as port:  # who has not got the new certificate yet
         connect(port, upstream)
@@ -77,8 +77,8 @@ def test_a_file_that_cannot_be_used_changes_nothing(
     replace(ca, authorities[0].cert_pem.bytes())
     upstream = UpstreamTls(ca, None, None)
     replace(ca, b"half of a file")
-    upstream.look_again()
+    upstream.reload_if_changed()
     with serving(authorities[0]) as port:
         connect(port, upstream)
-    with pytest.raises(Refused, match="upstreamCa"):
+    with pytest.raises(ConfigurationError, match="upstreamCa"):
         UpstreamTls(ca, None, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mqstore.service.structs import struct_of
 from mqstore.storage._kernel import Placement, placements_json
 from mqstore.storage.codec.hosts import Host
-from mqstore.wire.produce import Placed
+from mqstore.wire.produce import MessagePlace
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4), st.integers(0, 65535)) | st.builds(
@@ -19,7 +19,7 @@ HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4), st.integers(0, 65535)
 PLACEMENTS = st.builds(
     Placement, st.integers(0, 2**63 - 1), NUMBERS, NUMBERS, NUMBERS, NUMBERS, HOSTS
 )
-PLACED = struct_of(Placed)
+PLACED = struct_of(MessagePlace)
 KEYS = st.text() | st.text("0123456789ABCDEF", min_size=32, max_size=32)
 quote = msgspec.json.Encoder().encode
 LEAST = -(2**63)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import Reply
 from mqstore.service.key_shards import shard_of
 from mqstore.service.problems import SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD, Problem

@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from mqstore.cli.exit_codes import EXIT_OK, EXIT_REFUSED, refuse, run_command
-from mqstore.client import QUERY_URL, WRITER_URL, Client, ClientError, Unreachable, trusting
+from mqstore.client import QUERY_URL, WRITER_URL, Client, ClientError, Unreachable, make_tls_context
 
 EXIT_UNREACHABLE: Final = 3
 
@@ -81,7 +81,7 @@ class Access:
 
     def _tls(self) -> ssl.SSLContext | None:
         try:
-            return None if self.ca is None else trusting(self.ca)
+            return None if self.ca is None else make_tls_context(self.ca)
         except OSError as error:
             raise ValueError(f"--ca {error}") from error
 

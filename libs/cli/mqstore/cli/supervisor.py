@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from mqstore.service import auth
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.process import STOP_SIGNALS, end_with_parent
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
@@ -49,7 +49,7 @@ def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: boo
         auth.check_binding(settings.host, settings.tokens())
         with contextlib.closing(_Supervisor(settings, coordinator=coordinator)) as supervisor:
             return supervisor.run()
-    except Refused as refusal:
+    except ConfigurationError as refusal:
         print(f"mqstore: {refusal}", file=sys.stderr)
         return EXIT_REFUSED
 

@@ -6,7 +6,7 @@ from mqstore.client.client import (
     WRITER_URL,
     AsyncClient,
     Client,
-    trusting,
+    make_tls_context,
 )
 from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
@@ -23,16 +23,16 @@ from mqstore.wire.groups import (
     Subscriptions,
 )
 from mqstore.wire.lags import GroupLag, GroupLags, TopicLag, TopicSum
-from mqstore.wire.messages import Message, MessageDetail, Messages, Unreadable
+from mqstore.wire.messages import Message, MessageDetail, Messages, UnreadableMessage
 from mqstore.wire.operation import Target
-from mqstore.wire.produce import Placed, Produced
+from mqstore.wire.produce import MessagePlace, ProduceReply
 from mqstore.wire.queues import Pull, Queue, QueueOffset, Queues
 from mqstore.wire.rebuilds import (
+    EndedIndexRebuild,
     IndexPart,
-    IndexPublished,
     IndexRebuild,
-    IndexRebuildEnded,
     IndexRebuilds,
+    PublishedIndex,
     SegmentRange,
 )
 from mqstore.wire.retention import Pin, Pins, Retention
@@ -41,7 +41,7 @@ from mqstore.wire.shards import ShardEntry, Shards
 from mqstore.wire.stores import (
     DelayLevel,
     DelayLevels,
-    Flushed,
+    FlushReply,
     Recovery,
     Segment,
     Segments,
@@ -51,7 +51,7 @@ from mqstore.wire.stores import (
 from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
 from mqstore.wire.transactions import (
-    Begun,
+    BegunTransaction,
     Checks,
     Producer,
     Producers,
@@ -64,15 +64,16 @@ __all__ = [
     "QUERY_URL",
     "WRITER_URL",
     "AsyncClient",
-    "Begun",
+    "BegunTransaction",
     "Checks",
     "Client",
     "ClientError",
     "DelayLevel",
     "DelayLevels",
     "Download",
+    "EndedIndexRebuild",
     "EventUnknown",
-    "Flushed",
+    "FlushReply",
     "Group",
     "GroupLag",
     "GroupLags",
@@ -81,15 +82,14 @@ __all__ = [
     "Groups",
     "Health",
     "IndexPart",
-    "IndexPublished",
     "IndexRebuild",
-    "IndexRebuildEnded",
     "IndexRebuilds",
     "LogFile",
     "LogFiles",
     "Message",
     "MessageCopy",
     "MessageDetail",
+    "MessagePlace",
     "MessageTrace",
     "Messages",
     "NewMessage",
@@ -97,11 +97,11 @@ __all__ = [
     "OffsetsReset",
     "Pin",
     "Pins",
-    "Placed",
     "ProblemError",
-    "Produced",
+    "ProduceReply",
     "Producer",
     "Producers",
+    "PublishedIndex",
     "Pull",
     "Queue",
     "QueueOffset",
@@ -129,8 +129,8 @@ __all__ = [
     "Transaction",
     "Transactions",
     "Unreachable",
-    "Unreadable",
+    "UnreadableMessage",
     "Writes",
+    "make_tls_context",
     "part_frames",
-    "trusting",
 ]

@@ -59,12 +59,12 @@ from mqstore.wire.operations.stores import (
     WRITES,
 )
 from mqstore.wire.operations.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS
-from mqstore.wire.produce import Durability, Produced
+from mqstore.wire.produce import Durability, ProduceReply
 from mqstore.wire.reports import ExpiryReport
 from mqstore.wire.retention import Archive, Pin, Pins, Retention
 from mqstore.wire.stores import (
     DelayLevels,
-    Flushed,
+    FlushReply,
     Recovery,
     RepairReport,
     Scrub,
@@ -82,7 +82,7 @@ def produce(
     durability: Durability | None = None,
     shard: int | None = None,
     patience_s: float = 0.0,
-) -> Call[Produced]:
+) -> Call[ProduceReply]:
     """Store a message or several: these are one contiguous append to one queue, all or none.
     Without a ``shard`` those with a ``uniq_key`` land on the one that the key names, all others on
     the one that is reached.
@@ -94,10 +94,10 @@ def produce(
     if isinstance(messages, NewMessage):
         messages = [messages]
     sent = messages
-    with_keys: Callable[[int | None], Call[Produced]] | None = None
+    with_keys: Callable[[int | None], Call[ProduceReply]] | None = None
     if patience_s and not all(each.uniq_key for each in sent):
 
-        def with_keys(named: int | None) -> Call[Produced]:
+        def with_keys(named: int | None) -> Call[ProduceReply]:
             keyed = [
                 each
                 if each.uniq_key
@@ -130,7 +130,7 @@ def produce_batch(
     durability: Durability | None = None,
     shard: int | None = None,
     patience_s: float = 0.0,
-) -> Call[Produced]:
+) -> Call[ProduceReply]:
     """Store a batch as RocketMQ's clients encode it; its checksum goes along. With ``patience_s``
     it is sent again by itself: give every message a UNIQ_KEY, by which a duplicate is known."""
     checksum = str(crc32c(batch))
@@ -383,7 +383,7 @@ def put_expiry_report(summary: Mapping[str, Any]) -> Call[ExpiryReport]:
     return call(PUT_EXPIRY_REPORT, json=dict(summary))
 
 
-def flush() -> Call[Flushed]:
+def flush() -> Call[FlushReply]:
     """Bring everything to disk."""
     return call(FLUSH)
 

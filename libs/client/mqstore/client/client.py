@@ -18,7 +18,6 @@ from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
 from mqstore.client import calls, lookup_calls, rebuild_calls, transaction_calls
-from mqstore.client.again import Patience, may_be_stored, writable_shard
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
     HEARTBEAT_S,
@@ -30,8 +29,9 @@ from mqstore.client.events import (
 )
 from mqstore.client.models import Download
 from mqstore.client.requests import Call
+from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.wire.operation import Target
-from mqstore.wire.produce import Produced
+from mqstore.wire.produce import ProduceReply
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -46,7 +46,7 @@ TIMEOUT_S: Final = 10.0
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 
 
-def trusting(
+def make_tls_context(
     ca: Path | str, certificate: Path | str | None = None, key: Path | str | None = None
 ) -> ssl.SSLContext:
     """A client's TLS: servers signed by ``ca`` (PEM; also a server's own certificate), and our own
@@ -90,10 +90,11 @@ class _Base(Generic[Http]):
         timeout_s: float = TIMEOUT_S,
         shard: int | None = None,
     ) -> None:
-        """``token`` may be a function, which each request asks. ``tls`` is what https addresses are
-        checked by, as ``trusting`` makes one; without it the system's own authorities count.
-        ``shard`` is asked in every call that names none: without one, of several shards whichever
-        it reaches answers for all."""
+        """``token`` is a bearer token, or a function that returns one for each request. ``tls``
+        verifies the servers of https addresses (see ``make_tls_context``); by default the system's
+        certificate authorities do. ``shard`` is added to each call that names no shard; without it
+        the shard that the address leads to replies for all shards.
+        """
         urls = {
             Target.WRITER: writer_url,
             Target.QUERY: query_url,
@@ -125,7 +126,7 @@ class _Base(Generic[Http]):
 
     def _note(self, answer: object) -> None:
         """Remember a shard that is up."""
-        if isinstance(answer, Produced) and answer.messages:
+        if isinstance(answer, ProduceReply) and answer.messages:
             self._up = answer.messages[-1].shard
 
     def _params(self, asked: Call[Any] | Stream[Any]) -> dict[str, Any]:
@@ -492,7 +493,7 @@ class _Attempts(Generic[Answer]):
     def __init__(self, call: Call[Answer], shard: int | None) -> None:
         self.call = call if call.with_keys is None else call.with_keys(shard)
         self._with_keys = call.with_keys
-        self._patience = Patience(call.patience_s)
+        self._patience = RetryBudget(call.patience_s)
 
     def failed(self, error: ClientError) -> float:
         """Seconds until the next attempt. Raises ``error`` where there is none."""

@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, TypeVar
 from httpx_sse import ServerSentEvent
 from pydantic import TypeAdapter
 
-from mqstore.client.again import may_pass, pause_s
 from mqstore.client.errors import ClientError, EventUnknown, Unreachable
 from mqstore.client.requests import given
-from mqstore.wire.messages import Message, Unreadable
+from mqstore.client.retries import is_transient, pause_s
+from mqstore.wire.messages import Message, UnreadableMessage
 from mqstore.wire.operation import Target
 from mqstore.wire.operations.lookups import TOPIC_EVENTS
 from mqstore.wire.operations.stores import EVENTS
@@ -51,7 +51,7 @@ class TopicEvent:
 
     id: str
     message: Message | None
-    unreadable: Unreadable | None = None
+    unreadable: UnreadableMessage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Place(Generic[Event]):
 
         None: the stream is over. Raises ``failure``, or Unreachable, where it is given up.
         """
-        if self.stream.ends or not self._has_begun or not may_pass(failure):
+        if self.stream.ends or not self._has_begun or not is_transient(failure):
             if failure is not None:
                 raise failure
             if self.stream.ends:
@@ -164,5 +164,5 @@ def _topic_event(sent: ServerSentEvent) -> TopicEvent | None:
     if sent.event == "message":
         return TopicEvent(sent.id, Message.model_validate_json(sent.data))
     if sent.event == "unreadable":
-        return TopicEvent(sent.id, None, Unreadable.model_validate_json(sent.data))
+        return TopicEvent(sent.id, None, UnreadableMessage.model_validate_json(sent.data))
     return None

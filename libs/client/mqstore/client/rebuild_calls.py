@@ -21,9 +21,9 @@ from mqstore.wire.operations.rebuilds import (
 )
 from mqstore.wire.rebuilds import (
     IndexPart,
-    IndexPublished,
     IndexRebuild,
     IndexRebuilds,
+    PublishedIndex,
 )
 
 _HEAD: Final = struct.Struct(">QII")
@@ -86,7 +86,7 @@ def send_index_part(
     )
 
 
-def publish_index_rebuild(rebuild: str) -> Call[IndexPublished]:
+def publish_index_rebuild(rebuild: str) -> Call[PublishedIndex]:
     """Let the new files be the index; a repeat waits for the first and has the same answer."""
     return call(PUBLISH_REBUILD, at={"rebuild": rebuild}, wait_s=PUBLISH_WAIT_S)
 

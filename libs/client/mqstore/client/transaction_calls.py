@@ -23,7 +23,7 @@ from mqstore.wire.operations.transactions import (
     TRANSACTIONS,
 )
 from mqstore.wire.transactions import (
-    Begun,
+    BegunTransaction,
     Checks,
     NewHalf,
     Producer,
@@ -43,7 +43,7 @@ def begin(
     *,
     check_immunity_s: int | None = None,
     shard: int | None = None,
-) -> Call[Begun]:
+) -> Call[BegunTransaction]:
     """Store a message or several that no consumer receives before the commit. Give ``uniq_key``s,
     so that it may be sent again when no reply came. Raises ValueError for a delay level: these have
     none."""

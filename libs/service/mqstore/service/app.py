@@ -21,7 +21,7 @@ from starlette.routing import Match
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator
 from mqstore.service.documents import Document
-from mqstore.service.forwarded import Relayed
+from mqstore.service.forwarding import RelayedResponse
 from mqstore.service.health import Health
 from mqstore.service.http import (
     PROBLEM,
@@ -32,7 +32,7 @@ from mqstore.service.http import (
     refuse_repeated,
     refuse_unknown,
 )
-from mqstore.service.limits import LOOKING, Limits
+from mqstore.service.limits import SAFE_METHODS, Limits
 from mqstore.service.metrics import HttpMetrics, RocketmqNames
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
@@ -149,7 +149,7 @@ class Api:
 
         async def check(request: Request) -> None:  # a plain function would cost a thread's hop
             auth.check(request.scope["headers"], role)
-            if request.method not in LOOKING:
+            if request.method not in SAFE_METHODS:
                 self._check_change()
 
         if shards is None:
@@ -177,7 +177,7 @@ class Api:
     def _add_error_handlers(self) -> None:
         handlers: dict[Any, Callable[[Request, Any], Response]] = {
             Problem: _answer,
-            Relayed: lambda request, relayed: relayed.response,
+            RelayedResponse: lambda request, relayed: relayed.response,
             StorageError: lambda request, error: _answer(request, problem_of(error)),
             RequestValidationError: lambda request, error: _answer(
                 request, _validation(request, error)
@@ -274,7 +274,7 @@ class Api:
         _drop_validation_errors(document)
         _put_under_titles(document)
         for method, operation in _operations(document):
-            if method.upper() not in LOOKING:
+            if method.upper() not in SAFE_METHODS:
                 problems.add_responses(operation["responses"], *self._change_kinds)
         if self.auth.enabled:
             components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from mqstore.service import logs, problems
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.problems import Problem
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Tokens
 from mqstore.wire.operation import Role
 
@@ -29,7 +29,7 @@ _GRANTED: Final = {
 _SCHEME: Final = b"bearer "
 
 
-REREAD_S: Final = 1.0
+RELOAD_INTERVAL_S: Final = 1.0
 """How long a token that was taken away, or is new, may go unnoticed."""
 
 
@@ -39,31 +39,34 @@ class Authenticator:
     def __init__(
         self, read: Callable[[], Tokens], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``read`` gives the tokens, and again at most every REREAD_S. Raises what it raises."""
+        """Read the tokens. ``read`` is called again, at most once in RELOAD_INTERVAL_S.
+
+        Raises the error of the first call.
+        """
         self._read = read
         self._clock = clock
         self._given = read()
         self._tokens = _listed(self._given)
         self._generation = 0
-        self._reread_at = clock() + REREAD_S
+        self._reread_at = clock() + RELOAD_INTERVAL_S
 
     @property
     def generation(self) -> int:
         """Another one when the tokens changed: what was checked before has to be checked again."""
         if self._clock() >= self._reread_at:
-            self._look_again()
+            self._reload_if_changed()
         return self._generation
 
     @property
     def enabled(self) -> bool:
         return bool(self._tokens)
 
-    def _look_again(self) -> None:
+    def _reload_if_changed(self) -> None:
         """What cannot be used, or would open the service to everybody, changes nothing."""
-        self._reread_at = self._clock() + REREAD_S
+        self._reread_at = self._clock() + RELOAD_INTERVAL_S
         try:
             given = self._read()
-        except Refused as refused:
+        except ConfigurationError as refused:
             log.error("changed tokens cannot be used; the old ones are", error=str(refused))
             return
         if given == self._given:
@@ -78,7 +81,7 @@ class Authenticator:
     def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:
         """Raises Problem (401, 403, 421) when the headers do not allow ``needed``."""
         if self._clock() >= self._reread_at:
-            self._look_again()
+            self._reload_if_changed()
         if not self._tokens:
             _check_host(headers)
             return
@@ -113,13 +116,13 @@ class OwnToken:
         self._read = read
         self._clock = clock
         self._token = self._first()
-        self._reread_at = clock() + REREAD_S
+        self._reread_at = clock() + RELOAD_INTERVAL_S
 
     def __call__(self) -> str | None:
         """None: there is none."""
         if self._clock() >= self._reread_at:
-            self._reread_at = self._clock() + REREAD_S
-            with suppress(Refused):  # which the authenticator tells
+            self._reread_at = self._clock() + RELOAD_INTERVAL_S
+            with suppress(ConfigurationError):  # which the authenticator tells
                 self._token = self._first() or self._token
         return self._token
 
@@ -132,10 +135,10 @@ def _listed(tokens: Tokens) -> list[tuple[Role, bytes]]:
 
 
 def check_binding(host: str, tokens: Tokens) -> None:
-    """Raises Refused when a service would be reachable over a network without any token."""
+    """Check that a service reachable over a network has tokens. Raises ConfigurationError."""
     if tokens or is_loopback(host):
         return
-    raise Refused(
+    raise ConfigurationError(
         f"listening on {host} needs tokens: set MQSTORE_TOKENS_DIR or MQSTORE_TOKEN_ADMIN "
         "(and _PRODUCE, _CONSUME, _SYSTEM), or listen on 127.0.0.1"
     )

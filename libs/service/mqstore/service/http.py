@@ -25,12 +25,12 @@ from mqstore.service import logs, problems
 from mqstore.service.auth import Authenticator
 from mqstore.service.limits import (
     CONTROL_BODY_SIZE_MAX,
-    ClientGone,
+    ClientDisconnected,
     Limits,
     client_of,
     content_length,
-    ending,
     has_body,
+    shutdown_problem,
 )
 from mqstore.service.metrics import HttpMetrics
 from mqstore.service.problems import Problem
@@ -40,7 +40,7 @@ from mqstore.wire.operation import Role
 log = logs.get(__name__)
 
 QUERY_PARAMETERS_MAX: Final = 100
-PATHS_KEPT: Final = 1024
+ROUTE_CACHE_SIZE: Final = 1024
 """Of how many paths it is kept which hot route they are of."""
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
@@ -86,14 +86,14 @@ class DeferredReply(msgspec.Struct, frozen=True):
     """Whether ``future`` is a task that is cancelled when the client disconnects."""
 
 
-Begun = bytes | Reply | DeferredReply | None
+HotResult = bytes | Reply | DeferredReply | None
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What a hot route does with bodies under one head of one connection."""
 
-    begin: Callable[[bytes, Mapping[str, str]], Begun]
+    begin: Callable[[bytes, Mapping[str, str]], HotResult]
     """Called with a body and the path's parameters: the reply's body in JSON, the reply, or one
     that comes later; None, Problem or StorageError, where nothing was done."""
     status: int = 200
@@ -171,7 +171,7 @@ class HotRequest:
         return await self._limits.read(self.scope, self._receive)
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes, of a route that ``streams``. Problem (408), ClientGone."""
+        """The body as it comes, of a route that ``streams``. Problem (408), ClientDisconnected."""
         return self._limits.pieces(self.scope, self._receive)
 
     async def gone(self) -> None:
@@ -180,13 +180,13 @@ class HotRequest:
             pass
 
 
-async def while_there(request: HotRequest, answering: Awaitable[Reply]) -> Reply:
-    """Wait for an answer as long as the client does. Raises ClientGone."""
+async def await_while_connected(request: HotRequest, answering: Awaitable[Reply]) -> Reply:
+    """Wait for an answer as long as the client does. Raises ClientDisconnected."""
     task, gone = asyncio.ensure_future(answering), asyncio.ensure_future(request.gone())
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientDisconnected
         return task.result()
     finally:
         task.cancel()
@@ -236,7 +236,7 @@ class Front:
     ) -> None:
         self._app = app
         self._hot = tuple(hot_routes)
-        self.hot_route = lru_cache(maxsize=PATHS_KEPT)(self._find_hot_route)
+        self.hot_route = lru_cache(maxsize=ROUTE_CACHE_SIZE)(self._find_hot_route)
         """The hot route of a method and a path (percent-decoded), with the path's parameters."""
         self.auth = auth
         self.limits = limits
@@ -261,7 +261,7 @@ class Front:
         try:
             self.limits.admit(received)
             route = await self._answer(scope, receive, exchange)
-        except ClientGone:
+        except ClientDisconnected:
             pass
         except (Exception, asyncio.CancelledError) as error:
             await exchange.send_problem(self.problem_for(error, scope["path"]))
@@ -284,7 +284,7 @@ class Front:
         if isinstance(error, StorageError):
             return problem_of(error)
         if isinstance(error, asyncio.CancelledError):
-            return ending()
+            return shutdown_problem()
         log.error("request failed", exc_info=error, path=path[:200])
         return internal_problem()
 

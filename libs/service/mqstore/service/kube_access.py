@@ -13,7 +13,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts the token and the namespace of the pod's service account."""
@@ -26,7 +26,7 @@ FAILURES: Final = (ApiException, HTTPError)
 
 
 def api_client() -> client.ApiClient:
-    """Within a pod by its service account, elsewhere by KUBECONFIG. Raises Refused."""
+    """Within a pod by its service account, elsewhere by KUBECONFIG. Raises ConfigurationError."""
     access = client.Configuration()
     load: Any = config  # its functions have no types
     try:
@@ -35,7 +35,7 @@ def api_client() -> client.ApiClient:
         else:
             load.load_kube_config(client_configuration=access)
     except (ConfigException, OSError) as error:
-        raise Refused(f"shardStatefulSet needs a cluster: {error}") from None
+        raise ConfigurationError(f"shardStatefulSet needs a cluster: {error}") from None
     access.retries = 0
     return client.ApiClient(access)
 

@@ -50,7 +50,10 @@ class KubeLease:
     """
 
     def __init__(self, name: str, namespace: str | None) -> None:
-        """Within a pod by its service account, elsewhere by KUBECONFIG. Raises Refused."""
+        """Connect by the pod's service account, outside a pod by KUBECONFIG.
+
+        Raises ConfigurationError.
+        """
         self._api = client.CoordinationV1Api(api_client())
         self._name = name
         self._namespace = namespace or own_namespace()
@@ -95,7 +98,7 @@ class LeaseElection:
     """A ``Candidate`` for a Lease: a thread renews it, or waits for it to grow old."""
 
     def __init__(self, name: str, namespace: str | None, url: str) -> None:
-        """``url`` is where the other candidates reach this one. Raises Refused."""
+        """``url`` is where the other candidates reach this one. Raises ConfigurationError."""
         identity = f"{os.uname().nodename}_{uuid.uuid4().hex[:12]}"
         self._candidate = Candidate(KubeLease(name, namespace), identity, url, time.monotonic)
         self._ending = threading.Event()

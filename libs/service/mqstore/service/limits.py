@@ -28,7 +28,7 @@ SPARE_CONNECTIONS: Final = 64
 """Taken in above the limit, for health and metrics alone; the newest push out the oldest."""
 UNLIMITED_PATHS: Final = ("/healthz/", "/metrics")
 """Answered however much else is going on."""
-LOOKING: Final = frozenset({"GET", "HEAD"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
 ANSWER_SIZE: Final = "mqstore.answer_size"
 _ADMITTED: Final = "mqstore.admitted"
@@ -41,7 +41,7 @@ OPEN_FILES_PART: Final = 0.75
 Scope = MutableMapping[str, Any]
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The connection ended before the request did: there is nobody to answer."""
 
 
@@ -197,7 +197,7 @@ class Limits:
         """An answer of so many bytes is about to be sent. Raises Problem (429, 503), but not for
         what may have changed something: a refusal would say that nothing was done."""
         if size > LARGE_ANSWER_SIZE:
-            take = self.hold if scope["method"] in LOOKING else self.keep
+            take = self.hold if scope["method"] in SAFE_METHODS else self.keep
             take(scope, size)
             scope[ANSWER_SIZE] = size
 
@@ -211,7 +211,7 @@ class Limits:
             self.memory.give_back(client, held)
 
     async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
-        """The whole body. Raises Problem (408, 413, 503) or ClientGone."""
+        """The whole body. Raises Problem (408, 413, 503) or ClientDisconnected."""
         limit = self.max_request if maximum is None else min(maximum, self.max_request)
         if content_length(scope["headers"]) > limit:
             raise too_large(limit)
@@ -219,7 +219,7 @@ class Limits:
         if message.get("more_body", False):
             return await self._read_chunks(message.get("body", b""), receive, limit)
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise too_large(limit)
@@ -228,14 +228,14 @@ class Limits:
     async def pieces(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
         """The body as it comes, of any length; what was taken is held no longer.
 
-        Raises Problem (408) where the next piece does not come in time, or ClientGone.
+        Raises Problem (408) where the next piece does not come in time, or ClientDisconnected.
         """
         more = True
         while more:
             async with self._in_time():
                 message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGone
+                raise ClientDisconnected
             piece = message.get("body", b"")
             yield piece
             self.let_go(scope, len(piece))
@@ -265,7 +265,7 @@ class Limits:
                     raise too_large(limit)
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientGone
+                    raise ClientDisconnected
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
         if len(body) > limit:
@@ -287,7 +287,7 @@ class Limits:
 
     def _not_received(self) -> Problem:
         if self.is_ending:
-            return ending()
+            return shutdown_problem()
         return Problem(
             problems.REQUEST_TIMEOUT,
             f"the body was not there after {self.timeout_s:g} s; send it at once",
@@ -295,7 +295,7 @@ class Limits:
         )
 
 
-def ending() -> Problem:
+def shutdown_problem() -> Problem:
     return Problem(problems.SHUTTING_DOWN, "the service is ending; try again in a moment")
 
 

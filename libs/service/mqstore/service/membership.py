@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.alias_generators import to_camel
 
 from mqstore.service import logs
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.tls import fingerprint_of
 from mqstore.storage.formats import Host, parse_host
 
@@ -83,7 +83,10 @@ class Membership:
     """The list as this process, shard ``own``, knows it. Used on the event loop only."""
 
     def __init__(self, path: Path | None, own: int) -> None:
-        """Without a file this shard is the only one. Raises Refused for one that is no list."""
+        """Read the list; without a file this shard is the only one.
+
+        Raises ConfigurationError for an unreadable or invalid file.
+        """
         self.own: Final = own
         self._path = path
         self._seen = None if path is None else fingerprint_of(path)
@@ -104,14 +107,14 @@ class Membership:
         """Whose STOREHOST that is; None for one that is not in the list."""
         return self._by_host.get(host)
 
-    def look_again(self) -> bool:
+    def reload_if_changed(self) -> bool:
         """Whether the list has changed. What cannot be read leaves the one that was known."""
         if self._path is None or (found := fingerprint_of(self._path)) == self._seen:
             return False
         self._seen = found
         try:
             listed = read(self._path)
-        except Refused as refused:
+        except ConfigurationError as refused:
             log.error("the changed list of shards cannot be used", error=str(refused))
             return False
         if listed == self._listed:
@@ -122,28 +125,32 @@ class Membership:
 
 
 def read(path: Path) -> ShardList:
-    """What a file lists, its shards by number. Raises Refused."""
+    """What a file lists, its shards by number. Raises ConfigurationError."""
     try:
         with path.open("rb") as source:
             text = source.read(FILE_SIZE_MAX + 1)
         if len(text) > FILE_SIZE_MAX:
-            raise Refused(f"shardsFile {path} is larger than {FILE_SIZE_MAX} bytes")
+            raise ConfigurationError(f"shardsFile {path} is larger than {FILE_SIZE_MAX} bytes")
         listed = ShardList.model_validate_json(text)
     except OSError as error:
-        raise Refused(f"shardsFile {path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"shardsFile {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise Refused(f"shardsFile {path} is no list of shards: {place}: {first['msg']}") from None
+        raise ConfigurationError(
+            f"shardsFile {path} is no list of shards: {place}: {first['msg']}"
+        ) from None
     entries = sorted(listed.shards, key=lambda each: each.shard)
     numbers = [each.shard for each in entries]
     _refuse_doubles(path, "number", numbers)
     _refuse_doubles(path, "storeHost", [each.host for each in entries])
     if listed.keys is not None and not set(listed.keys.shards) <= set(numbers):
-        raise Refused(f"shardsFile {path} has keys.shards that are not among its shards: {numbers}")
+        raise ConfigurationError(
+            f"shardsFile {path} has keys.shards that are not among its shards: {numbers}"
+        )
     return listed.model_copy(update={"shards": entries})
 
 
 def _refuse_doubles(path: Path, what: str, values: list[int] | list[Host]) -> None:
     if len(set(values)) < len(values):
-        raise Refused(f"shardsFile {path} has a {what} twice; each shard has its own")
+        raise ConfigurationError(f"shardsFile {path} has a {what} twice; each shard has its own")

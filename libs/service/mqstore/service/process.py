@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Final
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a service in order."""
@@ -19,17 +19,17 @@ _PR_SET_PDEATHSIG: Final = 1
 def end_with_parent(parent_pid: int) -> None:
     """Get SIGTERM when the parent ends, also by SIGKILL (Linux; elsewhere nothing happens).
 
-    Raises Refused when the parent is gone already.
+    Raises ConfigurationError when the parent is gone already.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
-            raise Refused(f"prctl: {os.strerror(ctypes.get_errno())}")
+            raise ConfigurationError(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
-        raise Refused(f"the process {parent_pid} that started this one is gone")
+        raise ConfigurationError(f"the process {parent_pid} that started this one is gone")
 
 
-def keep_what_is_there() -> None:
+def freeze_heap() -> None:
     """The garbage collector looks no more at what was made for the start, which stays: each of its
     full rounds would hold the event loop up for 50 ms."""
     gc.collect()

@@ -20,6 +20,7 @@ import uvicorn
 import uvloop
 
 from mqstore.service import auth, logs
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.fast_path.connection import FastConnection, connection_class
 from mqstore.service.handshakes import TlsListener
 from mqstore.service.health import Health
@@ -27,12 +28,11 @@ from mqstore.service.http import Front
 from mqstore.service.process import (
     STOP_SIGNALS,
     end_with_parent,
-    keep_what_is_there,
+    freeze_heap,
 )
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, listen
-from mqstore.service.termination import leave_message
+from mqstore.service.termination import write_termination_message
 from mqstore.service.tls import ServerTls
 from mqstore.storage.errors import StorageError, StoreFailed
 from mqstore.storage.host import raise_open_files_limit, restrict_new_files
@@ -88,9 +88,9 @@ def main(
         listener = listen(settings.listen_fd, settings.host, port(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(_live(settings, build, listener))
-    except Refused as refusal:
+    except ConfigurationError as refusal:
         sys.stderr.write(f"mqstore {name}: {refusal}\n")
-        leave_message(str(refusal), message_path)
+        write_termination_message(str(refusal), message_path)
         code = EXIT_REFUSED
     sys.exit(code)
 
@@ -174,7 +174,7 @@ async def _live(
         ends: set[asyncio.Future[Any]] = {signalled, serving, service.failure}
         await asyncio.wait(ends | {starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and starting.exception() is None:
-            keep_what_is_there()
+            freeze_heap()
             service.health.ready()
             log.info("ready", address=service.address)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +195,7 @@ async def _end(
 ) -> int:
     if service.failure.done():
         why = str(service.failure.result())
-        leave_message(f"the store failed: {why}", settings.termination_message_path)
+        write_termination_message(f"the store failed: {why}", settings.termination_message_path)
         service.health.failed(why)
         asyncio.get_running_loop().call_later(FAILURE_GRACE_S, os._exit, EXIT_FAILED)
     service.health.stopping()
@@ -211,7 +211,7 @@ async def _end(
         await service.stop()
     except StoreFailed as error:
         log.critical("the store could not be closed", error=str(error))
-        leave_message(str(error), settings.termination_message_path)
+        write_termination_message(str(error), settings.termination_message_path)
         return EXIT_FAILED
     return _exit_code(settings, starting)
 
@@ -221,15 +221,15 @@ def _exit_code(settings: Settings, starting: asyncio.Task[None]) -> int:
     if error is None:
         log.info("stopped")
         return EXIT_FINE
-    if isinstance(error, (Refused, StorageError)):
-        raise Refused(str(error))
+    if isinstance(error, (ConfigurationError, StorageError)):
+        raise ConfigurationError(str(error))
     log.error("start failed", exc_info=error)
-    leave_message(f"start failed: {error!r}", settings.termination_message_path)
+    write_termination_message(f"start failed: {error!r}", settings.termination_message_path)
     return EXIT_FAILED
 
 
 def _give_up(settings: Settings) -> None:
     why = "the shutdown took too long; ending without a clean close"
     log.critical(why)
-    leave_message(why, settings.termination_message_path)
+    write_termination_message(why, settings.termination_message_path)
     os._exit(EXIT_FAILED)

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, Validation
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.storage import StoreConfig
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import PRIVATE_UMASK
@@ -220,8 +220,10 @@ class Settings(BaseSettings):
         return sorted(name for name in named if not is_setting(name))
 
     def tokens(self) -> Tokens:
-        """The configured bearer tokens; files are read anew. Raises Refused for one that cannot be
-        used."""
+        """Return the configured bearer tokens by role; token files are read at each call.
+
+        Raises ConfigurationError for an unreadable file, a short token or too many tokens.
+        """
         given = {
             "admin": self.token_admin,
             "produce": self.token_produce,
@@ -259,21 +261,23 @@ TOKENS_OF_A_ROLE_MAX = 2
 def _split_tokens(role: str, text: str) -> tuple[str, ...]:
     tokens = tuple(text.split())
     if not tokens or any(len(token) < TOKEN_LENGTH_MIN for token in tokens):
-        raise Refused(
+        raise ConfigurationError(
             f"the {role} token is shorter than {TOKEN_LENGTH_MIN} characters; "
             "make one with `openssl rand -hex 32`"
         )
     if len(tokens) > TOKENS_OF_A_ROLE_MAX:
-        raise Refused(f"{len(tokens)} {role} tokens: give one, or the old one and the new one")
+        raise ConfigurationError(
+            f"{len(tokens)} {role} tokens: give one, or the old one and the new one"
+        )
     return tokens
 
 
 def load(**overrides: Any) -> Settings:
-    """Read the settings. Raises Refused, naming every wrong one."""
+    """Read the settings. Raises ConfigurationError, naming every wrong one."""
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        raise Refused("; ".join(_explain(error))) from None
+        raise ConfigurationError("; ".join(_explain(error))) from None
 
 
 class _NamedSource(PydanticBaseSettingsSource):
@@ -299,13 +303,16 @@ class _NamedSource(PydanticBaseSettingsSource):
 
 
 def _given() -> Iterator[tuple[str, str]]:
-    """Every name and value, later ones win. Raises Refused for names that are unknown."""
+    """Yield the name and value of each setting given; a later one overrides an earlier one.
+
+    Raises ConfigurationError for an unknown name.
+    """
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     if path:
         yield from _read_settings_file(Path(path)).items()
     unknown = unknown_variables(os.environ)
     if unknown is not None:
-        raise Refused(unknown)
+        raise ConfigurationError(unknown)
     yield from given_variables(os.environ)
 
 
@@ -314,21 +321,26 @@ def _read_settings_file(path: Path) -> dict[str, str]:
     values = read_properties(path)
     unknown = unknown_settings(values, BROKER_SETTINGS)
     if unknown is not None:
-        raise Refused(f"settings file {path}: {unknown}: correct or remove it")
+        raise ConfigurationError(f"settings file {path}: {unknown}: correct or remove it")
     refused = "; ".join(broker_refusals(values))
     if refused:
-        raise Refused(f"settings file {path}: {refused}")
+        raise ConfigurationError(f"settings file {path}: {refused}")
     return values
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read ``name = value`` lines. Raises Refused for a file or line that cannot be read."""
+    """Read a file of ``name = value`` lines.
+
+    Raises ConfigurationError for an unreadable file or line.
+    """
     try:
         if path.stat().st_size > CONFIG_FILE_SIZE_MAX:
-            raise Refused(f"settings file {path} is larger than {CONFIG_FILE_SIZE_MAX} bytes")
+            raise ConfigurationError(
+                f"settings file {path} is larger than {CONFIG_FILE_SIZE_MAX} bytes"
+            )
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"settings file {path} cannot be read: {error}") from None
+        raise ConfigurationError(f"settings file {path} cannot be read: {error}") from None
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -336,7 +348,9 @@ def read_properties(path: Path) -> dict[str, str]:
             continue
         name, separator, value = line.partition("=")
         if not separator:
-            raise Refused(f"settings file {path}, line {number}: expected `name = value`")
+            raise ConfigurationError(
+                f"settings file {path}, line {number}: expected `name = value`"
+            )
         values[name.strip()] = value.strip()
     return values
 
@@ -361,7 +375,7 @@ def _token_file(directory: Path | None, role: str) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"token file {directory / role} cannot be read: {error}") from None
+        raise ConfigurationError(f"token file {directory / role} cannot be read: {error}") from None
 
 
 def _explain(error: ValidationError) -> Iterator[str]:

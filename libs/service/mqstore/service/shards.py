@@ -22,7 +22,13 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mqstore.service import problems
-from mqstore.service.forwarded import FORWARDED, ForwardedRequest, Relayed, returned, was_forwarded
+from mqstore.service.forwarding import (
+    FORWARDED,
+    ForwardedRequest,
+    RelayedResponse,
+    returned,
+    was_forwarded,
+)
 from mqstore.service.http import BODY_METHODS, Reply, problem_of
 from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
@@ -52,7 +58,7 @@ _ShardsView: Final = struct_of(wire.Shards)
 
 
 @dataclass(slots=True)
-class Spread:
+class ShardReplies:
     """What each shard made of one request."""
 
     answers: dict[int, bytes] = field(default_factory=dict)
@@ -100,7 +106,7 @@ class Shards:
     """This service's way to the same service of the other shards. Used on the event loop only."""
 
     def __init__(self, settings: Settings, url_of: Callable[[ShardEntry], str]) -> None:
-        """Raises Refused for a list, or certificates, that cannot be used."""
+        """Raises ConfigurationError for a list, or certificates, that cannot be used."""
         self.members = Membership(settings.shards_file, settings.shard)
         self.own = settings.shard
         self._url_of = url_of
@@ -132,9 +138,9 @@ class Shards:
 
     async def _follow(self) -> None:
         while True:
-            self.members.look_again()
+            self.members.reload_if_changed()
             if self._tls is not None:
-                self._tls.look_again()
+                self._tls.reload_if_changed()
             await self.joining.look()
             await asyncio.sleep(LOOK_INTERVAL_S)
 
@@ -149,13 +155,13 @@ class Shards:
 
     # whom a request is for ------------------------------------------------------------------
 
-    def spreads(self, scope: Scope) -> bool:
+    def fans_out(self, scope: Scope) -> bool:
         """Whether a request that named no shard is for all of them."""
         return not self.members.alone and not _names_a_shard(scope) and not was_forwarded(scope)
 
     def require_shard(self, scope: Scope) -> None:
         """Raises Problem (400) where there are several, for what only one can answer."""
-        if self.spreads(scope):
+        if self.fans_out(scope):
             numbers = self.members.numbers
             raise Problem(
                 problems.SHARD_NEEDED,
@@ -199,7 +205,10 @@ class Shards:
     # one other shard ------------------------------------------------------------------------
 
     async def relay(self, entry: ShardEntry, request: Request) -> None:
-        """Have another shard answer: raises Relayed, with what it says as it comes. Or Problem."""
+        """Forward a request to another shard.
+
+        Always raises: RelayedResponse, which streams the shard's response, or Problem.
+        """
         forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         with self._counted():
             try:
@@ -207,7 +216,7 @@ class Shards:
                 answer = await self._http.send(built, stream=True)
             except httpx.HTTPError as error:
                 raise _unreachable(entry, error) from error
-        raise Relayed(_Stream(answer))
+        raise RelayedResponse(_Stream(answer))
 
     async def reply(self, entry: ShardEntry, forwarded: ForwardedRequest) -> Reply:
         """As ``relay``, for a hot route. Raises Problem."""
@@ -224,7 +233,7 @@ class Shards:
     # all of them ----------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def everywhere(
+    async def fan_out(
         self,
         request: Request,
         own: Own,
@@ -232,7 +241,7 @@ class Shards:
         changed: Changed = lambda _: {},
         target: str | None = None,
         skip: Container[int] = (),
-    ) -> AsyncIterator[Spread]:
+    ) -> AsyncIterator[ShardReplies]:
         """Ask all but ``skip`` at one time; their answers are held for as long as the context is.
 
         ``target`` is asked of the others instead of the request's own path and query. Raises
@@ -241,7 +250,7 @@ class Shards:
         forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         given = request.query_params.multi_items() if target is None else []
         path = forwarded.target.partition("?")[0] if target is None else target
-        spread = Spread()
+        spread = ShardReplies()
         with self._holding() as hold:
             tasks = [
                 asyncio.ensure_future(
@@ -262,13 +271,13 @@ class Shards:
                     task.cancel()
             yield spread
 
-    async def here_first(
+    async def apply_here_first(
         self, request: Request, own: Own, content: Callable[[], bytes | None]
-    ) -> Spread:
+    ) -> ShardReplies:
         """For changes: when this shard refuses, none of the others is asked; what they answered is
         small. ``content``, told once this shard is done, is sent to them instead of the request's.
         Raises Problem."""
-        spread = Spread()
+        spread = ShardReplies()
         await self._ask_own(own, spread)
         given = content()
         sent = await _content(request) if given is None else given
@@ -278,19 +287,19 @@ class Shards:
             await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
         return spread
 
-    async def told_by_others(self, target: str, token: str | None) -> Spread:
+    async def fetch_from_others(self, target: str, token: str | None) -> ShardReplies:
         """The answers to a GET of this process's own, with its own token."""
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
         forwarded = ForwardedRequest("GET", target, headers)
-        spread = Spread()
+        spread = ShardReplies()
         with self._holding() as hold:
             others = self.members.others
             await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
         return spread
 
-    async def _ask_own(self, own: Own, spread: Spread) -> None:
+    async def _ask_own(self, own: Own, spread: ShardReplies) -> None:
         """Raises Problem: what this shard refuses, but for 404."""
         try:
             spread.answers[self.own] = await own()
@@ -300,7 +309,7 @@ class Shards:
                 raise problem from error
             spread.refusals[self.own] = problem
 
-    async def _ask_own_too(self, own: Own, spread: Spread) -> None:
+    async def _ask_own_too(self, own: Own, spread: ShardReplies) -> None:
         """As the others are asked: whichever shard a request comes to, its answer is the same.
         Raises Problem for what is wrong with the request itself."""
         try:
@@ -314,7 +323,7 @@ class Shards:
         self,
         entry: ShardEntry,
         forwarded: ForwardedRequest,
-        spread: Spread,
+        spread: ShardReplies,
         hold: Callable[[int], None],
     ) -> None:
         try:
@@ -412,7 +421,7 @@ def _with(
     return ForwardedRequest(forwarded.method, target, forwarded.headers, forwarded.content)
 
 
-def _sort_in(spread: Spread, shard: int, status: int, body: bytes) -> None:
+def _sort_in(spread: ShardReplies, shard: int, status: int, body: bytes) -> None:
     """Where an answer of another shard belongs."""
     if 200 <= status < 300:
         spread.answers[shard] = body

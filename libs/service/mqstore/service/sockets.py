@@ -6,32 +6,32 @@ import errno
 import socket
 from typing import Final
 
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 
 BACKLOG: Final = 2048
 
 
 def listen(inherited: int | None, host: str, port: int) -> socket.socket:
-    """The socket to serve on. Raises Refused."""
+    """The socket to serve on. Raises ConfigurationError."""
     if inherited is None:
         return bind(host, port)
     try:
         return socket.socket(fileno=inherited)
     except OSError as error:
-        raise Refused(f"descriptor {inherited} is no socket: {error}") from None
+        raise ConfigurationError(f"descriptor {inherited} is no socket: {error}") from None
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listen on an address; port 0 takes a free one. Raises Refused."""
+    """Listen on an address; port 0 takes a free one. Raises ConfigurationError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return _bound(found[0][0], found[0][4])
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Refused(
+            raise ConfigurationError(
                 f"port {port} on {host} is in use by another process; stop it, or choose another"
             ) from None
-        raise Refused(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot listen on {host} port {port}: {error.strerror}") from None
 
 
 def address_of(listener: socket.socket) -> str:

@@ -16,7 +16,7 @@ SIZE_MAX: Final = 4096
 log = logs.get(__name__)
 
 
-def leave_message(text: str, path: Path | None = None) -> None:
+def write_termination_message(text: str, path: Path | None = None) -> None:
     """Write the reason to ``path``, or to Kubernetes' default where that file is there.
 
     Never raises: whoever calls is ending for another reason, and says that in the log too.

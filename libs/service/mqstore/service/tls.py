@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 
 log = logs.get(__name__)
@@ -25,7 +25,7 @@ class ServerTls:
     """One service's certificates. Used on the event loop only."""
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None) -> None:
-        """Raises Refused for files that cannot be used."""
+        """Raises ConfigurationError for files that cannot be used."""
         self._files = [cert, key] + ([client_ca] if client_ca is not None else [])
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self._seen = self._fingerprint()
@@ -33,18 +33,22 @@ class ServerTls:
             self._current = self._load()
             self.context: Final = self._load()
         except (OSError, ValueError) as error:
-            raise Refused(f"tlsCert, tlsKey or tlsClientCa cannot be used: {error}") from None
+            raise ConfigurationError(
+                f"tlsCert, tlsKey or tlsClientCa cannot be used: {error}"
+            ) from None
         # Called in every handshake, also of clients that name no host.
         self.context.sni_callback = self._choose
 
     @classmethod
     def of(cls, settings: Settings) -> ServerTls | None:
-        """None without TLS. Raises Refused for a part of the settings."""
+        """None without TLS. Raises ConfigurationError for a part of the settings."""
         cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
         if cert is None and key is None and client_ca is None:
             return None
         if cert is None or key is None:
-            raise Refused("TLS needs tlsCert and tlsKey, both; tlsClientCa comes on top of them")
+            raise ConfigurationError(
+                "TLS needs tlsCert and tlsKey, both; tlsClientCa comes on top of them"
+            )
         return cls(cert, key, client_ca)
 
     @property
@@ -52,10 +56,10 @@ class ServerTls:
         return self._client_ca is not None
 
     def _choose(self, handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        self._look_again()
+        self._reload_if_changed()
         handshake.context = self._current
 
-    def _look_again(self) -> None:
+    def _reload_if_changed(self) -> None:
         found = self._fingerprint()
         if found == self._seen:
             return

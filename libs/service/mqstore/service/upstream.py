@@ -7,9 +7,9 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from mqstore.client import trusting
+from mqstore.client import make_tls_context
 from mqstore.service import logs
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 from mqstore.service.tls import fingerprint_of
 
@@ -26,17 +26,19 @@ class UpstreamTls:
     """
 
     def __init__(self, ca: Path, certificate: Path | None, key: Path | None) -> None:
-        """Raises Refused for files that cannot be used."""
+        """Raises ConfigurationError for files that cannot be used."""
         self._ca = ca
         self._seen = fingerprint_of(ca)
         try:
-            self.context: Final[ssl.SSLContext] = trusting(ca, certificate, key)
+            self.context: Final[ssl.SSLContext] = make_tls_context(ca, certificate, key)
         except OSError as error:
-            raise Refused(f"upstreamCa, tlsCert or tlsKey cannot be used: {error}") from None
+            raise ConfigurationError(
+                f"upstreamCa, tlsCert or tlsKey cannot be used: {error}"
+            ) from None
 
     @classmethod
     def of(cls, settings: Settings) -> UpstreamTls | None:
-        """None where the system's authorities are trusted. Raises Refused."""
+        """None where the system's authorities are trusted. Raises ConfigurationError."""
         ca = settings.upstream_ca
         return None if ca is None else cls(ca, settings.tls_cert, settings.tls_key)
 
@@ -44,9 +46,9 @@ class UpstreamTls:
         """Look again and again."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look_again()
+            self.reload_if_changed()
 
-    def look_again(self) -> None:
+    def reload_if_changed(self) -> None:
         found = fingerprint_of(self._ca)
         if found == self._seen:
             return

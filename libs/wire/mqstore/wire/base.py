@@ -53,7 +53,7 @@ class Reply(BaseModel):
         return found
 
 
-class Named(Reply):
+class MappingReply(Reply):
     """A reply whose fields can also be read by their names in JSON: the client gave a dict before
     it had this model."""
 

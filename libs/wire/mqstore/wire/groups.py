@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from mqstore.wire.base import INT32_MAX, INT64_MAX, Named, NewerInteger, Reply, Request
+from mqstore.wire.base import INT32_MAX, INT64_MAX, MappingReply, NewerInteger, Reply, Request
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
 from mqstore.wire.shards import OfShards
@@ -35,7 +35,7 @@ class GroupSpec(Request):
     model_config = ConfigDict(json_schema_extra={"example": {"retryTimesMax": 16}})
 
 
-class GroupConfig(Named):
+class GroupConfig(MappingReply):
     """A group's settings, RocketMQ's defaults where it has none."""
 
     consume_enable: bool

@@ -121,7 +121,7 @@ class DamagedHeader(Reply, title="HeaderView"):
     tags: str | None
 
 
-class Unreadable(Reply, title="UnreadableView"):
+class UnreadableMessage(Reply, title="UnreadableView"):
     """A message that is there, and is damaged."""
 
     physical_offset: int
@@ -131,7 +131,7 @@ class Unreadable(Reply, title="UnreadableView"):
     shard: int | None = left_out("Where several were asked.")
 
 
-class Scanned(Reply, title="ScannedView"):
+class ScannedRange(Reply, title="ScannedView"):
     """What a query looked at; over several shards their own bounds are in `byShard` alone."""
 
     from_ms: Annotated[Milliseconds, Field(alias="from")]
@@ -139,18 +139,18 @@ class Scanned(Reply, title="ScannedView"):
     candidates: Annotated[int, Field(description="Index or queue entries whose records were read.")]
     min_offset: int | None
     max_offset: Annotated[int | None, Field(description="Everything below was looked for.")]
-    by_shard: dict[str, Scanned] | None = left_out()
+    by_shard: dict[str, ScannedRange] | None = left_out()
 
 
 class Messages(OfShards, title="MessagesView"):
     """Messages under a key or of a time range."""
 
     messages: tuple[Message, ...]
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableMessage, ...]
     next: Annotated[str | None, Field(description="The cursor to go on with.")]
     complete: Annotated[
         bool,
         Field(description="No message is missing: no cursor, and the whole range was scanned."),
     ]
-    scanned: Scanned
+    scanned: ScannedRange
     store_id: str | None = left_out("The store that answered; absent where several shards did.")

@@ -95,7 +95,7 @@ class ProduceRequest(Request):
     ] = None
 
 
-class Placed(Reply):
+class MessagePlace(Reply, title="Placed"):
     """Where one message stands."""
 
     offset_msg_id: str
@@ -111,7 +111,7 @@ class Placed(Reply):
     )
 
 
-class Produced(Reply, title="ProduceReply"):
+class ProduceReply(Reply, title="ProduceReply"):
     """In the order of the request."""
 
-    messages: tuple[Placed, ...]
+    messages: tuple[MessagePlace, ...]

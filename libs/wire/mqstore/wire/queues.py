@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mqstore.wire.base import Milliseconds, Reply
-from mqstore.wire.messages import Message, Unreadable
+from mqstore.wire.messages import Message, UnreadableMessage
 from mqstore.wire.shards import OfShards
 
 
@@ -15,7 +15,7 @@ class Pull(Reply, title="PullView"):
     """Messages of one queue, ascending."""
 
     messages: tuple[Message, ...]
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableMessage, ...]
     next: Annotated[int, Field(description="The queue offset to go on with.")]
     min_offset: int
     max_offset: int

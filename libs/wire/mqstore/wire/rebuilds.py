@@ -120,7 +120,7 @@ class IndexRebuild(Reply, title="RebuildView"):
     parts_planned: int = 0
 
 
-class IndexRebuildEnded(Reply, title="RebuildEnded"):
+class EndedIndexRebuild(Reply, title="RebuildEnded"):
     """The last rebuild that ended."""
 
     id: str
@@ -140,7 +140,7 @@ class IndexRebuilds(Reply, title="RebuildList"):
     """Null where none runs, or none has ended since the writer opened the store."""
 
     running: IndexRebuild | None
-    last: IndexRebuildEnded | None
+    last: EndedIndexRebuild | None
 
 
 class IndexPart(Reply, title="PartReply"):
@@ -150,7 +150,7 @@ class IndexPart(Reply, title="PartReply"):
     slots: Annotated[int, Field(description="That are in use.")]
 
 
-class IndexPublished(Reply, title="Published"):
+class PublishedIndex(Reply, title="Published"):
     """Names of index files: what took the place of what."""
 
     id: str

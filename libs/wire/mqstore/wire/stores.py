@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from mqstore.wire.base import Named, NewerFlag, NewerInteger, Reply, Request
+from mqstore.wire.base import MappingReply, NewerFlag, NewerInteger, Reply, Request
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.shards import ShardEntry
 
@@ -73,7 +73,7 @@ class Operations(Reply, title="OperationList"):
     operations: tuple[Operation, ...]
 
 
-class Flushed(Reply):
+class FlushReply(Reply, title="Flushed"):
     """What is on disk."""
 
     durable_offset: Annotated[
@@ -94,7 +94,7 @@ class WritesSpec(Request):
     )
 
 
-class PutRefusal(Named, title="PutRefusalView"):
+class PutRefusal(MappingReply, title="PutRefusalView"):
     """Why messages are rejected."""
 
     reason: Annotated[

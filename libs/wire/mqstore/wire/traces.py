@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mqstore.wire.base import Milliseconds, NewerInteger, Reply, left_out
 from mqstore.wire.lags import OffsetsSource, OneShard
-from mqstore.wire.messages import CHECKED_BY, Unreadable
+from mqstore.wire.messages import CHECKED_BY, UnreadableMessage
 from mqstore.wire.shards import OfShards
 
 
@@ -80,7 +80,7 @@ class Trace(Reply, title="TraceView"):
     born_timestamp: Milliseconds
     born_host: str
     copies: tuple[MessageCopy, ...]
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableMessage, ...]
     complete: Annotated[bool, Field(description="No copy that is in the log is missing.")]
 
 

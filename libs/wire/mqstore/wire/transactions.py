@@ -86,7 +86,7 @@ class Resolution(_Strict):
     reason: Annotated[str, Field(min_length=1, max_length=WHY_LENGTH_MAX)]
 
 
-class Begun(Reply):
+class BegunTransaction(Reply, title="Begun"):
     transaction_id: str
     state: TransactionState
 

@@ -17,7 +17,7 @@ import msgspec
 from starlette.types import Scope
 
 from mqstore.query.local_writer import LocalWriter
-from mqstore.service.forwarded import carried
+from mqstore.service.forwarding import carried
 from mqstore.storage.admin import Commit
 
 T = TypeVar("T")

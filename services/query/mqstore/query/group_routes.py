@@ -89,8 +89,8 @@ class GroupRoutes:
             return await service.run(partial(look, committed))
 
         _ = service.reader
-        if service.shards.spreads(request.scope):
-            async with service.shards.everywhere(request, here) as spread:
+        if service.shards.fans_out(request.scope):
+            async with service.shards.fan_out(request, here) as spread:
                 cursor_of = partial(encode_name_cursor, query=cursor_scope)
                 merge = partial(merging.lags, spread, limit, cursor_of)
                 return json_answer(await service.run_in_turn(merge))
@@ -130,8 +130,8 @@ class GroupRoutes:
             )
 
         _ = service.reader
-        if service.shards.spreads(request.scope):
-            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+        if service.shards.fans_out(request.scope):
+            async with service.shards.fan_out(request, lambda: service.run(look)) as spread:
                 return json_answer(await service.run_in_turn(lambda: merging.lag(spread)))
         return json_answer(await service.run(look))
 

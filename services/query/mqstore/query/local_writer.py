@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from mqstore.service.forwarded import FORWARDED
+from mqstore.service.forwarding import FORWARDED
 from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.directory import StorePaths, load_writer_note
@@ -24,7 +24,7 @@ class LocalWriter:
     """Used on the event loop only."""
 
     def __init__(self, settings: Settings, root: Path, files: FileSystem) -> None:
-        """Raises Refused for certificates that cannot be used."""
+        """Raises ConfigurationError for certificates that cannot be used."""
         self._paths = StorePaths(root)
         self._files = files
         self._tls = UpstreamTls.of(settings)

@@ -16,7 +16,7 @@ import msgspec
 
 from mqstore.query import replies
 from mqstore.query.shard_cursor import BEGIN, Part, Parts
-from mqstore.service.shards import Spread
+from mqstore.service.shards import ShardReplies
 
 _T = TypeVar("_T")
 
@@ -33,10 +33,10 @@ class _Page(msgspec.Struct, gc=False):
     """One shard's MessagesView."""
 
     messages: list[msgspec.Raw]
-    unreadable: list[replies.Unreadable]
+    unreadable: list[replies.UnreadableMessage]
     next: str | None
     complete: bool
-    scanned: replies.Scanned
+    scanned: replies.ScannedRange
 
 
 class _OnePage(_Page, gc=False):
@@ -99,7 +99,7 @@ class _Taking:
         following = last if paging.newest_first else last + 1
         return Part(paging.cursor_at(following, self.page.store_id))
 
-    def unreadable(self, paging: Paging) -> Iterable[replies.Unreadable]:
+    def unreadable(self, paging: Paging) -> Iterable[replies.UnreadableMessage]:
         """Those that will not be met again."""
         if self.is_used_up:
             return self.page.unreadable
@@ -109,7 +109,7 @@ class _Taking:
         return [each for each in self.page.unreadable if sign * (each.physical_offset - last) < 0]
 
 
-def messages(spread: Spread, begun: Parts, paging: Paging) -> bytes:
+def messages(spread: ShardReplies, begun: Parts, paging: Paging) -> bytes:
     """By store timestamp; of one shard in the order of its log. ``begun`` is where each began."""
     read = _decoded(spread, _read_page, begun)
     pages = [_Taking(shard, *page, begun.get(shard, BEGIN)) for shard, page in read.items()]
@@ -162,8 +162,8 @@ def _in_order(pages: list[_Taking], paging: Paging) -> Iterable[msgspec.Raw]:
             heapq.heappush(queue, (*place(each), each))
 
 
-def _scanned(paging: Paging, found: Mapping[int, replies.Scanned]) -> replies.Scanned:
-    return replies.Scanned(
+def _scanned(paging: Paging, found: Mapping[int, replies.ScannedRange]) -> replies.ScannedRange:
+    return replies.ScannedRange(
         from_ms=paging.from_ms,
         to_ms=paging.to_ms,
         candidates=sum(each.candidates for each in found.values()),
@@ -173,7 +173,7 @@ def _scanned(paging: Paging, found: Mapping[int, replies.Scanned]) -> replies.Sc
     )
 
 
-def newest(spread: Spread) -> int:
+def newest(spread: ShardReplies) -> int:
     """The shard whose message, as MessageDetail, is the newest."""
     heads = _decoded(spread, _head)
     return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
@@ -182,7 +182,7 @@ def newest(spread: Spread) -> int:
 # queues and groups --------------------------------------------------------------------------
 
 
-def queues(spread: Spread) -> bytes:
+def queues(spread: ShardReplies) -> bytes:
     found = _views(spread, replies.Queues)
     listed = [queue for each in found for queue in each.queues]
     listed.sort(key=lambda queue: (queue.shard, queue.queue_id))
@@ -190,7 +190,7 @@ def queues(spread: Spread) -> bytes:
     return msgspec.json.encode(told)
 
 
-def lag(spread: Spread) -> bytes:
+def lag(spread: ShardReplies) -> bytes:
     """One group's: sums, and every queue with its shard."""
     found = _views(spread, replies.GroupLag)
     by_topic: dict[str, list[replies.TopicLag]] = defaultdict(list)
@@ -217,7 +217,7 @@ def lag(spread: Spread) -> bytes:
     )
 
 
-def lags(spread: Spread, limit: int, cursor_of: Callable[[str], str]) -> bytes:
+def lags(spread: ShardReplies, limit: int, cursor_of: Callable[[str], str]) -> bytes:
     """All groups by name, up to the last name that every shard has answered for."""
     found = _views(spread, replies.GroupLags)
     by_name: dict[str, list[replies.GroupSum]] = defaultdict(list)
@@ -281,7 +281,7 @@ def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
 # traces -------------------------------------------------------------------------------------
 
 
-def trace(spread: Spread) -> replies.MessageTrace:
+def trace(spread: ShardReplies) -> replies.MessageTrace:
     """One message's: the copies on all shards."""
     found = _views(spread, replies.MessageTrace)
     told = _joined([each.trace for each in found], whole=spread.is_whole)
@@ -293,7 +293,7 @@ def trace(spread: Spread) -> replies.MessageTrace:
     )
 
 
-def traces(spread: Spread, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
+def traces(spread: ShardReplies, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
     """A page of each shard together: a message's copies are one trace, the newest first."""
     found = _decoded(spread, msgspec.json.Decoder(replies.Traces).decode, begun)
     by_key: dict[Any, list[replies.Trace]] = defaultdict(list)
@@ -335,12 +335,14 @@ def _joined(same: list[replies.Trace], *, whole: bool) -> replies.Trace:
 # what every kind has ------------------------------------------------------------------------
 
 
-def _views(spread: Spread, kind: type[_T]) -> list[_T]:
+def _views(spread: ShardReplies, kind: type[_T]) -> list[_T]:
     return list(_decoded(spread, msgspec.json.Decoder(kind).decode).values())
 
 
 def _decoded(
-    spread: Spread, decode: Callable[[bytes], _T], begun: Mapping[int, Part] = MappingProxyType({})
+    spread: ShardReplies,
+    decode: Callable[[bytes], _T],
+    begun: Mapping[int, Part] = MappingProxyType({}),
 ) -> dict[int, _T]:
     """What the shards answered, by number; who answered what is not known here (it may be of
     another version), or is a shard no more, is missing. Raises Problem where none has anything."""
@@ -360,15 +362,15 @@ def _decoded(
     return found
 
 
-def _parts(spread: Spread, begun: Parts, reached: Parts) -> Parts:
+def _parts(spread: ShardReplies, begun: Parts, reached: Parts) -> Parts:
     """How far each shard is now."""
     nothing = dict.fromkeys(spread.refusals, Part(is_over=True))  # it has no such topic
     return begun | reached | nothing
 
 
-def _goes_on(spread: Spread, parts: Parts) -> bool:
+def _goes_on(spread: ShardReplies, parts: Parts) -> bool:
     return any(not part.is_over for shard, part in parts.items() if shard not in spread.missing)
 
 
-def _is_whole(spread: Spread, parts: Parts) -> bool:
+def _is_whole(spread: ShardReplies, parts: Parts) -> bool:
     return spread.is_whole and all(part.complete for part in parts.values())

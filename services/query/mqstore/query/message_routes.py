@@ -101,7 +101,7 @@ class MessageRoutes:
         request: Request,
         topic: UniqueKeyTopic = None,
     ) -> Response:
-        if self._service.shards.spreads(request.scope):
+        if self._service.shards.fans_out(request.scope):
             await self._require_here(request, message_id, topic)
         return await self._one(self._finder(message_id, topic), body_as)
 
@@ -118,7 +118,7 @@ class MessageRoutes:
         ] = None,
     ) -> Response:
         """As it is stored: compressed where the message's `compression` says so."""
-        if self._service.shards.spreads(request.scope):
+        if self._service.shards.fans_out(request.scope):
             await self._require_here(request, message_id, topic)
         find, bounds = self._finder(message_id, topic), self._service.inflate_bounds
 
@@ -160,7 +160,7 @@ class MessageRoutes:
             raise problem from error
 
     async def _require_here(self, request: Request, message_id: str, topic: str | None) -> None:
-        """Where another shard has the message: raises Relayed, with its answer."""
+        """Where another shard has the message: raises RelayedResponse, with its answer."""
         shards = self._service.shards
         if topic is None:
             entry = shards.members.of_host(decode_message_id(message_id)[0])
@@ -176,7 +176,7 @@ class MessageRoutes:
         find, form = self._finder(key, topic), service.form(BodyShape.NONE, None, inflate=False)
         target = f"/v1/messages/{quote(key, safe='')}?{urlencode({'topic': topic, 'body': 'none'})}"
         own = partial(service.run, lambda: self._detail(find, form))
-        async with service.shards.everywhere(request, own, target=target) as spread:
+        async with service.shards.fan_out(request, own, target=target) as spread:
             spread.require_answers()
             return await service.run_in_turn(lambda: merging.newest(spread))
 
@@ -248,7 +248,7 @@ class MessageRoutes:
                 answer = scans.scan(query, limit=limit, max_bytes=most, cursor=begun)
             return msgspec.json.encode(views.messages(answer, self._shard, form, store.id))
 
-        if service.shards.spreads(request.scope):
+        if service.shards.fans_out(request.scope):
             asked_text = (
                 hidden_query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
             )
@@ -268,7 +268,7 @@ class MessageRoutes:
     ) -> bytes:
         service = self._service
         cursors = {shard: part.cursor for shard, part in begun.items()}
-        async with service.shards.everywhere(
+        async with service.shards.fan_out(
             request,
             partial(service.run, lambda: look(cursors.get(service.shards.own))),
             changed=lambda shard: {"cursor": cursors.get(shard)},

@@ -23,16 +23,16 @@ from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import (
-    Begun,
     DeferredReply,
     HotRequest,
+    HotResult,
     Prepared,
     Reply,
+    await_while_connected,
     problem_of,
     refuse_unknown,
-    while_there,
 )
 from mqstore.service.limits import client_of
 from mqstore.service.membership import ShardEntry
@@ -115,13 +115,13 @@ class PullRoute:
             requested = self._parse(request)
         except (Problem, StorageError) as error:
             raise self._with_writer(error) from None
-        return await while_there(request, self._pulled(request, requested))
+        return await await_while_connected(request, self._pulled(request, requested))
 
     def _prepare(self, request: HotRequest) -> Prepared:
         """A pull of messages in memory is answered at once; a task does any other."""
         requested = self._parse(request)
 
-        def begin(_: bytes, __: Mapping[str, str]) -> Begun:
+        def begin(_: bytes, __: Mapping[str, str]) -> HotResult:
             found = None
             if self._other(request, requested) is None and not self._is_filtered(requested):
                 found = self._in_memory(requested)

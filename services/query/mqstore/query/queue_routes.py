@@ -37,8 +37,8 @@ class QueueRoutes:
             found = [views.queue(each, self._shard) for each in service.queues(topic)]
             return msgspec.json.encode(replies.Queues(topic=topic, queues=tuple(found)))
 
-        if service.shards.spreads(request.scope):
-            async with service.shards.everywhere(request, lambda: service.run(look)) as spread:
+        if service.shards.fans_out(request.scope):
+            async with service.shards.fan_out(request, lambda: service.run(look)) as spread:
                 return json_answer(await service.run_in_turn(lambda: merging.queues(spread)))
         return json_answer(await service.run(look))
 

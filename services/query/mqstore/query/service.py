@@ -29,12 +29,12 @@ from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.auth import OwnToken
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.expressions import Compilations
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.metrics import RocketmqNames, Traffic
 from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
-from mqstore.service.refusal import Refused
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage import StoreReader, topic_names
@@ -220,7 +220,9 @@ class QueryService:
         return max(1, min(most, INFLATED_PER_ANSWER * bounds.size_max // bounds.ratio_max))
 
     async def start(self) -> None:
-        """Wait until a writer has prepared the store, then map it. Raises Refused, StoreNotOpen."""
+        """Wait until a writer has prepared the store, then map it.
+
+        Raises ConfigurationError, StoreNotOpen."""
         self.shards.follow()
         self._reporting = self._loop.create_task(self._damage.run())
         await self._open()
@@ -241,14 +243,14 @@ class QueryService:
                 await self._wait_a_little(error)
             except OSError as error:
                 if self._loop.time() > patience_ends:
-                    raise Refused(f"{self._root} cannot be read ({error})") from error
+                    raise ConfigurationError(f"{self._root} cannot be read ({error})") from error
                 await self._wait_a_little(error)
 
     def _note_replaced(self, reader: StoreReader) -> None:
         """Called from any thread."""
-        self._loop.call_soon_threadsafe(self._look_again, reader)
+        self._loop.call_soon_threadsafe(self._reload_if_changed, reader)
 
-    def _look_again(self, reader: StoreReader) -> None:
+    def _reload_if_changed(self, reader: StoreReader) -> None:
         store = self._store
         if store is not None and store.reader is reader and (why := store.why_replaced) is not None:
             self._replace(store, why)

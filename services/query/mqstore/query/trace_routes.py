@@ -17,8 +17,8 @@ from mqstore.query.routes import json_answer
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.forwarded import ForwardedRequest, Relayed
-from mqstore.service.shards import Own, Spread
+from mqstore.service.forwarding import ForwardedRequest, RelayedResponse
+from mqstore.service.shards import Own, ShardReplies
 from mqstore.storage.formats import decode_message_id, segment_name
 from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
 from mqstore.wire.operations import lookups as operations
@@ -50,7 +50,7 @@ class TraceRoutes:
             return traces.of(service.lookups.by_message_id(message_id))
 
         own = partial(service.run, lambda: self._one(find))
-        if service.shards.spreads(request.scope):
+        if service.shards.fans_out(request.scope):
             return json_answer(await self._over_shards(request, own, message_id, topic))
         return json_answer(await own())
 
@@ -58,7 +58,7 @@ class TraceRoutes:
         self, request: Request, own: Own, message_id: str, topic: str | None
     ) -> bytes:
         """An offset message id is of one shard, which tells the key that all are asked for."""
-        first, target = Spread(), None
+        first, target = ShardReplies(), None
         if topic is None:
             first = await self._where_it_is(request, own, message_id)
             found = merging.trace(first)
@@ -68,23 +68,23 @@ class TraceRoutes:
             target = f"/v1/messages/{quote(key, safe='')}/trace?{urlencode({'topic': origin})}"
             find = partial(self._one, lambda traces: traces.by_unique_key(origin, key))
             own = partial(self._service.run, find)
-        everywhere = self._service.shards.everywhere
+        everywhere = self._service.shards.fan_out
         async with everywhere(request, own, target=target, skip=first.answers) as spread:
             spread.answers |= first.answers
             merge = partial(merging.trace, spread)
             return msgspec.json.encode(await self._service.run_in_turn(merge))
 
-    async def _where_it_is(self, request: Request, own: Own, message_id: str) -> Spread:
-        """What the shard says whose STOREHOST an id names. Raises Problem, Relayed."""
+    async def _where_it_is(self, request: Request, own: Own, message_id: str) -> ShardReplies:
+        """What the shard says whose STOREHOST an id names. Raises Problem, RelayedResponse."""
         shards = self._service.shards
         entry = shards.members.of_host(decode_message_id(message_id)[0])
         if entry is None or entry.shard == shards.own:
-            return Spread({shards.own: await own()})
+            return ShardReplies({shards.own: await own()})
         reply = await shards.reply(entry, ForwardedRequest.of(request.scope, str(shards.own)))
         if reply.status != HTTPStatus.OK:
             media_type = reply.content_type.decode()
-            raise Relayed(Response(reply.body, reply.status, media_type=media_type))
-        return Spread({entry.shard: reply.body})
+            raise RelayedResponse(Response(reply.body, reply.status, media_type=media_type))
+        return ShardReplies({entry.shard: reply.body})
 
     def _one(self, find: Callable[[MessageTraces], Trace]) -> bytes:
         service = self._service
@@ -138,12 +138,12 @@ class TraceRoutes:
                 )
             )
 
-        if not service.shards.spreads(request.scope):
+        if not service.shards.fans_out(request.scope):
             return json_answer(await service.run(lambda: look(cursor)))
         asked = f"traces of {topic} {key}"
         begun = shard_cursor.decode(cursor, asked)
         cursors = {shard: part.cursor for shard, part in begun.items()}
-        async with service.shards.everywhere(
+        async with service.shards.fan_out(
             request,
             partial(service.run, lambda: look(cursors.get(self._shard))),
             changed=lambda shard: {"cursor": cursors.get(shard)},

@@ -155,7 +155,7 @@ def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> rep
         unreadable=tuple([unreadable(each) for each in found.unreadable]),
         next=None if cursor is None else store_cursor.mark(cursor, store_id),
         complete=found.complete,
-        scanned=replies.Scanned(
+        scanned=replies.ScannedRange(
             from_ms=scanned.from_ms,
             to_ms=scanned.to_ms,
             candidates=scanned.candidates,
@@ -175,9 +175,9 @@ def queue(found: QueueRange, shard: int) -> replies.Queue:
     )
 
 
-def unreadable(found: Unreadable) -> replies.Unreadable:
+def unreadable(found: Unreadable) -> replies.UnreadableMessage:
     problem = problems.from_storage(found.error) or Problem(problems.INTERNAL, str(found.error))
-    return replies.Unreadable(
+    return replies.UnreadableMessage(
         physical_offset=found.physical_offset,
         type=problem.kind.urn,
         detail=problem.detail,

@@ -55,7 +55,7 @@ class Elsewhere:
 
     async def _ask(self) -> list[int]:
         """Those that take messages, by number, the next one behind this shard first."""
-        told = await self._shards.told_by_others("/v1/store/writes", self._token())
+        told = await self._shards.fetch_from_others("/v1/store/writes", self._token())
         own = self._shards.own
         taking = [shard for shard, body in told.answers.items() if _are_taken(body)]
         return sorted(taking, key=lambda shard: (shard < own, shard))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from mqstore.service.app import json_response
-from mqstore.service.shards import Shards, Spread
+from mqstore.service.shards import ShardReplies, Shards
 from mqstore.wire import shards as wire
 
 Answer = TypeVar("Answer", bound=wire.OfShards)
@@ -34,7 +34,7 @@ async def on_all(
 
     Raises Problem where none has what it is about.
     """
-    if not shards.spreads(request.scope):
+    if not shards.fans_out(request.scope):
         return await act()
     made: list[Answer] = []
 
@@ -47,7 +47,7 @@ async def on_all(
             return None
         return spec(made[0]).model_dump_json(by_alias=True, exclude_none=True).encode()
 
-    spread = await shards.here_first(request, own, content)
+    spread = await shards.apply_here_first(request, own, content)
     spread.require_answers()
     made += _others(spread, shards.own, kind)
     told = wire.Shards.model_validate(spread.view())
@@ -59,7 +59,7 @@ async def gone_on_all(
 ) -> Response:
     """As ``on_all``, of what leaves nothing to tell: 204, or 200 with the shards where one is
     missing."""
-    if not shards.spreads(request.scope):
+    if not shards.fans_out(request.scope):
         await act()
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -67,14 +67,14 @@ async def gone_on_all(
         await act()
         return b""
 
-    spread = await shards.here_first(request, own, lambda: None)
+    spread = await shards.apply_here_first(request, own, lambda: None)
     spread.require_answers()
     if spread.missing:
         return json_response({"shards": spread.view()})
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def _others(spread: Spread, own: int, kind: type[Answer]) -> list[Answer]:
+def _others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
     """What cannot be read is of a shard with another version, which did it all the same."""
     found = []
     for shard, body in sorted(spread.answers.items()):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import Reply
 from mqstore.service.key_shards import shards_to_visit
 from mqstore.service.problems import SHARD_UNREACHABLE, Problem

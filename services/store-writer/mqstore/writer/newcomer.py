@@ -18,7 +18,7 @@ import msgspec
 
 from mqstore.service import logs
 from mqstore.service.auth import OwnToken
-from mqstore.service.shards import Shards, Spread
+from mqstore.service.shards import ShardReplies, Shards
 from mqstore.storage import MessageStore, topic_names
 from mqstore.storage.admin import GroupConfig, TopicChange
 from mqstore.storage.errors import StorageError
@@ -167,8 +167,8 @@ class Newcomer:
         counts = {"topics": len(there.topics), "groups": len(groups)}
         log.info("copied from another shard", shard=there.shard, **counts)
 
-    async def _told(self, target: str) -> Spread:
-        return await self._shards.told_by_others(target, self._token())
+    async def _told(self, target: str) -> ShardReplies:
+        return await self._shards.fetch_from_others(target, self._token())
 
 
 def _configured(group: GroupConfig, config: Mapping[str, Any]) -> GroupConfig:

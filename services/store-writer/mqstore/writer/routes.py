@@ -15,11 +15,11 @@ import msgspec
 from mqstore.service import idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarded import ForwardedRequest, was_forwarded
+from mqstore.service.forwarding import ForwardedRequest, was_forwarded
 from mqstore.service.http import (
-    Begun,
     DeferredReply,
     HotRequest,
+    HotResult,
     Prepared,
     Reply,
     problem_of,
@@ -262,7 +262,7 @@ class Producer:
         self._require_own(request)
         asked = self._asked(request)
 
-        def begin(body: bytes, _: Mapping[str, str]) -> Begun:
+        def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             service.require_puts()
             topic = self._topics.get(name)
             if topic is None or asked.is_heavy(body):
@@ -475,7 +475,7 @@ class Producer:
         return b'{"messages":%b}' % self._placed(put, keys)
 
     def _placed(self, put: Put, keys: list[str]) -> bytes:
-        """Each a ``Placed``, in JSON."""
+        """Each a ``MessagePlace``, in JSON."""
         placements, repeats = put
         return placements_json(
             placements, keys, self._service.settings.shard, repeats, produce.quote

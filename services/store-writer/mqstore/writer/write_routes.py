@@ -8,7 +8,7 @@ from typing import Final
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.wire.operations import stores as operations
-from mqstore.wire.stores import Flushed, PutRefusal, Writes, WritesSpec
+from mqstore.wire.stores import FlushReply, PutRefusal, Writes, WritesSpec
 from mqstore.writer.service import WriterService
 
 _PATH: Final = "/v1/store/writes"
@@ -26,12 +26,12 @@ class WriteRoutes:
         Endpoint(operations.WRITES, self.writes).add(api)
         Endpoint(operations.PUT_WRITES, self.put_writes).add(api)
 
-    async def flush(self) -> Flushed:
+    async def flush(self) -> FlushReply:
         """Answered when all that was stored before is on disk, as a sync produce is."""
         service = self._service
         store = service.store
         await service.durability.wait(store.log.max_offset)
-        return Flushed(durable_offset=store.log.flushed_offset)
+        return FlushReply(durable_offset=store.log.flushed_offset)
 
     async def writes(self) -> Writes:
         store = self._service.store

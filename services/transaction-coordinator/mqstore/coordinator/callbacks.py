@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from mqstore.client.callbacks import SIGNATURE_HEADER, signature
 from mqstore.coordinator.errors import CoordinatorError
 from mqstore.coordinator.targets import Target
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 from mqstore.wire.transactions import WHY_LENGTH_MAX
 
@@ -51,7 +51,7 @@ class Caller:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Raises Refused."""
+        """Raises ConfigurationError."""
         self._timeout_s = settings.callback_timeout_s
         self._transport = httpx.AsyncHTTPTransport(
             verify=_trusted(settings),
@@ -111,11 +111,11 @@ class Caller:
 
 
 def _trusted(settings: Settings) -> ssl.SSLContext:
-    """The system's authorities, and the operator's own. Raises Refused."""
+    """The system's authorities, and the operator's own. Raises ConfigurationError."""
     context = ssl.create_default_context()
     if settings.callback_ca is not None:
         try:
             context.load_verify_locations(settings.callback_ca)
         except OSError as error:
-            raise Refused(f"callbackCa cannot be used: {error}") from None
+            raise ConfigurationError(f"callbackCa cannot be used: {error}") from None
     return context

@@ -41,7 +41,7 @@ class PodEvents:
     pods. Calls block, for a second each; they may come from any thread."""
 
     def __init__(self, stateful_set: str, namespace: str | None) -> None:
-        """Raises Refused where there is no cluster."""
+        """Raises ConfigurationError where there is no cluster."""
         self._api = client.CoreV1Api(api_client())
         self._stateful_set = stateful_set
         self._namespace = namespace or own_namespace()

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import BY, Shard, Shards, problem_type
 from mqstore.service import problems
-from mqstore.service.forwarded import ForwardedRequest, returned
+from mqstore.service.forwarding import ForwardedRequest, returned
 from mqstore.service.http import Reply
 from mqstore.service.problems import Problem
 from mqstore.wire.idempotency import unique_keys

@@ -153,7 +153,7 @@ class Reporter:
 
 
 def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) -> Reporter | None:
-    """None where nothing is to be told. Raises Refused without a cluster."""
+    """None where nothing is to be told. Raises ConfigurationError without a cluster."""
     if settings.shard_stateful_set is None:
         return None
     from mqstore.coordinator.kube_events import PodEvents

@@ -17,7 +17,7 @@ from mqstore.coordinator.shards import BY, Shard, Shards
 from mqstore.service import transaction_structs as structs
 from mqstore.service.app import Api, json_response
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.forwarded import ForwardedRequest
+from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.transaction_lists import merge, query_of
 from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
 from mqstore.service.transaction_structs import Transactions

@@ -45,7 +45,7 @@ class CoordinatorService:
     name = "transaction-coordinator"
 
     def __init__(self, settings: Settings) -> None:
-        """Raises Refused."""
+        """Raises ConfigurationError."""
         self.address = ""
         self.health = Health()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()

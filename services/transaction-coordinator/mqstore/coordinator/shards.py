@@ -18,7 +18,7 @@ import msgspec
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
-from mqstore.service.forwarded import FORWARDED, ForwardedRequest
+from mqstore.service.forwarding import FORWARDED, ForwardedRequest
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 
@@ -173,7 +173,7 @@ class Shards:
 
 def shards_of(settings: Settings, tls: ssl.SSLContext | None) -> Shards:
     """As ``shardsFile`` lists them at the start, else the one that the settings name. Raises
-    Refused."""
+    ConfigurationError."""
     if settings.shards_file is None:
         places = [(settings.shard, settings.writer_url)]
     else:

@@ -16,7 +16,7 @@ from typing import Final
 import httpx
 
 from mqstore.coordinator.errors import CoordinatorError
-from mqstore.service.refusal import Refused
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 
 Address = IPv4Address | IPv6Address
@@ -61,7 +61,7 @@ class Allowed:
 
     @classmethod
     def of(cls, settings: Settings) -> Allowed:
-        """Raises Refused for what is neither a name nor a block."""
+        """Raises ConfigurationError for what is neither a name nor a block."""
         names, blocks = set(), []
         for each in _parts(settings.callback_hosts):
             try:
@@ -71,7 +71,7 @@ class Allowed:
         try:
             ports = frozenset(int(each) for each in _parts(settings.callback_ports))
         except ValueError:
-            raise Refused("callbackPorts takes numbers, with commas between") from None
+            raise ConfigurationError("callbackPorts takes numbers, with commas between") from None
         return cls(frozenset(names), tuple(blocks), ports, settings.callback_http)
 
     async def target(self, text: str, lookup: Lookup | None = None) -> Target:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mqstore.client import WRITER_URL, Client, ClientError, ProblemError, trusting
+from mqstore.client import WRITER_URL, Client, ClientError, ProblemError, make_tls_context
 from mqstore.client import Unreachable as NoAnswer
 from mqstore.jobs.errors import AccessRefused, JobError, SegmentGone, StoreChanged, Unreachable
 from mqstore.jobs.log.source import LogSegment, Snapshot
@@ -51,7 +51,7 @@ class LogAtUrl:
     def client(self, writer_url: str = WRITER_URL) -> Client:
         """A client of the service. Raises AccessRefused if token file or CA bundle is unusable."""
         try:
-            tls = None if self.ca is None else trusting(self.ca)
+            tls = None if self.ca is None else make_tls_context(self.ca)
             return Client(writer_url, self.url, token=self._token(), tls=tls, timeout_s=TIMEOUT_S)
         except OSError as error:
             raise AccessRefused(

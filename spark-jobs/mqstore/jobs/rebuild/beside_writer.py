@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mqstore.client import Client, IndexPublished, Unreachable
+from mqstore.client import Client, PublishedIndex, Unreachable
 from mqstore.jobs.errors import SegmentGone
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.log import at_path
@@ -98,7 +98,7 @@ def plan_document(plan: BuildPlan, parts: int) -> dict[str, Any]:
     }
 
 
-def _published(client: Client, lease: Lease) -> IndexPublished:
+def _published(client: Client, lease: Lease) -> PublishedIndex:
     """Publish the index; retries if the reply was lost, which is safe: the result is the same."""
     for tried in range(1, PUBLISH_TRIES + 1):
         try:

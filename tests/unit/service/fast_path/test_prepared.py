@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.service import auth, http, problems
 from mqstore.service.fast_path.connection import HEADS_KEPT
-from mqstore.service.http import Begun, DeferredReply, HotRequest, HotRoute, Prepared, Reply
+from mqstore.service.http import DeferredReply, HotRequest, HotResult, HotRoute, Prepared, Reply
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import TopicUnknown
 from mqstore.wire.operation import Role
@@ -67,7 +67,7 @@ class Echo:
             raise Problem(problems.BAD_PARAMETER, "odd")
         self.prepared.append(request.query())
 
-        def begin(body: bytes, params: Mapping[str, str]) -> Begun:
+        def begin(body: bytes, params: Mapping[str, str]) -> HotResult:
             if body in UNDONE:
                 UNDONE[body]()
                 return None
@@ -423,7 +423,7 @@ def test_answers_are_counted_by_their_template() -> None:
 def test_a_token_that_was_taken_away_is_refused_on_a_connection_that_had_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "REREAD_S", 0.0)  # a moment, without waiting for it
+    monkeypatch.setattr(auth, "RELOAD_INTERVAL_S", 0.0)  # a moment, without waiting for it
     token = tmp_path / "produce"
     token.write_text("old-" * 8)
     given = b"authorization: Bearer " + b"old-" * 8

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mqstore.service import logs
 from mqstore.service.fast_path import plain
 from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Prepared, Reply
-from mqstore.service.limits import LARGE_ANSWER_SIZE, LOOKING
+from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
 
@@ -158,7 +158,7 @@ class PreparedHead:
         """Raises Problem (429, 503) for a large reply to a safe method that cannot be held, and
         RuntimeError for a header that is more than one line."""
         size = len(reply.body)
-        if size > LARGE_ANSWER_SIZE and self._route.method in LOOKING:
+        if size > LARGE_ANSWER_SIZE and self._route.method in SAFE_METHODS:
             refusal = self._front.limits.memory.refusal(self._client, size)
             if refusal is not None:
                 raise refusal

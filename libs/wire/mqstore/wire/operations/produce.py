@@ -9,7 +9,7 @@ from mqstore.wire import idempotency, problems
 from mqstore.wire.base import INT32_MAX, UINT32_MAX
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
-from mqstore.wire.produce import Produced, ProduceRequest
+from mqstore.wire.produce import ProduceReply, ProduceRequest
 
 BATCH_TYPE: Final = "application/x-rocketmq-batch"
 _PROBLEMS: Final = (
@@ -86,7 +86,7 @@ PRODUCE: Final = Operation(
     request=ProduceRequest,
     request_example=examples.PRODUCE,
     request_content={BATCH_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-    reply=Produced,
+    reply=ProduceReply,
     example=examples.PRODUCED,
     status=201,
     text="Stored, with the requested durability.",

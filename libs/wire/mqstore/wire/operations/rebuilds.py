@@ -10,10 +10,10 @@ from mqstore.wire.examples import rebuilds as examples
 from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
 from mqstore.wire.rebuilds import (
     IndexPart,
-    IndexPublished,
     IndexRebuild,
     IndexRebuilds,
     LeaseSpec,
+    PublishedIndex,
     RebuildPlan,
     RebuildSpec,
 )
@@ -87,7 +87,7 @@ PUBLISH_REBUILD: Final = Operation(
     role=Role.SYSTEM,
     summary="Let the new files be the index",
     tag="index",
-    reply=IndexPublished,
+    reply=PublishedIndex,
     example=examples.PUBLISHED,
     problems=(*_REFUSED, problems.STAGING_DAMAGED, *problems.WITH_BODY),
 )

@@ -9,7 +9,7 @@ from mqstore.wire.examples import stores as examples
 from mqstore.wire.operation import Nothing, Operation, Role, Target
 from mqstore.wire.stores import (
     DelayLevels,
-    Flushed,
+    FlushReply,
     Operations,
     Quarantine,
     Recovery,
@@ -75,7 +75,7 @@ FLUSH: Final = Operation(
     role=Role.ADMIN,
     summary="Bring everything to disk",
     tag="store",
-    reply=Flushed,
+    reply=FlushReply,
     problems=(problems.FLUSH_TIMEOUT, problems.STORE_FAILED),
 )
 WRITES: Final = Operation(

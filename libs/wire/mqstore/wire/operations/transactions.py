@@ -14,7 +14,7 @@ from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.transactions import (
     ID_LENGTH_MAX,
     ID_TEXT,
-    Begun,
+    BegunTransaction,
     Reason,
     Resolution,
     Transaction,
@@ -85,7 +85,7 @@ BEGIN: Final = Operation(
     ),
     request=TransactionSpec,
     request_example=examples.SPEC,
-    reply=Begun,
+    reply=BegunTransaction,
     example=examples.BEGUN,
     status=201,
     text="Begun.",

@@ -14,7 +14,7 @@ import msgspec
 from mqstore.service import bodies, http, idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarded import ForwardedRequest, was_forwarded
+from mqstore.service.forwarding import ForwardedRequest, was_forwarded
 from mqstore.service.http import DeferredReply, HotRequest, Prepared, Reply
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
@@ -24,7 +24,7 @@ from mqstore.service.transaction_parameters import (
     check_query,
     check_transaction_id,
 )
-from mqstore.service.transaction_structs import Begun, Reason, TransactionSpec
+from mqstore.service.transaction_structs import BegunTransaction, Reason, TransactionSpec
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.puts import UniqueKeys
@@ -81,7 +81,7 @@ class HotRoutes:
         client, is_forwarded = _client_of(request), was_forwarded(request.scope)
         is_json = _says_json(request)
 
-        def begin(body: bytes, _: Mapping[str, str]) -> http.Begun:
+        def begin(body: bytes, _: Mapping[str, str]) -> http.HotResult:
             if not is_json:
                 return None
             bodies.check_values(body, VALUES_MAX)
@@ -125,7 +125,7 @@ class HotRoutes:
         def answer(result: asyncio.Future[Any]) -> bytes:
             found = result.result()
             return _encode(
-                Begun(
+                BegunTransaction(
                     transaction_id=f"{service.settings.shard}-{found.key}",
                     state=STATES[found.state],
                 )

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from mqstore.service import logs
 from mqstore.service.app import Api, json_response
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.forwarded import was_forwarded
+from mqstore.service.forwarding import was_forwarded
 from mqstore.service.transaction_lists import merge, query_of
 from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
 from mqstore.service.transaction_structs import Transactions
@@ -65,13 +65,13 @@ class TransactionRoutes:
         older_than_ms = wanted.older_than_s * 1000
         listing = Listing(wanted.state, wanted.group, older_than_ms, after, limit + 1)
         shards = self._service.shards
-        if not shards.spreads(request.scope):
+        if not shards.fans_out(request.scope):
             return json_response(merge({shards.own: await self._own(listing)}, limit, query))
 
         async def own() -> bytes:
             return msgspec.json.encode(merge({shards.own: await self._own(listing)}, limit, query))
 
-        async with shards.everywhere(request, own) as spread:
+        async with shards.fan_out(request, own) as spread:
             spread.require_answers()
             parts = {shard: _read(body) for shard, body in spread.answers.items()}
             parts |= dict.fromkeys([*spread.missing, *spread.refusals])
@@ -85,7 +85,9 @@ class TransactionRoutes:
         return Transactions(transactions=tuple(found), next=None, complete=True, missing=())
 
     async def _key_of(self, transaction_id: str, request: Request) -> str:
-        """The key of a transaction of this shard. Raises Relayed for another one's, or Problem."""
+        """The key of a transaction of this shard.
+
+        Raises RelayedResponse for a transaction of another shard, or Problem."""
         shards, scope = self._service.shards, request.scope
         is_forwarded = was_forwarded(scope)
         other, key = shard_and_key(shards, transaction_id, is_forwarded=is_forwarded)

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
+class ConfigurationError(Exception):
     """The service cannot start as it is configured; the message says what to do."""

@@ -28,7 +28,7 @@ _NOT_ANSWERED: Final = frozenset(
 """Of an answer: what this process says by itself."""
 
 
-class Relayed(Exception):
+class RelayedResponse(Exception):
     """Raised instead of answering: another process's answer."""
 
     def __init__(self, response: Response) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable
-from mqstore.client.again import Patience, may_be_stored, writable_shard
 from mqstore.client.calls import produce
+from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.wire import unique_keys
 
 
@@ -47,7 +47,7 @@ def test_messages_are_not_stored(failure: ClientError) -> None:
 
 def test_patience_ends_and_a_final_answer_ends_it_at_once() -> None:
     now = [100.0]
-    patience = Patience(10.0, lambda: now[0])
+    patience = RetryBudget(10.0, lambda: now[0])
     assert 0.1 <= patience.pause_s(Unreachable("x")) < 0.2 <= patience.pause_s(Unreachable("x"))
     assert 5.0 <= patience.pause_s(problem("overloaded", retry_after_s=5.0)) < 7.0
     with pytest.raises(ProblemError):
@@ -59,7 +59,7 @@ def test_patience_ends_and_a_final_answer_ends_it_at_once() -> None:
 
 def test_without_patience_nothing_is_sent_again() -> None:
     with pytest.raises(Unreachable):
-        Patience(0.0).pause_s(Unreachable("x"))
+        RetryBudget(0.0).pause_s(Unreachable("x"))
 
 
 def test_patience_generates_the_keys_that_are_missing() -> None:

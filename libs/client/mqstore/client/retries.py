@@ -9,7 +9,7 @@ from typing import Final
 
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 
-AGAIN_STATUSES: Final = frozenset({429, 502, 503, 504})
+RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """Answers that may be others in a moment."""
 NOTHING_STORED: Final = frozenset(
     {"disk-full", "disk-refuses", "page-cache-busy", "store-not-writable", "store-read-only"}
@@ -21,10 +21,10 @@ PAUSE_MAX_S: Final = 30.0
 _RANDOM: Final = SystemRandom()
 
 
-def may_pass(failure: ClientError | None) -> bool:
+def is_transient(failure: ClientError | None) -> bool:
     """Whether the same request may succeed in a moment; None is a connection that ended."""
     if isinstance(failure, ProblemError):
-        return failure.status in AGAIN_STATUSES
+        return failure.status in RETRY_STATUSES
     return failure is None or isinstance(failure, Unreachable)
 
 
@@ -34,7 +34,7 @@ def pause_s(attempts: int, first_s: float) -> float:
     return pause * (1 + _RANDOM.random() / 4)
 
 
-class Patience:
+class RetryBudget:
     """How long one request is sent again."""
 
     def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +46,7 @@ class Patience:
         """Until the next attempt. Raises ``failure`` where it is final, or time is over."""
         told = failure.retry_after_s if isinstance(failure, ProblemError) else None
         pause = pause_s(self._attempts, PAUSE_S) if told is None else pause_s(0, told)
-        if not may_pass(failure) or self._clock() + pause > self._until:
+        if not is_transient(failure) or self._clock() + pause > self._until:
             raise failure
         self._attempts += 1
         return pause
@@ -55,7 +55,7 @@ class Patience:
 def may_be_stored(failure: ClientError) -> bool:
     """Whether a produce that failed so may have stored its messages."""
     if isinstance(failure, ProblemError):
-        is_refused = failure.status < 500 and failure.status not in AGAIN_STATUSES
+        is_refused = failure.status < 500 and failure.status not in RETRY_STATUSES
         was_sent = failure.problem.get("sent") is not False
         return not is_refused and failure.type not in NOTHING_STORED and was_sent
     return not isinstance(failure, Unreachable) or failure.was_sent
