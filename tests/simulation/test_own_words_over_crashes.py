@@ -136,7 +136,7 @@ class Words:
         known = 0 if retention.archive is None else retention.archive.offset
         offset = self.rng.randint(known, self.store.log.flushed_offset)
         self.archive.add(offset)
-        retention.archived(offset, "a place")
+        retention.advance_archive(offset, "a place")
         self.archive = {offset}
 
     def _end_archive(self) -> None:

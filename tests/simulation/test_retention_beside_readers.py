@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqstore.query.store_watch import StoreWatch
 from mqstore.storage.retention.journal import SPACE_NOT_FREED
-from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
+from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.store_reader import StoreReader
 from tests.simulation.retention_machine import SEGMENT, Machine
 

@@ -136,7 +136,7 @@ class Appends:
 
     def _append_closely(self, message: Message) -> Placement:
         """One that the kernel does not put alone."""
-        return self._append_single(self.delays.delayed(message) if message.has_delay else message)
+        return self._append_single(self.delays.delay(message) if message.has_delay else message)
 
     def _append_single(self, message: Message) -> Placement:
         if self._ahead is not None:
@@ -151,7 +151,7 @@ class Appends:
     def _append_run(self, messages: Sequence[Message]) -> list[Placement]:
         if not messages:
             raise MessageInvalid("batch is empty; send one message or more")
-        put = [self.delays.delayed(each) if each.has_delay else each for each in messages]
+        put = [self.delays.delay(each) if each.has_delay else each for each in messages]
         if self._ahead is not None:
             self._ahead.require_all(put)
         return self._dispatched(self._log.append_run(put))

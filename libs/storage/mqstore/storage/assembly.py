@@ -430,7 +430,7 @@ class Assembly:
             with state.changing():
                 dispatcher.counts.holes_filled += sum(queue.fill_holes() for queue in queues.all())
         queues.correct_min(found.min_offset)
-        queues.recovered()
+        queues.end_recovery()
         state.set_dispatched(dispatcher.position)
         return dispatcher
 

@@ -58,7 +58,7 @@ from mqstore.storage.scrub.service import Scrub, ScrubProgress
 from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
 from mqstore.storage.store_status import SegmentInfo, StoreStatus
 from mqstore.storage.system.atomic_file import put_in_place, remove_file
-from mqstore.storage.system.overlay_files import laid_over
+from mqstore.storage.system.overlay_files import make_overlay
 from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig
 
 __all__ = [
@@ -93,7 +93,7 @@ class MessageStore:
         """
         options = options or StoreOptions()
         if not options.in_place:
-            seams = replace(seams, files=laid_over(seams.files))
+            seams = replace(seams, files=make_overlay(seams.files))
         opened = open_directory(root, config, seams, options)
         try:
             return cls(opened, seams, options)
@@ -245,7 +245,7 @@ class MessageStore:
         return self._admin.delete_topic(name)
 
     def _drop_queues(self, topic: str) -> None:
-        with self._parts.queue_flush.paused(), self.state.changing():
+        with self._parts.queue_flush.pause(), self.state.changing():
             self.dispatcher.drop_queues(topic)
 
     def _require_writable(self) -> None:

@@ -25,7 +25,7 @@ from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.state_page import StatePage
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import RecoveryPlan, RemoveSegment, StartReason
-from mqstore.storage.retention.journal import forced_deletion
+from mqstore.storage.retention.journal import forced_deletion_figures
 from mqstore.storage.retention.plan import PlannedSegment, RetentionPlan
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import remove_file
@@ -70,7 +70,7 @@ def make_room(
         if first is None or not _may_go(first, recovery):
             return None
         _remove_first(files, paths, found, first)
-        return forced_deletion(
+        return forced_deletion_figures(
             retention, first.name, first.size, retention.made_ms - first.modified_ms
         )
     finally:
@@ -113,7 +113,7 @@ def _remove_spares(
         files.unlink(path)
     files.sync_directory(paths.commit_log)
     log.warning("segments made ahead were deleted to open the store: %d bytes", size)
-    return forced_deletion(retention, None, size, None)
+    return forced_deletion_figures(retention, None, size, None)
 
 
 def _remove_first(

@@ -20,7 +20,7 @@ from mqstore.query.service import QueryService
 from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage import topic_names
-from mqstore.storage.admin import ConsumerOffsets, Followed, Source
+from mqstore.storage.admin import ConsumerOffsets, Source, TableSnapshot
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
 from mqstore.storage.reads import GroupLag, QueueLag, TopicLag
@@ -137,7 +137,7 @@ class GroupRoutes:
 
 
 def source_view(
-    service: QueryService, offsets: Followed[ConsumerOffsets], *, is_current: bool = False
+    service: QueryService, offsets: TableSnapshot[ConsumerOffsets], *, is_current: bool = False
 ) -> replies.OffsetsSource:
     """Where these offsets come from, and how old they are; ``is_current``: from store-writer."""
     if is_current:

@@ -38,7 +38,7 @@ from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY,
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage import StoreReader, topic_names
-from mqstore.storage.admin import ConsumerOffsets, FilterData, Followed
+from mqstore.storage.admin import ConsumerOffsets, FilterData, TableSnapshot
 from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, TopicUnknown
 from mqstore.storage.filter import Filter, compile_expression
 from mqstore.storage.formats import StoreFormat
@@ -372,7 +372,7 @@ class QueryService:
         if not self.topics.read_queues(topic):
             self.lookups.queues(topic)
 
-    def group_offsets(self) -> Followed[ConsumerOffsets]:
+    def group_offsets(self) -> TableSnapshot[ConsumerOffsets]:
         """What groups have committed, as it was last saved."""
         return self.store.offsets.now()
 

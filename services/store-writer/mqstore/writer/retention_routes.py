@@ -100,7 +100,7 @@ class RetentionRoutes:
         """By the job that archives. What lies behind `offset` is kept from deletion, from the first
         time on, until the disk is above keepDiskCeilingRatio or the archive is ended."""
         retention = self._service.store.retention
-        mark = await asyncio.to_thread(retention.archived, spec.offset, spec.place)
+        mark = await asyncio.to_thread(retention.advance_archive, spec.offset, spec.place)
         return Archive(archive=ArchiveMark.model_validate(mark))
 
     async def end_archive(self) -> None:

@@ -169,7 +169,7 @@ class Watching:
         if index.complete:
             done, is_news = total, self._end(INDEX)
         else:
-            is_news = index.runs and self._advance(INDEX, "rebuild", done, total)
+            is_news = index.has_work and self._advance(INDEX, "rebuild", done, total)
         if is_news:
             self._events.publish(INDEX, done=done, total=total)
 

@@ -25,7 +25,7 @@ def look(client: Client) -> ShardFacts:
     return ShardFacts(
         name=f"{store.store_id[:ID_DIGITS]}-{store.shard}",
         now_ms=planned.made_ms,
-        config=planned.rule.applied_to(StoreConfig(message_delay_level=levels)),
+        config=planned.rule.apply_to(StoreConfig(message_delay_level=levels)),
         segments=[
             SegmentFacts(each.name, each.offset, each.offset + each.size, each.modified_ms)
             for each in planned.segments

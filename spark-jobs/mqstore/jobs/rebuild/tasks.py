@@ -23,7 +23,7 @@ from mqstore.storage.index import (
     Item,
     Layout,
     PartBuilder,
-    PartBuilt,
+    PartCounts,
     item_at,
 )
 
@@ -93,7 +93,7 @@ def _next_named(log: LogAtPath, after: int) -> int | None:
     return min((offset for offset in found if offset is not None), default=None)
 
 
-def build_part(directory: Path, plan: BuildPlan, chunks: Iterable[Items]) -> Iterator[PartBuilt]:
+def build_part(directory: Path, plan: BuildPlan, chunks: Iterable[Items]) -> Iterator[PartCounts]:
     """Write the items of one part, in the order of the log, to all index files."""
     builder = PartBuilder(PosixFileSystem(), directory, plan)
     try:

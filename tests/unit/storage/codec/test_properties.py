@@ -43,7 +43,7 @@ def test_replaced_properties_are_those_and_all_others_stay(
     found: dict[str, str], changes: dict[str, str | None], trailing: bool
 ) -> None:
     encoded = properties.encode(found, trailing_separator=trailing)
-    changed = properties.replaced(encoded, changes, trailing_separator=trailing)
+    changed = properties.replace(encoded, changes, trailing_separator=trailing)
     expected = {name: value for name, value in {**found, **changes}.items() if value is not None}
     assert properties.decode(changed) == expected
     assert changed.endswith(b"\x02") == (trailing and bool(expected))
@@ -51,7 +51,7 @@ def test_replaced_properties_are_those_and_all_others_stay(
 
 def test_replacing_leaves_what_is_no_property_byte_for_byte() -> None:
     encoded = b"a\x01b\x01c\x02noseparator\x02\x02\xff\x01\xff\x02D\x011\x02D\x012"
-    changed = properties.replaced(encoded, {"D": "3"}, trailing_separator=False)
+    changed = properties.replace(encoded, {"D": "3"}, trailing_separator=False)
     assert changed == b"a\x01b\x01c\x02noseparator\x02\xff\x01\xff\x02D\x013"
 
 

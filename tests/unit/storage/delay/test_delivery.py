@@ -7,7 +7,7 @@ import pytest
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import ANY_OFFSET, decode
 from mqstore.storage.delay.delivery import RETRY_S
-from mqstore.storage.delay.rewriting import delivered
+from mqstore.storage.delay.rewriting import copy_for_delivery
 from mqstore.storage.errors import MessageInvalid, StorageError
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat, SysFlag
 from mqstore.storage.message_store import StoreOptions
@@ -467,7 +467,7 @@ def test_the_crc_of_a_delayed_record_is_not_in_its_copy() -> None:
     record = with_record_crc(message, 1)
     found = decode(record, 0, len(record), physical_offset=ANY_OFFSET)
     assert found.raw_properties.startswith(kept + b"__CRC32#")
-    assert delivered(found, StoreFormat.V5_X).properties == kept
+    assert copy_for_delivery(found, StoreFormat.V5_X).properties == kept
 
 
 def test_levels_tell_what_is_pending(world: DelayedStore) -> None:

@@ -522,7 +522,7 @@ def test_slow_and_fast_path_write_the_same_bytes(
             if stretch is None:
                 position = slow.dispatcher._after_segment(position)
             else:
-                position, _ = slow.dispatcher._one(stretch, slow.index, True)
+                position, _ = slow.dispatcher._handle_one(stretch, slow.index, True)
         fast.close()
         slow.close()
         assert _files(fast.paths.consume_queue) == _files(slow.paths.consume_queue)

@@ -20,7 +20,7 @@ def test_the_hash_is_guavas_murmur3_128() -> None:
 
 def test_what_was_added_is_there_and_little_else() -> None:
     filter_ = BloomFilter.of(20, 32)
-    bitmap = filter_.empty()
+    bitmap = filter_.new_bitmap()
     assert len(bitmap) == 14
     added = [filter_.positions(f"group{n}#topic") for n in range(16)]
     for positions in added:

@@ -16,7 +16,7 @@ from mqstore.storage._kernel import IndexItems, Stop, index_chain, item_at
 from mqstore.storage.index.build import (
     BuildPlan,
     PartBuilder,
-    PartBuilt,
+    PartCounts,
     finish_files,
     make_files,
 )
@@ -110,7 +110,7 @@ class Rebuild:
 
     def part(
         self, build: BuildPlan, part: int, chunks: list[tuple[Chunk, list[bytes]]]
-    ) -> PartBuilt:
+    ) -> PartCounts:
         builder = PartBuilder(FILES, self.staging, build)
         for chunk, items in chunks:
             builder.add(chunk.start, items[part])

@@ -53,7 +53,7 @@ def test_an_entry_stands_at_twenty_times_its_index(tmp_path: Path) -> None:
 
 def test_a_file_is_made_only_when_its_first_entry_comes(tmp_path: Path) -> None:
     queue = filled(tmp_path, 10)
-    queue.aim(10)
+    queue.aim_window(10)
     assert len(queue.files.files) == 1
 
     queue.put(10, 1000, 100, 0)

@@ -135,8 +135,8 @@ def test_what_another_unit_says_may_be_true_of_a_message_too(
     """One that lacks a bit is not; one with more costs a look into the log."""
     ext = open_ext(tmp_path)
     (address,) = put_all(ext, [found])
-    assert ext.says(address, ExtUnit(1, 2, b"\x05")) is said
-    assert not ext.says(address + 1, ExtUnit(1, 2, b""))
+    assert ext.matches(address, ExtUnit(1, 2, b"\x05")) is said
+    assert not ext.matches(address + 1, ExtUnit(1, 2, b""))
 
 
 @given(st.binary(max_size=200), st.data())

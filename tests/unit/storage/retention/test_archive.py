@@ -91,7 +91,7 @@ def test_retention_waits_for_the_archive_up_to_where_it_is(tmp_path: Path) -> No
         segments = store.retention.plan().segments
         assert len(segments) > 3
         end = segments[1].offset + segments[1].size
-        store.retention.archived(end, PLACE)
+        store.retention.advance_archive(end, PLACE)
         whys = [each.why for each in store.retention.plan().segments]
         assert Why.HELD not in whys[:2]
         assert whys[2:-1] == [Why.HELD] * (len(segments) - 3)

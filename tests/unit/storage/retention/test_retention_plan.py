@@ -260,4 +260,4 @@ def test_a_plan_is_read_back_from_its_json(given_situation: Situation) -> None:
 def test_a_plan_says_by_which_settings_it_was_made() -> None:
     config = StoreConfig(file_reserved_time=5, keep_for_groups="g", delete_when="03;15")
     made = plan.make(Situation(NOON_MS, config, [], 0, Disks()))
-    assert made.rule.applied_to(StoreConfig()) == config
+    assert made.rule.apply_to(StoreConfig()) == config

@@ -1,7 +1,7 @@
-"""What people and clients change besides messages: topics, groups, consumer offsets.
+"""Topics, groups and consumer offsets: what operators and clients change besides messages.
 
 Public: the values that ``Administration`` takes and returns, and RocketMQ's config tables, as the
-store's own process keeps them and as another process follows them. Used by services and jobs.
+store's own process keeps them and as another process reads them. Used by services and jobs.
 """
 
 from mqstore.storage.admin.group_offsets import Commit, GroupOffset, OffsetChange, Position
@@ -15,7 +15,7 @@ from mqstore.storage.tables.config_tables import (
     TopicTable,
 )
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
-from mqstore.storage.tables.followed import Followed, FollowedTable
+from mqstore.storage.tables.followed_table import FollowedTable, TableSnapshot
 from mqstore.storage.tables.subscription_groups import GroupConfig
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "ConsumerOffsets",
     "DelayOffsets",
     "FilterData",
-    "Followed",
     "FollowedTable",
     "Group",
     "GroupConfig",
@@ -32,6 +31,7 @@ __all__ = [
     "OffsetChange",
     "Position",
     "Source",
+    "TableSnapshot",
     "TopicChange",
     "TopicConfig",
     "TopicTable",

@@ -1,4 +1,4 @@
-"""All of the administration that a store needs: its tables, and what works on them."""
+"""``Administration`` joins the config tables of a store and the operations on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdminTables:
-    """Read before anything of the store changes: one that cannot be read refuses the opening."""
+    """The config tables of a store, loaded before the store is changed.
+
+    A table that cannot be read prevents the opening.
+    """
 
     topics: TopicTable
     groups: SubscriptionGroups
@@ -35,7 +38,7 @@ class AdminTables:
 
     @classmethod
     def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
-        """Raises ConfigTableError, OSError."""
+        """Load the four tables. Raises ConfigTableError, OSError."""
         where = paths, store_format, seams
         return cls(
             TopicTable.load(*where),
@@ -46,7 +49,7 @@ class AdminTables:
 
 
 class Administration:
-    """Topics, groups, their offsets and subscriptions. Any thread."""
+    """Topics, groups, their offsets and subscriptions. Thread-safe."""
 
     def __init__(
         self,
@@ -60,9 +63,12 @@ class Administration:
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
     ) -> None:
-        """``adopt`` as of ``Subscriptions``; ``drop_queues`` unlinks a topic's queues while nobody
-        dispatches; ``require_writable`` raises StoreNotWritable or StoreFailed where nothing may
-        change."""
+        """Build the four parts over the loaded tables.
+
+        ``adopt`` is that of ``Subscriptions``; ``drop_queues`` unlinks a topic's queues while
+        dispatch is paused; ``require_writable`` raises StoreNotWritable or StoreFailed where
+        nothing may change.
+        """
         store_format, clock = opened.format.rocketmq_format, seams.clock
         self.topics = Topics(
             tables.topics,
@@ -84,8 +90,10 @@ class Administration:
         self.groups = Groups(tables.groups, self.offsets, require_writable)
 
     def delete_topic(self, name: str) -> TopicDeletion:
-        """A topic with what groups have consumed of it and their subscriptions. As
-        ``Topics.delete``."""
+        """Delete a topic, the groups' offsets in it and their subscriptions to it.
+
+        Errors as ``Topics.delete``.
+        """
         gone = self.topics.delete(name, self.offsets)
         self.subscriptions.forget_topic(name)
         return gone

@@ -1,11 +1,13 @@
-"""Consumer offsets: the next message of each queue that a group will consume.
+"""Consumer offsets: the queue offset of the next message that a group will consume, for each queue.
 
-They live in memory and are brought to ``consumerOffset.json`` every flushConsumerOffsetInterval
-and at the close, as a broker does: a kill forgets the commits since, and those messages come again.
-Source: ConsumerOffsetManager of 4.9.7 and 5.4.0, which takes any offset; here one must lie in its
-queue, and goes back only on request. RocketMQ saves them whatever the disk has of the log, so that
-a power cut leaves a group behind its queue's end, where it skips what is stored next; here the log
-is synced first, and an offset that is behind its queue's end at an opening is lowered to it.
+The offsets are kept in memory. As in a broker they are saved to ``consumerOffset.json`` every
+flushConsumerOffsetInterval and at the close: after a kill, the messages of unsaved commits are
+consumed again. Source: ConsumerOffsetManager of 4.9.7 and 5.4.0. Two things differ from it:
+
+RocketMQ accepts any offset; this class accepts offsets within the queue, and lower ones on request
+only. RocketMQ saves offsets of messages that are not on disk, so that after a power cut a group may
+stand behind its queue's end and skip the next messages; this class syncs the log first, and at an
+opening lowers an offset behind its queue's end to that end.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Position(StrEnum):
-    """Where a reset puts a group."""
+    """The position to which a reset moves a group."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -39,7 +41,7 @@ class Position(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """``offset`` is that of the next message to consume."""
+    """The offset that a group commits: that of the next message to consume."""
 
     topic: str
     queue_id: int
@@ -48,24 +50,24 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a group stands in one queue."""
+    """The position of a group in one queue."""
 
     topic: str
     queue_id: int
     committed: int | None
-    """None: it has consumed nothing of this queue, or never said so."""
+    """None when the group has committed no offset for this queue."""
     min_offset: int
     max_offset: int
 
     @property
     def lag(self) -> int:
-        """Messages that are still to be consumed; without an offset all of the queue."""
+        """The number of messages still to be consumed; all of the queue without an offset."""
         return self.max_offset - min(self.max_offset, max(self.min_offset, self.committed or 0))
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """What a reset does, or would do, to one queue."""
+    """The effect of a reset on one queue. ``before`` is None without a committed offset."""
 
     topic: str
     queue_id: int
@@ -76,7 +78,7 @@ class OffsetChange:
 
 
 class GroupOffsets:
-    """A ``BackgroundService``, and all that is asked of consumer offsets. Any thread."""
+    """A ``BackgroundService`` that keeps, checks and saves consumer offsets. Thread-safe."""
 
     name = "consumer-offsets"
 
@@ -90,8 +92,8 @@ class GroupOffsets:
         config: StoreConfig,
         require_writable: Callable[[], None],
     ) -> None:
-        """``topic_of`` raises TopicUnknown; ``require_writable`` StoreNotWritable or StoreFailed
-        where nothing may change."""
+        """``topic_of`` raises TopicUnknown; ``require_writable`` raises StoreNotWritable or
+        StoreFailed where nothing may change."""
         self._require_writable = require_writable
         self._table = table
         self._topic_of = topic_of
@@ -102,7 +104,7 @@ class GroupOffsets:
         self._lock = Lock()
 
     def step(self, now: float) -> float:
-        """Save what has changed; retried at the next turn where the disk refuses. StoreFailed."""
+        """Save changed offsets; a failed write is retried at the next step. Raises StoreFailed."""
         try:
             self.save()
         except (OSError, FlushTimeout) as error:
@@ -110,9 +112,9 @@ class GroupOffsets:
         return now + self._interval_s
 
     def save(self) -> None:
-        """Bring what has changed to disk, after the log that it refers to.
+        """Save changed offsets, after a sync of the log that they refer to.
 
-        Raises FlushTimeout, StoreFailed, OSError; the next call saves it then.
+        Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
         """
         if self._table.is_changed:
             self._table.save(self._log.sync)
@@ -120,8 +122,8 @@ class GroupOffsets:
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower each offset that is behind its queue's end to that end; durable at return.
 
-        For an opening, before anything is put: the next messages would get the offsets that such a
-        group has passed. The end of a queue that is not there is the offset that its next message
+        Called at an opening, before the first put: otherwise the next messages would get offsets
+        that such a group has passed. The end of a missing queue is the offset that its next message
         gets. Raises OSError.
         """
         found = []
@@ -139,7 +141,7 @@ class GroupOffsets:
         return found
 
     def groups(self) -> dict[str, list[str]]:
-        """The topics that each group has offsets in."""
+        """The topics in which each group has offsets."""
         return self._table.groups()
 
     def by_queue(self) -> dict[str, dict[int, int]]:
@@ -147,7 +149,7 @@ class GroupOffsets:
         return self._table.by_queue()
 
     def of(self, group: str, topic: str | None = None) -> list[GroupOffset]:
-        """Where a group stands: in all queues of one topic, or of those that it has offsets in.
+        """The positions of a group in one topic, or in all topics in which it has offsets.
 
         Raises GroupNameError, TopicUnknown.
         """
@@ -158,7 +160,7 @@ class GroupOffsets:
     def commit(
         self, group: str, commits: Sequence[Commit], *, allow_back: bool = False
     ) -> list[GroupOffset]:
-        """Take all of these offsets, or none; where the group stands in those queues then.
+        """Commit all of these offsets, or none; returns the group's positions in those queues.
 
         Raises GroupNameError, TopicUnknown, QueueUnknown, OffsetRefused, StoreNotWritable,
         StoreFailed.
@@ -180,17 +182,17 @@ class GroupOffsets:
         timestamp_ms: int = 0,
         queue_ids: Iterable[int] | None = None,
     ) -> list[OffsetChange]:
-        """What a reset would do to these queues, by default to all of the topic's.
+        """The changes that a reset of these queues (default: all of the topic's) would make.
 
         Raises GroupNameError, TopicUnknown, QueueUnknown.
         """
         topic_names.check_group(group)
         known = self._queue_ids(topic)
-        asked = known if queue_ids is None else sorted(set(queue_ids))
-        for queue_id in asked:
+        requested = known if queue_ids is None else sorted(set(queue_ids))
+        for queue_id in requested:
             if queue_id not in known:
                 raise QueueUnknown(_no_queue(topic, queue_id))
-        stands = [self._stand(group, topic, queue_id) for queue_id in asked]
+        stands = [self._stand(group, topic, queue_id) for queue_id in requested]
         return [
             OffsetChange(
                 topic,
@@ -204,10 +206,10 @@ class GroupOffsets:
         ]
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
-        """Do what was planned; durable at return.
+        """Apply planned changes; durable at return.
 
-        Raises StoreNotWritable, and FlushTimeout, StoreFailed or OSError when it is done in memory
-        only.
+        Raises StoreNotWritable; and FlushTimeout, StoreFailed or OSError when the changes are in
+        memory but not on disk.
         """
         self._require_writable()
         with self._lock:
@@ -216,12 +218,12 @@ class GroupOffsets:
         self.save()
 
     def forget_group(self, group: str) -> None:
-        """Durable at return. Raises as ``save``."""
+        """Remove a group's offsets; durable at return. Errors as ``save``."""
         self._table.remove_group(group)
         self.save()
 
     def forget_topic(self, topic: str) -> None:
-        """Durable at return. Raises as ``save``."""
+        """Remove all groups' offsets in a topic; durable at return. Errors as ``save``."""
         self._table.remove_topic(topic)
         self.save()
 

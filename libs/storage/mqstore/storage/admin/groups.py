@@ -1,7 +1,7 @@
 """The consumer groups of a store: those of subscriptionGroup.json, and those with offsets.
 
-A group needs no creation: it is there once it has committed an offset. Source:
-SubscriptionGroupManager of 4.9.7 and 5.4.0.
+A group needs no creation: committing an offset makes it. Source: SubscriptionGroupManager of 4.9.7
+and 5.4.0.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Group:
 
     config: GroupConfig
     is_configured: bool
-    """Whether subscriptionGroup.json has it; else ``config`` is RocketMQ's default."""
+    """Whether subscriptionGroup.json holds the group; else ``config`` is RocketMQ's default."""
     topics: tuple[str, ...]
-    """Those it has offsets in, by name."""
+    """The topics in which the group has offsets, by name."""
 
 
 class Groups:
-    """Every method may be called from any thread; a change is durable when its call returns."""
+    """Lists, changes and deletes groups. Thread-safe; a change is durable when its call returns."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Groups:
         self._lock = Lock()
 
     def all(self) -> list[Group]:
-        """By name."""
+        """All groups, by name."""
         topics = self._offsets.groups()
         names = {config.name for config in self._table.all()} | topics.keys()
         return [self._group(name, topics.get(name, [])) for name in sorted(names)]
 
     def get(self, name: str) -> Group:
-        """Raises GroupNameError, GroupUnknown."""
+        """The group of this name. Raises GroupNameError, GroupUnknown."""
         topic_names.check_group(name)
         topics = self._offsets.groups().get(name, [])
         if not topics and self._table.get(name) is None:
@@ -57,7 +57,7 @@ class Groups:
         return self._group(name, topics)
 
     def put(self, name: str, change: Callable[[GroupConfig], GroupConfig]) -> Group:
-        """Create or change a group: ``change`` gets what it is, or RocketMQ's default.
+        """Create or change a group; ``change`` is called with its config, or RocketMQ's default.
 
         Raises GroupNameError, StoreNotWritable, StoreFailed, OSError.
         """
@@ -69,7 +69,7 @@ class Groups:
         return self.get(name)
 
     def delete(self, name: str, *, with_offsets: bool) -> None:
-        """Forget a group's config and, as RocketMQ's cleanOffset, what it has consumed.
+        """Delete a group's config and, with ``with_offsets``, its offsets (RocketMQ's cleanOffset).
 
         Raises GroupNameError, GroupUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
         """

@@ -1,9 +1,9 @@
 """Subscriptions with SQL92 expressions, by group and topic, kept as a broker keeps them.
 
-One that ends is dead and stays for filterDataCleanTimeSpan: registered again with the same
-expression by then, it is the same one, and keeps its birth. Source: ConsumerFilterManager of 4.9.7
-and 5.4.0. Otherwise than there, a restart declares nobody dead: who registers here sends no
-heartbeats, and says itself when it ends.
+A removed subscription is marked dead and kept for filterDataCleanTimeSpan. If the group registers
+the same expression again by then, the subscription keeps its birth time. Source:
+ConsumerFilterManager of 4.9.7 and 5.4.0. Unlike there, a restart marks no subscription dead:
+clients of this store send no heartbeats, and remove their subscriptions themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ SQL92: Final = "SQL92"
 
 
 class Subscriptions:
-    """Every method may be called from any thread; a change is durable when its call returns."""
+    """Registers and removes subscriptions.
+
+    Thread-safe; a change is durable when its call returns.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,9 @@ class Subscriptions:
         require_writable: Callable[[], None],
         adopt: Callable[[str, list[FilterData]], int],
     ) -> None:
-        """``topic_of`` raises TopicUnknown; ``require_writable`` StoreNotWritable or StoreFailed
-        where nothing may change. ``adopt`` makes these a topic's subscriptions for all that is
-        dispatched from then on, and tells the newest store time that may have gone before."""
+        """``topic_of`` raises TopicUnknown; ``require_writable`` raises StoreNotWritable or
+        StoreFailed where nothing may change. ``adopt`` gives dispatch a topic's new subscriptions,
+        and returns the newest store time that may have been dispatched before."""
         self.bloom = BloomFilter.of(
             config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
         )
@@ -60,7 +63,7 @@ class Subscriptions:
         return [each for each in self._table.all() if each.group == group and not each.is_dead]
 
     def get(self, group: str, topic: str) -> FilterData:
-        """Raises GroupNameError, SubscriptionUnknown."""
+        """A group's subscription to a topic. Raises GroupNameError, SubscriptionUnknown."""
         topic_names.check_group(group)
         found = self._table.get(topic, group)
         if found is None or found.is_dead:
@@ -68,7 +71,7 @@ class Subscriptions:
         return found
 
     def put(self, group: str, topic: str, expression: str) -> FilterData:
-        """Register. A new or changed expression is born now.
+        """Register a subscription. The birth time of a new or changed expression is now.
 
         Raises GroupNameError, TopicUnknown, FilterError, StoreNotWritable, StoreFailed, OSError.
         """
@@ -77,14 +80,16 @@ class Subscriptions:
         self._topic_of(topic)
         compile_expression(expression, self._format)
         with self._lock:
-            data = self._registered(group, topic, expression)
+            data = self._build_registration(group, topic, expression)
             self._table.put(data)
             self._save()
         return data
 
     def remove(self, group: str, topic: str) -> None:
-        """End a subscription. Raises GroupNameError, SubscriptionUnknown, StoreNotWritable,
-        StoreFailed, OSError."""
+        """Mark a subscription dead.
+
+        Raises GroupNameError, SubscriptionUnknown, StoreNotWritable, StoreFailed, OSError.
+        """
         self._require_writable()
         with self._lock:
             found = self.get(group, topic)
@@ -92,13 +97,13 @@ class Subscriptions:
             self._save()
 
     def forget_topic(self, topic: str) -> None:
-        """All subscriptions of a topic that is no more. OSError."""
+        """Remove all subscriptions to a deleted topic. Raises OSError."""
         with self._lock:
             if self._table.remove_topic(topic):
                 self._save()
                 self._adopt(topic, [])
 
-    def _registered(self, group: str, topic: str, expression: str) -> FilterData:
+    def _build_registration(self, group: str, topic: str, expression: str) -> FilterData:
         now_ms = self._clock.now_ms()
         known = self._table.get(topic, group)
         version = max(now_ms, known.client_version + 1 if known is not None else 0)
@@ -107,18 +112,18 @@ class Subscriptions:
             topic, group, expression, SQL92, version, now_ms, 0, self.bloom.bits, positions
         )
         if known is not None and _meaning(known) != _meaning(data):
-            # Nobody may go by the old one's bits once dispatch writes those of the new one.
+            # Invalidate the old bits before dispatch writes those of the new expression.
             self._table.put(replace(data, positions=()))
             self._table.save()
         others = [each for each in self._table.of_topic(topic) if each.group != group]
         newest_ms = self._adopt(topic, [*others, data])
         if known is not None and _meaning(known) == _meaning(data):
             return replace(data, born_ms=known.born_ms)
-        # Whatever has a later store time is dispatched with its bits, also after a clock's step.
+        # Records with a later store time are dispatched with its bits, also after a clock step.
         return replace(data, born_ms=max(now_ms, newest_ms))
 
     def _save(self) -> None:
-        """Without those that died long ago."""
+        """Save the table without the subscriptions that died longer than the kept time ago."""
         now_ms = self._clock.now_ms()
         old = [
             each
@@ -128,9 +133,9 @@ class Subscriptions:
         for each in old:
             self._table.remove(each.topic, each.group)
         self._table.save()
-        for topic in sorted(
-            {each.topic for each in old}
-        ):  # last: until now somebody may go by its bits
+
+        # Last: until the table is saved, readers may use the bits.
+        for topic in sorted({each.topic for each in old}):
             self._adopt(topic, self._table.of_topic(topic))
 
 

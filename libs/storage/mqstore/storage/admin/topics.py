@@ -1,9 +1,9 @@
-"""The topics of a store: created, changed, listed, and deleted with their queues.
+"""Creates, changes, lists and deletes topics with their queues.
 
 Source: AdminBrokerProcessor, TopicConfigManager and DefaultMessageStore of 4.9.7 and 5.4.0. As in
-5.4.0 a deletion takes the topic's config, its queues' files and what groups have consumed of it;
-its messages stay in the log until retention takes them, and are found by id and key. What a broker
-does not know of is in ``own.deleted_topics``.
+5.4.0 a deletion removes the topic's config, its queues' files and the groups' offsets in it. Its
+messages stay in the log until retention removes them, and are found by id and key.
+``own.deleted_topics`` keeps the facts that RocketMQ has no file for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mqstore.storage.seams import Clock
 from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 
 QUEUES_MAX: Final = 65_536
-"""Most queues of one topic."""
+"""Maximum number of queues of one topic."""
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 _ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "queue.type": frozenset({"SimpleCQ"}),
@@ -34,14 +34,14 @@ _ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
         {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY"}
     ),
 }
-"""TopicAttributes of 5.4.0, less what asks for another kind of queue than ours."""
+"""TopicAttributes of 5.4.0, without the values that need another kind of queue than ours."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What a topic should be; None leaves it as it is, or at RocketMQ's default."""
+    """The changes to a topic; None keeps a field, or takes RocketMQ's default."""
 
     read_queues: int | None = None
     write_queues: int | None = None
@@ -52,24 +52,25 @@ class TopicChange:
     """5.x only."""
 
     def of(self, topic: TopicConfig) -> TopicConfig:
+        """The topic's config with these changes."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return replace(topic, **{k: v for k, v in fields.items() if v is not None})
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """What goes with a topic, or would go."""
+    """The parts of a store that a topic's deletion removes."""
 
     topic: str
     queues: int
     messages: int
-    """Queue entries; the messages themselves stay in the log until retention takes them."""
+    """Queue entries; the messages themselves stay in the log until retention removes them."""
     groups: tuple[str, ...]
-    """Those whose offsets in it go too."""
+    """Groups whose offsets in the topic are removed too."""
 
 
 class Topics:
-    """Every method may be called from any thread; a change is durable when its call returns."""
+    """Lists, changes and deletes topics. Thread-safe; a change is durable when its call returns."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Topics:
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
     ) -> None:
-        """``drop_queues`` unlinks a topic's queues while nobody dispatches; ``require_writable``
+        """``drop_queues`` unlinks a topic's queues while dispatch is paused; ``require_writable``
         raises StoreNotWritable or StoreFailed where nothing may change."""
         self._require_writable = require_writable
         self._table = table
@@ -95,7 +96,7 @@ class Topics:
         self._lock = Lock()
 
     def all(self) -> list[TopicConfig]:
-        """Every topic of topics.json, and those that only have queues, by name."""
+        """Every topic of topics.json, and topics that only have queues, by name."""
         known = {topic.name: topic for topic in self._table.all()}
         for name in self._queues.topics():
             if name not in known:
@@ -103,7 +104,7 @@ class Topics:
         return [topic for _, topic in sorted(known.items())]
 
     def get(self, name: str) -> TopicConfig:
-        """Raises TopicUnknown."""
+        """The topic of this name. Raises TopicUnknown."""
         found = self._table.get(name)
         if found is not None:
             return found
@@ -126,7 +127,7 @@ class Topics:
         return topic
 
     def plan_delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
-        """What a deletion would take. Raises TopicNameError, TopicUnknown."""
+        """The parts that a deletion would remove. Raises TopicNameError, TopicUnknown."""
         topic_names.check_new_topic(name, self._format)
         self.get(name)
         queues = self._queues.of_topic(name)
@@ -135,9 +136,10 @@ class Topics:
         return TopicDeletion(name, len(queues), messages, tuple(sorted(groups)))
 
     def delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
-        """Delete a topic. What was cut short is finished by deleting it again, or at the next
-        opening. Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed,
-        OSError."""
+        """Delete a topic. An interrupted deletion is completed by the next one, or by an opening.
+
+        Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
+        """
         self._require_writable()
         with self._lock:
             gone = self.plan_delete(name, offsets)

@@ -1,1 +1,1 @@
-"""Records, properties, hosts, ids and names: between Python values and bytes; no files."""
+"""Encodes and decodes records, properties, hosts, ids and names; opens no files."""

@@ -1,10 +1,10 @@
-"""RocketMQ's batch encoding: what its clients send as one body (``application/x-rocketmq-batch``).
+"""RocketMQ's batch encoding, in which clients send several messages as one body.
 
-Called from the store-writer service. Per message: total size 4, magic 4, body CRC 4, flag 4, body
-length 4, body, properties length 2, properties; big-endian. Sources: MessageDecoder.encodeMessage
-and the batch part of MessageExtEncoder, 4.9.7 and 5.4.0. The store takes neither magic nor CRC
-from a batch (clients write 0), and finds messages by body and properties length; we also hold the
-total size to them.
+Called from the store-writer service (``application/x-rocketmq-batch``). Per message: total size 4,
+magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, properties; big-endian.
+Sources: MessageDecoder.encodeMessage and the batch part of MessageExtEncoder, 4.9.7 and 5.4.0. The
+store takes neither magic nor CRC from a batch (clients write 0), and finds messages by body and
+properties length; this decoder also checks the total size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def decode_batch(
     batch_properties: bytes = b"",
     store_format: StoreFormat,
 ) -> list[Message]:
-    """The messages of an encoded batch; everything it does not say comes from ``template``.
+    """Decode the messages of a batch; ``template`` gives the fields that it does not hold.
 
     ``batch_properties`` (encoded, without a trailing separator) are those of the batch itself: a
     4.9 store appends them to each message's own, a 5.x store ignores them. Topic, queue, hosts,
@@ -56,7 +56,7 @@ def decode_batch(
 
 
 def encode_batch(messages: list[Message]) -> bytes:
-    """The batch as RocketMQ's clients encode it, from flag, body and properties of each."""
+    """Encode flag, body and properties of each message as RocketMQ's clients do."""
     return b"".join(_encode_item(message) for message in messages)
 
 

@@ -1,8 +1,8 @@
-"""Bodies that a producer compressed, inflated within a bound.
+"""Inflates bodies that a producer compressed, up to a size limit.
 
-SYSFLAG says that a body is compressed, and how: ZLIB (as RocketMQ before 5.0 does without a type),
-LZ4 in its frame format, or ZSTD. Facts: MessageSysFlag, UtilAll and the Compressors of
-rocketmq-common 4.9.7 and 5.4.0. The store itself never inflates anything.
+SYSFLAG says whether and how a body is compressed: ZLIB (as RocketMQ before 5.0 does without a
+type), LZ4 in its frame format, or ZSTD. Facts: MessageSysFlag, UtilAll and the Compressors of
+rocketmq-common 4.9.7 and 5.4.0. The store itself inflates no body.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from mqstore.storage.errors import BodyNotInflatable
 from mqstore.storage.layout import SysFlag
 
 _ZSTD_WINDOW_MAX: Final = 1 << 27
-"""Bytes that a frame may make its reader keep; what zstd itself allows by default."""
+"""Maximum window of a frame, in bytes: the limit that zstd itself has by default."""
 
 
 class Compression(StrEnum):
+    """How a producer compressed a body."""
+
     ZLIB = "ZLIB"
     LZ4 = "LZ4"
     ZSTD = "ZSTD"
@@ -37,7 +39,7 @@ _BY_TYPE: Final = {
 
 
 def compression_of(sys_flag: int) -> Compression | None:
-    """How a body is compressed; None where it is not. BodyNotInflatable for a type of no name."""
+    """The compression that SYSFLAG names, or None. Raises BodyNotInflatable for an unknown type."""
     if not sys_flag & SysFlag.COMPRESSED:
         return None
     kind = sys_flag & SysFlag.COMPRESSION_TYPE_MASK
@@ -48,10 +50,10 @@ def compression_of(sys_flag: int) -> Compression | None:
 
 
 def inflate(body: bytes, compression: Compression, *, limit: int) -> bytes:
-    """The body as it was before it was compressed; at most ``limit`` bytes are ever made of it.
+    """Inflate a body to at most ``limit`` bytes.
 
-    What follows the end of the compressed data is left out, as RocketMQ does. Raises
-    BodyNotInflatable where the body is cut short, damaged, or would be longer.
+    As in RocketMQ, bytes after the end of the compressed data are ignored. Raises BodyNotInflatable
+    where the body is truncated, damaged, or longer than ``limit``.
     """
     try:
         found, is_whole = _INFLATERS[compression](body, limit + 1)
@@ -79,7 +81,7 @@ def _zstd(body: bytes, limit: int) -> tuple[bytes, bool]:
     found = reader.read(limit)
     if len(found) == limit:
         return found, False
-    # Its reader takes a missing end for the end; that nothing is too long is known by now.
+    # The reader accepts a missing end; the size limit was checked before.
     inflater = zstandard.ZstdDecompressor().decompressobj()
     inflater.decompress(body)
     return found, inflater.eof

@@ -1,7 +1,6 @@
-"""Where a key query goes on, as opaque text that a client hands back.
+"""Cursors of key queries: opaque text by which a client continues a query.
 
-A check sum ties it to the query that it came from: with another one it would leave records out and
-not say so.
+A checksum binds a cursor to its query: with another query it would silently skip records.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import Final
 from mqstore.storage.errors import CursorError
 
 _CURSOR: Final = struct.Struct(">qI")
-"""Twelve bytes: no character of their base64 has a bit to spare."""
+"""Twelve bytes, so that each character of their base64 has all of its bits used."""
 _NAME_CHECK: Final = struct.Struct(">I")
 _VERSION: Final = 2
 
 
 def encode(below: int, query: str) -> str:
-    """Go on below this physical offset; ``query`` stands for all else that was asked."""
+    """Encode a cursor that continues below a physical offset; ``query`` identifies the query."""
     packed = _CURSOR.pack(below, _check(below, query))
     return base64.urlsafe_b64encode(packed).decode("ascii")
 
 
 def decode(text: str, query: str) -> int:
-    """What ``encode`` was given. Raises CursorError, also for a cursor of another query."""
+    """Decode the physical offset. Raises CursorError, also for a cursor of another query."""
     try:
         packed = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
         below, check = _CURSOR.unpack(packed)
@@ -43,13 +42,13 @@ def decode(text: str, query: str) -> int:
 
 
 def encode_name(name: str, query: str) -> str:
-    """Go on behind this name; ``query`` as in ``encode``."""
+    """Encode a cursor that continues after this name; ``query`` as in ``encode``."""
     packed = _NAME_CHECK.pack(_check(name, query)) + name.encode("utf-8", "surrogatepass")
     return base64.urlsafe_b64encode(packed).decode("ascii")
 
 
 def decode_name(text: str, query: str) -> str:
-    """What ``encode_name`` was given. Raises CursorError."""
+    """Decode the name. Raises CursorError."""
     try:
         packed = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
         (check,) = _NAME_CHECK.unpack_from(packed)

@@ -1,4 +1,4 @@
-"""One unit of ConsumeQueueExt: what a queue entry whose tagsCode is its address leaves out.
+"""One unit of ConsumeQueueExt: the fields of a queue entry whose tagsCode is the unit's address.
 
 Size 2, tagsCode 8, store time 8, size of the bitmap 2, bitmap; big-endian. Source: CqExtUnit of
 4.9.7 and 5.4.0.
@@ -14,22 +14,26 @@ from mqstore.storage.layout import EXT_UNIT_SIZE_MIN
 _HEAD: Final = struct.Struct(">hqqh")
 _SIZE: Final = struct.Struct(">h")
 END: Final = _SIZE.pack(-1)
-"""In place of a unit: the rest of the file is not used."""
+"""Stands in place of a unit where the rest of the file is unused."""
 
 
 class ExtUnit(NamedTuple):
+    """One decoded unit."""
+
     tags_code: int
     """Hash of TAGS, or a delivery time in SCHEDULE_TOPIC_XXXX."""
     store_timestamp_ms: int
     bitmap: bytes
-    """Which subscriptions want the message; empty when none was looked at."""
+    """The bits of the subscriptions that match the message; empty when none was evaluated."""
 
     @property
     def size(self) -> int:
+        """Bytes of the encoded unit."""
         return EXT_UNIT_SIZE_MIN + len(self.bitmap)
 
 
 def encode(unit: ExtUnit) -> bytes:
+    """Encode a unit."""
     return (
         _HEAD.pack(unit.size, unit.tags_code, unit.store_timestamp_ms, len(unit.bitmap))
         + unit.bitmap
@@ -37,7 +41,7 @@ def encode(unit: ExtUnit) -> bytes:
 
 
 def decode(view: memoryview, position: int) -> ExtUnit | None:
-    """The unit that stands there; None where there is no whole one."""
+    """Decode the unit at ``position``; None where no whole unit stands."""
     if not 0 <= position <= len(view) - EXT_UNIT_SIZE_MIN:
         return None
     size, tags_code, stored_ms, bitmap_size = _HEAD.unpack_from(view, position)

@@ -1,4 +1,4 @@
-"""Host addresses as records and message ids hold them."""
+"""Host addresses as records and message ids encode them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Host(NamedTuple):
 
     @classmethod
     def parse(cls, address: str, port: int) -> Host:
-        """From text such as ``127.0.0.1`` or ``::1``; MessageInvalid for anything else."""
+        """Parse an address such as ``127.0.0.1`` or ``::1``. Raises MessageInvalid."""
         try:
             packed = ipaddress.ip_address(address).packed
         except ValueError:
@@ -33,21 +33,22 @@ class Host(NamedTuple):
 
     @staticmethod
     def unpack(data: bytes) -> Host:
-        """From the 8 or 20 bytes of ``packed``; ValueError for another length."""
+        """Decode the 8 or 20 bytes of ``packed``. Raises ValueError for another length."""
         return unpack_host(data)
 
     @property
     def packed(self) -> bytes:
-        """The address and the port in 4 bytes, as on disk: 8 or 20 bytes."""
+        """The bytes on disk: the address (4 or 16), then the port in 4 bytes."""
         return self.address + self.port.to_bytes(4)
 
     @property
     def is_v6(self) -> bool:
+        """Whether the address is IPv6."""
         return len(self.address) == 16
 
     @property
     def address_text(self) -> str:
-        """As Java prints it: IPv6 is eight hex groups without padding or ``::``."""
+        """The address as Java prints it: IPv6 is eight hex groups without padding or ``::``."""
         if self.is_v6:
             return ":".join(f"{group:x}" for group in struct.unpack(">8H", self.address))
         return ".".join(map(str, self.address))
@@ -58,14 +59,14 @@ class Host(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def unpack_host(data: bytes) -> Host:
-    """``Host.unpack``. Remembered, since a store names the same few hosts in every record."""
+    """``Host.unpack`` with a cache: the records of a store name few different hosts."""
     if len(data) not in (PACKED_V4_SIZE, PACKED_V6_SIZE):
         raise ValueError(f"a host has 8 or 20 bytes, not {len(data)}")
     return Host(data[:-4], int.from_bytes(data[-4:]))
 
 
 def parse_host(text: str) -> Host:
-    """``address:port``, the address IPv4 or IPv6 (in brackets). ValueError for anything else."""
+    """Parse ``address:port``, the address IPv4 or IPv6 (in brackets). Raises ValueError."""
     address, separator, port = text.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()):
         raise ValueError(f"store host {text!r} is no address:port; write e.g. 127.0.0.1:10911")

@@ -1,6 +1,6 @@
-"""Text as Java sees it: UTF-8 decoding with its replacement rules, and String.hashCode.
+"""Text as Java handles it: UTF-8 decoding with its replacement rules, and String.hashCode.
 
-Facts: OpenJDK 17's ``new String(bytes, UTF_8)`` and ``String.hashCode``, tried on random bytes.
+Facts: OpenJDK 17's ``new String(bytes, UTF_8)`` and ``String.hashCode``, compared on random bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from mqstore.storage import _kernel
 
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""Java replaces these bytes by one U+FFFD, Python each byte by one."""
+"""Java replaces these bytes by one U+FFFD, Python replaces each byte by one."""
 _REPLACEMENT: Final = "\ufffd".encode()
 _NATIVE_UTF16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 INT32_MIN: Final = -(2**31)
 
 
 def decode_utf8(data: bytes) -> str:
-    """Decode UTF-8 as Java does: never fails, malformed sequences become U+FFFD Java's way."""
+    """Decode UTF-8 as Java does: malformed sequences become U+FFFD; never raises."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -27,7 +27,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def string_hash(text: str) -> int:
-    """String.hashCode: signed 32 bits over UTF-16 units."""
+    """Compute String.hashCode: a signed 32-bit integer over UTF-16 units."""
     try:
         hashed = _kernel.utf8_hash(text.encode())
     except UnicodeEncodeError:  # half a surrogate pair
@@ -38,9 +38,9 @@ def string_hash(text: str) -> int:
 
 
 def index_hash(key: str) -> int:
-    """IndexFile's hash of a whole key such as ``topic#key``: 0..2**31-1.
+    """Compute IndexFile's hash of a whole key such as ``topic#key``: 0..2**31-1.
 
-    The absolute value of String.hashCode; -2**31, which has none, becomes 0.
+    The hash is the absolute value of String.hashCode; -2**31, which has none, becomes 0.
     """
     value = string_hash(key)
     return 0 if value == INT32_MIN else abs(value)

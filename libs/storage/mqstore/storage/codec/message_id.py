@@ -2,8 +2,8 @@
 
 An offset message id is upper-case hex of the store host (address, 4-byte port) and the 8-byte
 physical offset: 32 characters for IPv4, 56 for IPv6. A unique key has the shape of the RocketMQ
-client's: 10 bytes that are the producer's own (of ours, the first 4 say so), 4 of milliseconds
-since the month began, 2 counted.
+client's: 10 bytes that identify the producer (ours begin with ``GENERATED_PREFIX``), 4 bytes of
+milliseconds since the month began, and a 2-byte counter.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ OFFSET_ID_LENGTH_V4: Final = 32
 OFFSET_ID_LENGTH_V6: Final = 56
 UNIQUE_KEY_LENGTH: Final = 32
 GENERATED_PREFIX: Final = "006D7173"
-"""What our unique keys begin with, where a RocketMQ client's have its address: 0.109.113.115 is no
-host's. So they are told from those that a client gave."""
+"""First bytes, in hex, of generated unique keys: 0.109.113.115, which is the address of no host.
+
+A RocketMQ client's keys have its address there, so the prefix identifies generated keys.
+"""
 _PREFIX_BITS: Final = 48
 
 
@@ -37,7 +39,7 @@ def _host_part(host: Host) -> str:
 
 
 def decode(text: str) -> tuple[Host, int]:
-    """Store host and physical offset of an offset message id, either case; MessageIdError."""
+    """Decode store host and physical offset of an id of either case. Raises MessageIdError."""
     if len(text) not in (OFFSET_ID_LENGTH_V4, OFFSET_ID_LENGTH_V6):
         raise MessageIdError(f"an offset message id has 32 or 56 hex digits, not {len(text)}")
     try:
@@ -54,7 +56,7 @@ def decode(text: str) -> tuple[Host, int]:
 
 
 class UniqueKeys:
-    """Makes unique keys of 32 hex characters. Safe from any thread."""
+    """Generates unique keys of 32 hex characters. Thread-safe."""
 
     def __init__(self, seams: Seams) -> None:
         self._clock = seams.clock
@@ -63,6 +65,7 @@ class UniqueKeys:
         self._month = (0, 0)
 
     def next(self) -> str:
+        """Generate the next key."""
         now = self._clock.now_ms()
         begin, end = self._month
         if not begin <= now < end:
@@ -71,7 +74,7 @@ class UniqueKeys:
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
-    """First millisecond of the month (UTC) and of the next one."""
+    """The first millisecond of the month (UTC) and of the next one."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     begin = datetime(now.year, now.month, 1, tzinfo=UTC)
     end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)

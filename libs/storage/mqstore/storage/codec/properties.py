@@ -21,10 +21,10 @@ _FORBIDDEN = (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, "\0")
 
 
 def encode(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:
-    """Properties as stored, in the mapping's order; empty for an empty mapping.
+    """Encode properties in the mapping's order; empty for an empty mapping.
 
-    PropertyError for what would not read back: an empty name or value, a separator or NUL
-    inside, text that is no valid Unicode.
+    Raises PropertyError for properties that would not decode to the same: an empty name or value, a
+    separator or NUL inside, invalid Unicode.
     """
     parts = [name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()]
     text = PROPERTY_SEPARATOR.join(parts)
@@ -40,12 +40,12 @@ def encode(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:
         raise PropertyError("a property holds half a surrogate pair: send valid text") from None
 
 
-def replaced(
+def replace(
     encoded: bytes, changes: Mapping[str, str | None], *, trailing_separator: bool
 ) -> bytes:
-    """Encoded properties with some set anew at their end, and others (None) left out.
+    """Replace some encoded properties: new values go to the end, None removes a property.
 
-    All else stays byte for byte, but for empty parts. PropertyError as ``encode``.
+    The other bytes stay, except empty parts. Raises PropertyError as ``encode``.
     """
     separator = PROPERTY_SEPARATOR.encode()
     dropped = tuple((name + NAME_VALUE_SEPARATOR).encode() for name in changes)
@@ -80,10 +80,10 @@ def _check(part: str, name: str, text: str) -> None:
 
 
 def decode(data: bytes) -> dict[str, str]:
-    """Properties as RocketMQ reads them: never fails.
+    """Decode properties as RocketMQ does; never raises.
 
-    A part without a separator, name or value is left out; of equal names the last one counts; a
-    value may hold further 0x01.
+    A part without a separator, name or value is ignored; of equal names the last one counts; a
+    value may contain further 0x01.
     """
     split = split_properties(data)
     if split is not None:
@@ -97,7 +97,7 @@ def decode(data: bytes) -> dict[str, str]:
 
 
 def index_keys(uniq_key: str | None, keys: str | None) -> list[str]:
-    """What is indexed for a message, in order: UNIQ_KEY, then KEYS split at single spaces."""
+    """The keys under which a message is indexed: UNIQ_KEY, then KEYS split at single spaces."""
     indexed = [uniq_key] if uniq_key is not None else []
     if keys:
         indexed.extend(key for key in keys.split(KEY_SEPARATOR) if key)
@@ -105,5 +105,5 @@ def index_keys(uniq_key: str | None, keys: str | None) -> list[str]:
 
 
 def tags_code(tags: str | None) -> int:
-    """A queue entry's code for TAGS: String.hashCode, 0 without tags."""
+    """The queue entry's code for TAGS: String.hashCode, 0 without tags."""
     return string_hash(tags) if tags else 0

@@ -1,7 +1,7 @@
-"""Commit log records: what is put, what is read, and the bytes between.
+"""Encodes and decodes records of the commit log.
 
 The layout is RocketMQ's (docs/formats.md): V1 and, in 5.x stores, V2 with a two-byte topic length.
-The work per byte is done by ``_kernel``; this module gives it types and names its defects.
+``_kernel`` does the work per byte; this module adds types and names the defects.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from mqstore.storage.layout import (
 Buffer = memoryview | bytes | bytearray
 
 ANY_OFFSET: Final = -1
-"""For ``decode``: the physical offset inside the record is not compared with anything."""
+"""For ``decode``: do not compare the physical offset inside the record."""
 _CRC_MARK: Final = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
 
 
 class Blank(NamedTuple):
-    """A blank record: no message from ``offset`` to the end of its segment, ``size`` bytes on."""
+    """A blank record: it fills a segment from ``offset`` to its end, ``size`` bytes."""
 
     offset: int
     size: int
 
 
 class Record(StoredRecord):
-    """One record as read: integers signed, text decoded Java's way. See StoredRecord."""
+    """One decoded record: integers are signed, text is decoded as Java does. See StoredRecord."""
 
     __slots__ = ()
 
@@ -79,11 +79,12 @@ class Record(StoredRecord):
 
     @property
     def topic(self) -> str:
+        """The topic name."""
         text = self.utf8_topic()
         return decode_utf8(self.raw_topic) if text is None else text
 
     def odd_properties(self) -> dict[str, str]:
-        """Of malformed UTF-8, which Java reads in its own way."""
+        """Decode properties that are malformed UTF-8, as Java does."""
         return properties.decode(self.raw_properties)
 
     def _property(self, name: str) -> str | None:
@@ -91,39 +92,43 @@ class Record(StoredRecord):
 
     @property
     def tags(self) -> str | None:
+        """The property TAGS, or None."""
         return self._property(PROPERTY_TAGS)
 
     @property
     def keys(self) -> str | None:
+        """The property KEYS, or None."""
         return self._property(PROPERTY_KEYS)
 
     @property
     def uniq_key(self) -> str | None:
+        """The property UNIQ_KEY, or None."""
         return self._property(PROPERTY_UNIQ_KEY)
 
     @property
     def tags_code(self) -> int:
-        """String.hashCode of TAGS, 0 without. (The delay topic's queues hold another code.)"""
+        """String.hashCode of TAGS, 0 without. (Queues of the delay topic hold another code.)"""
         return properties.tags_code(self.tags)
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it stands where an unreadable record was (``errors.RecordTombstone``)."""
+        """Whether the record replaces an unreadable one (``errors.RecordTombstone``)."""
         is_marked = self.prepared_transaction_offset == TOMBSTONE_MARK
         return is_marked and not self.body.strip(b"\0")
 
     @property
     def offset_message_id(self) -> str:
+        """The offset message id, from store host and physical offset."""
         return message_id.encode(self.store_host, self.physical_offset)
 
     @property
     def is_self_checked(self) -> bool:
-        """Whether only its own checks vouch for it, as the checksum of its block does not fit."""
+        """Whether the checksum of its block does not match, so that only its own checks passed."""
         return False
 
     @property
     def has_crc_property(self) -> bool:
-        """Whether ``__CRC32#`` covers all of it, as in records of 5.x."""
+        """Whether ``__CRC32#`` covers the whole record, as in records of 5.x."""
         return self.raw_properties[-CRC32_PROPERTY_SIZE:].startswith(_CRC_MARK)
 
 
@@ -134,6 +139,7 @@ class SelfCheckedRecord(Record):
 
     @property
     def is_self_checked(self) -> bool:
+        """Always true."""
         return True
 
 
@@ -142,7 +148,7 @@ _DEFECTS: Final[dict[int, tuple[type[RecordError], str]]] = {
     Defect.MAGIC_UNKNOWN: (RecordMagicUnknown, "neither a V1, V2 nor a blank record"),
     Defect.SIZE_WRONG: (RecordSizeWrong, "negative or less than its fixed fields need"),
     Defect.LENGTHS_DISAGREE: (RecordLengthsDisagree, "total size is not the sum of the parts"),
-    Defect.MISPLACED: (RecordMisplaced, "the record says that it stands elsewhere"),
+    Defect.MISPLACED: (RecordMisplaced, "the record states another physical offset"),
     Defect.HOST_INVALID: (RecordHostInvalid, "a port is not between 0 and 65535"),
     Defect.TOPIC_INVALID: (RecordTopicInvalid, "empty, too long, or with a NUL inside"),
     Defect.PROPERTIES_MALFORMED: (
@@ -155,20 +161,20 @@ _DEFECTS: Final[dict[int, tuple[type[RecordError], str]]] = {
 
 
 def defect_error(defect: Defect, offset: int, size: int = 0) -> RecordError:
-    """The error that names a defect of the record at ``offset``."""
+    """Build the error that names a defect of the record at ``offset``."""
     error, why = _DEFECTS[defect]
     return error(offset, why, size)
 
 
 def message_of(found: Record) -> Record:
-    """The record itself; raises RecordTombstone where it stands for one that was lost."""
+    """Return the record itself. Raises RecordTombstone where it replaces a lost one."""
     if found.prepared_transaction_offset == TOMBSTONE_MARK and found.is_tombstone:
         raise tombstone_error(found)
     return found
 
 
 def tombstone_error(found: Record) -> RecordTombstone:
-    """What a tombstone says of the record that was in its place."""
+    """Build the error that describes the record that a tombstone replaces."""
     offset, size = found.physical_offset, found.size
     if found.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
         return RecordTombstone(offset, size, None)
@@ -176,20 +182,20 @@ def tombstone_error(found: Record) -> RecordTombstone:
 
 
 def body_crc(body: bytes | None) -> int:
-    """BODYCRC: CRC-32 without its sign bit; 0 for no body and for an empty one."""
+    """Compute BODYCRC: CRC-32 without its sign bit; 0 for no body and for an empty one."""
     return isal_zlib.crc32(body) & BODY_CRC_MASK if body else 0
 
 
 def version_for(topic: str, store_format: StoreFormat) -> int:
-    """2 for a topic of more than 127 characters in a 5.x store, else 1."""
+    """The record version: 2 for a topic of more than 127 characters in a 5.x store, else 1."""
     return 2 if store_format.writes_v2_records and len(topic) > TOPIC_LENGTH_MAX_V1 else 1
 
 
 def size_of(message: Message, version: int) -> int:
-    """Bytes of the record that ``message`` becomes.
+    """Compute the size in bytes of the record that ``message`` becomes.
 
-    TopicTooLong and PropertiesTooLong for what its length fields cannot say; MessageInvalid for
-    a topic that is empty or no valid Unicode.
+    Raises TopicTooLong and PropertiesTooLong where a length exceeds its field; MessageInvalid for a
+    topic that is empty or invalid Unicode.
     """
     size = RECORD_FIXED_SIZE + _topic_length(message.topic, version) + len(message.properties)
     if message.body is not None:
@@ -229,7 +235,7 @@ def encode_into(
 ) -> int:
     """Write one record at ``position`` of ``view``; returns its size in bytes.
 
-    ValueError when it does not fit there, or when ``size_of`` would have refused it.
+    Raises ValueError when it does not fit there, or when ``size_of`` would have rejected it.
     """
     return _kernel.encode_record(
         view, position, message, version, queue_offset, physical_offset, store_timestamp_ms
@@ -246,14 +252,14 @@ def encode_batch_into(
     physical_offset: int,
     store_timestamp_ms: int,
 ) -> list[int]:
-    """Write a contiguous run of records, the first standing at ``physical_offset``; their sizes."""
+    """Write adjacent records, the first at ``physical_offset``; returns their sizes in bytes."""
     return _kernel.encode_batch(
         view, position, messages, versions, queue_offsets, physical_offset, store_timestamp_ms
     )
 
 
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
-    """The 8 bytes that close a segment with ``size`` bytes left (at least 8)."""
+    """Write the 8-byte blank record that closes a segment with ``size`` bytes left (at least 8)."""
     _kernel.write_blank(view, position, size)
 
 
@@ -266,12 +272,12 @@ def decode(
     verify_body: bool = True,
     with_body: bool = True,
 ) -> Record:
-    """Read the record at ``position``, strictly: raises the RecordError of its first defect.
+    """Decode the record at ``position`` strictly; raises the RecordError of its first defect.
 
-    ``physical_offset`` is where the record must say it stands, or ANY_OFFSET. ``verify_body``
-    compares BODYCRC and, where a 5.x record has one, ``__CRC32#``. Without ``with_body``,
-    ``body`` is empty. A blank record is RecordMagicUnknown here. Bytes are copied: the Record
-    outlives the view.
+    ``physical_offset`` is the offset that the record must state, or ANY_OFFSET. ``verify_body``
+    compares BODYCRC and, where a 5.x record has one, ``__CRC32#``. Without ``with_body``, ``body``
+    is empty. A blank record raises RecordMagicUnknown. Bytes are copied: the Record outlives the
+    view.
     """
     found = _kernel.decode_record(
         Record, view, position, end, physical_offset, verify_body, with_body
@@ -288,9 +294,10 @@ def decode(
 def decode_self_checked(
     view: Buffer, position: int, end: int, *, physical_offset: int
 ) -> SelfCheckedRecord:
-    """Decode a record that no block checksum verifies; its body checksum is compared.
+    """Decode a record whose block has no matching checksum; its body checksum is compared.
 
-    Errors as ``decode``."""
+    Errors as ``decode``.
+    """
     found = _kernel.decode_record(
         SelfCheckedRecord, view, position, end, physical_offset, True, True
     )
@@ -300,7 +307,7 @@ def decode_self_checked(
 
 
 def decode_leniently(view: Buffer) -> Record:
-    """The record that ``view`` begins with, without its body, whatever else is odd about it.
+    """Decode the first record of ``view`` without its body, ignoring defects of its fields.
 
     Raises the RecordError of a record whose lengths do not add up.
     """
@@ -314,10 +321,11 @@ def decode_leniently(view: Buffer) -> Record:
 def scan(
     view: Buffer, position: int, end: int, base: int, *, verify_body: bool = True
 ) -> Iterator[Record | Blank | RecordError]:
-    """Everything from ``position`` to ``end`` in order; ``base`` is the offset of ``view[0]``.
+    """Yield everything from ``position`` to ``end`` in order; ``base`` is the offset of
+    ``view[0]``.
 
-    A defect is yielded, not raised; the scan goes on behind it where the record's own lengths add
-    up, and ends where they do not. It goes on behind a blank record too, when ``end`` lies there.
+    A defect is yielded, not raised. The scan continues after a defect or a blank record whose size
+    is known, and ends at one whose lengths do not add up.
     """
     while position < end:
         found = _kernel.decode_record(

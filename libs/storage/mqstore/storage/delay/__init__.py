@@ -1,1 +1,1 @@
-"""Delayed messages: into SCHEDULE_TOPIC_XXXX, and out of it when they are due."""
+"""Delayed messages: stores them in SCHEDULE_TOPIC_XXXX and delivers them when they are due."""

@@ -13,26 +13,27 @@ _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class DelayLevels:
-    """Level n (from 1) and its delay. Immutable."""
+    """Delay levels, numbered from 1, with their delays. Immutable."""
 
     def __init__(self, text: str) -> None:
-        """Parse ``1s 5s 10s …``; ValueError for anything else."""
+        """Parse ``1s 5s 10s …``. Raises ValueError."""
         self.names: tuple[str, ...] = tuple(text.split(" "))
-        """As the setting has them, from level 1."""
+        """The levels' texts in the setting, from level 1."""
         self.delays_ms: tuple[int, ...] = tuple(_delay_ms(part) for part in self.names)
 
     @property
     def max_level(self) -> int:
+        """The highest level."""
         return len(self.delays_ms)
 
     def delivery_time(self, level: int, store_timestamp_ms: int) -> int:
-        """When a message of this level is due; levels above the last count as the last."""
+        """The due time of a message of this level; higher levels count as the last."""
         return store_timestamp_ms + self.delays_ms[min(level, self.max_level) - 1]
 
     def queue_code(self, delay: str | None, store_timestamp_ms: int) -> int | None:
         """The tagsCode of a delayed message's queue entry; None when DELAY is no level.
 
-        RocketMQ fails on text that is no number; such a record keeps its tags' code here.
+        RocketMQ fails on text that is no number; here such a record keeps the code of its tags.
         """
         level = level_of(delay)
         if level is None or level <= 0:
@@ -41,7 +42,7 @@ class DelayLevels:
 
 
 def level_of(delay: str | None) -> int | None:
-    """The number that a DELAY property says; None when it says none."""
+    """Parse a DELAY property; None when it holds no number."""
     return int(delay) if delay and _LEVEL.fullmatch(delay) else None
 
 

@@ -1,4 +1,4 @@
-"""All of the delay that a store needs: what a put becomes, delivery, and what to tell of it."""
+"""``DelayedMessages`` joins the parts of delayed delivery: rewriting, delivery and status."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delivery import DeliveryService
+from mqstore.storage.delay.duplicates import DeliveredCopies
 from mqstore.storage.delay.progress import DelayProgress
-from mqstore.storage.delay.repeats import Repeats
-from mqstore.storage.delay.rewriting import delayed, queue_of
+from mqstore.storage.delay.rewriting import delay_message, queue_of
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
@@ -25,24 +25,24 @@ from mqstore.storage.tables.config_tables import DelayOffsets
 
 @dataclass(frozen=True, slots=True)
 class DelayLevelStatus:
-    """A moment's picture of one level; offsets are of its queue in SCHEDULE_TOPIC_XXXX."""
+    """The state of one level at one moment; offsets are of its queue in SCHEDULE_TOPIC_XXXX."""
 
     level: int
     delay: str
-    """As in messageDelayLevel."""
+    """The level's text in messageDelayLevel."""
     queue_min: int
     queue_max: int
     delivered_up_to: int
-    """Everything below is done with."""
+    """Queue offset below which all messages are delivered or passed over."""
     pending: int
     next_due_ms: int | None
     """Milliseconds since the epoch; None when nothing is pending."""
     waiting: str | None
-    """Why the level stands still although messages are due."""
+    """Why the level does not proceed although messages are due; else None."""
 
 
 class DelayedMessages:
-    """Every method may be called from any thread, but ``save``."""
+    """Rewrites, delivers and reports delayed messages. Thread-safe, except ``save``."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class DelayedMessages:
         self._log = log
         self._queues = queues
         self._progress = DelayProgress(table, log, config)
-        repeats = Repeats(lookups, log.max_offset) if config.message_index_enable else None
+        copies = DeliveredCopies(lookups, log.max_offset) if config.message_index_enable else None
         self.service = DeliveryService(
-            put, log, queues, self.levels, self._progress, clock, store_format, repeats, shift_ms
+            put, log, queues, self.levels, self._progress, clock, store_format, copies, shift_ms
         )
 
-    def delayed(self, message: Message) -> Message:
-        """What is put instead of a message that has a delay level. Raises MessageInvalid."""
-        return delayed(message, self.levels, self._format)
+    def delay(self, message: Message) -> Message:
+        """Rewrite a message that has a delay level, as it is put. Raises MessageInvalid."""
+        return delay_message(message, self.levels, self._format)
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower the delivery offset of each level to its queue's end; returns the lowered offsets.
@@ -87,14 +87,14 @@ class DelayedMessages:
         ]
 
     def save(self) -> None:
-        """Bring the progress to disk, once the service has stopped.
+        """Save the progress, once the service has stopped.
 
         Raises FlushTimeout, StoreFailed, OSError.
         """
         self._progress.save()
 
     def holds(self) -> Iterator[Hold]:
-        """What each level has not delivered yet, from its oldest on; RocketMQ would delete it."""
+        """Hold each level's undelivered messages, from the oldest; RocketMQ would delete them."""
         for level in range(1, self.levels.max_level + 1):
             queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
             if queue is None:
@@ -110,7 +110,7 @@ class DelayedMessages:
                 )
 
     def status(self) -> list[DelayLevelStatus]:
-        """Every level, from 1."""
+        """The status of every level, from 1."""
         return [self._status(level) for level in range(1, self.levels.max_level + 1)]
 
     def _status(self, level: int) -> DelayLevelStatus:

@@ -1,7 +1,8 @@
 """Delivers delayed messages when they are due: a level's queue in order, one put a message.
 
-Source: DeliverDelayedMessageTimerTask of 4.9.7 and 5.4.0. What can never be delivered is passed
-over, as in 5.4.0; what the store refuses for now is tried again, and holds its level up meanwhile.
+Source: DeliverDelayedMessageTimerTask of 4.9.7 and 5.4.0. As in 5.4.0, a message that can never be
+delivered is passed over. A message that the store rejects for now is retried, and its level waits
+meanwhile.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay.duplicates import DeliveredCopies, DeliveryUnknown
 from mqstore.storage.delay.progress import DelayProgress
-from mqstore.storage.delay.repeats import CannotTellYet, Repeats
-from mqstore.storage.delay.rewriting import Undeliverable, delivered, queue_of
+from mqstore.storage.delay.rewriting import Undeliverable, copy_for_delivery, queue_of
 from mqstore.storage.errors import (
     MessageInvalid,
     PropertiesTooLong,
@@ -34,19 +35,19 @@ from mqstore.storage.seams import Clock
 POLL_S: Final = 1.0
 """Longest pause: no level is shorter, and the wall clock may be set meanwhile."""
 RETRY_S: Final = 1.0
-"""Pause of a level after a put was refused."""
+"""Pause of a level after a put was rejected."""
 SLICE: Final = 100
 """Messages of one level before the other levels have their turn."""
 _TAGS_CODE_MAX: Final = 2**31 - 1
-"""Of a hash; every time of delivery is above it."""
+"""Greatest tags hash; every delivery time is above it."""
 _NEVER: Final = (MessageInvalid, PropertiesTooLong, TopicTooLong)
-"""Refusals that no later put of the same message would escape."""
+"""Rejections that every later put of the same message would meet too."""
 
 _log = logging.getLogger(__name__)
 
 
 class DeliveryService:
-    """A ``BackgroundService``. StoreFailed ends it, as it ended the store."""
+    """A ``BackgroundService`` that delivers delayed messages. StoreFailed ends it."""
 
     name = "deliver-delayed"
 
@@ -59,21 +60,21 @@ class DeliveryService:
         progress: DelayProgress,
         clock: Clock,
         store_format: StoreFormat,
-        repeats: Repeats | None = None,
+        copies: DeliveredCopies | None = None,
         shift_ms: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        """``put`` appends a message as it is, whatever its DELAY says; it may raise PutRefused,
-        StoreFailed. ``repeats`` recognises what was delivered before the opening. ``shift_ms`` is
-        how much the clock was set since a physical offset was stored."""
+        """``put`` appends a message as it is, ignoring its DELAY; it may raise PutRefused,
+        StoreFailed. ``copies`` finds messages that were delivered before the opening. ``shift_ms``
+        is how much the clock was set since a physical offset was stored."""
         self.delivered = 0
         self.suppressed = 0
-        """Found to have been delivered before the opening."""
+        """Messages that were not delivered again, as a copy was found in the log."""
         self.passed_over = 0
-        """Unreadable, or meant for nowhere."""
+        """Messages that are unreadable or have no valid destination."""
         self.on_delivered: Callable[[int], None] = lambda _: None
-        """Told, in this service's thread, how many milliseconds after it was due a copy was put."""
+        """Called in this service's thread after each delivery with its lateness in milliseconds."""
         self.waiting: dict[int, str] = {}
-        """Why a level stands still although messages of it are due."""
+        """By level, why it does not proceed although messages are due."""
         self._put = put
         self._log = log
         self._queues = queues
@@ -81,23 +82,23 @@ class DeliveryService:
         self._progress = progress
         self._clock = clock
         self._format = store_format
-        self._repeats = repeats
+        self._copies = copies
         self._shift_ms = shift_ms
 
     def step(self, now: float) -> float:
-        """Deliver what is due, save progress when that is due. Raises StoreFailed."""
+        """Deliver due messages, and save progress when that is due. Raises StoreFailed."""
         waits = [self._deliver(level) for level in range(1, self._levels.max_level + 1)]
         return min(now + min(waits), self._progress.step(now))
 
     def due_ms(self, level: int) -> int | None:
-        """When the next message of a level is due by the clock of now, milliseconds since the
-        epoch; None when none is pending. Any thread."""
+        """The due time of a level's next message by the present clock, in milliseconds since the
+        epoch; None when none is pending. Thread-safe."""
         queue = self._queue(level)
         entry = queue.entry(self._progress.next(level)) if queue is not None else None
         return None if entry is None else self._due_ms(level, entry)
 
     def _deliver(self, level: int) -> float:
-        """Deliver a slice of what is due of a level; seconds until its next turn."""
+        """Deliver up to SLICE due messages of a level; returns the seconds until its next turn."""
         queue = self._queue(level)
         if queue is None:
             return POLL_S
@@ -118,7 +119,8 @@ class DeliveryService:
         return self._queues.get(SCHEDULE_TOPIC, queue_of(level))
 
     def _index(self, level: int, queue: ConsumeQueue) -> int:
-        """The level's next entry, moved into the queue's bounds where it lies outside of them."""
+        """The level's next queue offset, moved into the queue's bounds where it lies outside
+        them."""
         index = self._progress.next(level)
         within = max(queue.min_index, min(index, queue.max_index))
         if within != index:
@@ -130,12 +132,13 @@ class DeliveryService:
         return within
 
     def _due_ms(self, level: int, entry: QueueEntry) -> int:
-        """Due time by the present clock, with its steps since the message was stored."""
+        """The due time by the present clock, shifted by its steps since the message was stored."""
         return self._named_ms(level, entry) + self._shift_ms(entry.physical_offset)
 
     def _named_ms(self, level: int, entry: QueueEntry) -> int:
-        """By the entry; from the record itself where the entry holds another code: that of TAGS
-        after a crash of 4.9.7, or the address of a ConsumeQueueExt unit."""
+        """The due time that the entry holds, or that of the record itself where the entry holds
+        another code: that of TAGS after a crash of 4.9.7, or the address of a ConsumeQueueExt
+        unit."""
         if entry.tags_code > _TAGS_CODE_MAX:
             return entry.tags_code
         try:
@@ -145,21 +148,23 @@ class DeliveryService:
         return self._levels.delivery_time(level, found.store_timestamp_ms)
 
     def _wait_ms(self, level: int, entry: QueueEntry) -> int:
-        """Until an entry is due. One that is much further off than its level's delay is due now, as
-        in RocketMQ: the level was longer, or the clock was set back while a broker had the store.
+        """Milliseconds until an entry is due.
+
+        As in RocketMQ, an entry that is much further ahead than its level's delay is due now: the
+        level was longer, or the clock was set back while a broker had the store.
         """
         wait_ms = self._due_ms(level, entry) - self._clock.now_ms()
         delay_ms = self._levels.delivery_time(level, 0)
         return min(wait_ms, delay_ms) if wait_ms <= delay_ms + CLOCK_STEP_MS else 0
 
     def _finish(self, level: int, index: int, entry: QueueEntry) -> bool:
-        """Deliver an entry's message, or pass it over; False when it is to be tried again."""
+        """Deliver an entry's message, or pass it over; False when it is to be retried."""
         try:
             self._hand_over(level, index, entry)
         except (RecordError, Undeliverable, *_NEVER) as error:
             self.passed_over += 1
             _log.error("delayed message %d of level %d is passed over: %s", index, level, error)
-        except (CannotTellYet, PutRefused) as error:
+        except (DeliveryUnknown, PutRefused) as error:
             if self.waiting.get(level) != str(error):
                 self.waiting[level] = str(error)
                 _log.warning("delay level %d stands still: %s", level, error)
@@ -170,16 +175,16 @@ class DeliveryService:
     def _hand_over(self, level: int, index: int, entry: QueueEntry) -> None:
         found = self._read(entry)
         if not _is_at(found, level, index):
-            return  # it fills a hole: the record has its own entry
-        if self._repeats is not None and self._repeats.is_delivered(found):
+            return  # the entry fills a hole: the record has its own entry
+        if self._copies is not None and self._copies.is_delivered(found):
             self.suppressed += 1
             return
-        self._put(delivered(found, self._format))
+        self._put(copy_for_delivery(found, self._format))
         self.delivered += 1
         self.on_delivered(max(0, self._clock.now_ms() - self._due_ms(level, entry)))
 
     def _read(self, entry: QueueEntry) -> Record:
-        """Raises RecordError, Undeliverable."""
+        """Read the entry's record. Raises RecordError, Undeliverable."""
         try:
             return self._log.record_at(entry.physical_offset)
         except RecordError:

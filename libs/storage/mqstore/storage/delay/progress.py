@@ -1,8 +1,8 @@
-"""How far each level is delivered: ``delayOffset.json``, never ahead of the copies on disk.
+"""Delivery progress of each level: ``delayOffset.json``, never ahead of the copies on disk.
 
-RocketMQ writes it every flushDelayOffsetInterval whatever the disk has of the copies, so that a
-power cut may lose messages; here the log is synced up to the last copy first, and what a broker
-left ahead of a level's queue is lowered to its end.
+RocketMQ writes the file every flushDelayOffsetInterval, even if the copies are not on disk, so that
+a power cut may lose messages. Here the log is synced up to the last copy first, and an offset that
+a broker left behind its queue's end is lowered to that end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class DelayProgress:
-    """The next queue offset of each level. One thread moves and saves, any may look."""
+    """The next queue offset of each level. One thread changes and saves it, any may read."""
 
     def __init__(self, table: DelayOffsets, log: CommitLog, config: StoreConfig) -> None:
         self._table = table
@@ -31,17 +31,19 @@ class DelayProgress:
         self._due = -math.inf
 
     def next(self, level: int) -> int:
-        """0 for a level that delivered nothing yet."""
+        """The level's next queue offset; 0 for a level that has delivered no message."""
         return self._next.get(level, 0)
 
     def move(self, level: int, index: int) -> None:
-        """Everything of a level below ``index`` is done with."""
+        """Set the level's next queue offset; all messages below are finished."""
         self._next[level] = index
         self._changed.add(level)
 
     def lower(self, ends: Mapping[int, int]) -> list[tuple[int, int, int]]:
-        """Lower each level that is behind its queue's end in ``ends`` to that end; durable at
-        return. Level, offset before and after of each. Raises OSError."""
+        """Lower each level that is behind its queue's end in ``ends``; durable at return.
+
+        Returns level, offset before and after of each. Raises OSError.
+        """
         ahead = [(level, self.next(level), end) for level, end in ends.items()]
         lowered = [each for each in ahead if each[1] > each[2]]
         for level, _, end in lowered:
@@ -52,7 +54,7 @@ class DelayProgress:
         return lowered
 
     def step(self, now: float) -> float:
-        """Save when it is due; returns when to be called next. Raises StoreFailed."""
+        """Save when a save is due; returns the time of the next call. Raises StoreFailed."""
         if self._changed and now >= self._due:
             self._due = now + self._interval_s
             try:
@@ -62,7 +64,10 @@ class DelayProgress:
         return self._due if self._changed else math.inf
 
     def save(self) -> None:
-        """Write what was moved. Raises FlushTimeout, StoreFailed, OSError; tried again then."""
+        """Save the progress.
+
+        Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
+        """
         offsets = {level: self._next[level] for level in sorted(self._changed)}
         if not offsets:
             return

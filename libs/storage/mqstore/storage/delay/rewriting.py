@@ -1,4 +1,4 @@
-"""What a message becomes when its delay begins, and when it is over.
+"""Rewrites a message when its delay begins, and when it is delivered.
 
 Sources: CommitLog.asyncPutMessage and ScheduleMessageService.messageTimeup of 4.9.7, HookUtils and
 ScheduleMessageService.messageTimeUp of 5.4.0. In both a delivered copy keeps DELAY, REAL_TOPIC and
@@ -34,19 +34,20 @@ _DELAYABLE: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)
 
 
 class Undeliverable(StorageError):
-    """A delayed record that no put could ever deliver."""
+    """A delayed record that has no valid destination."""
 
 
 def queue_of(level: int) -> int:
-    """The queue of SCHEDULE_TOPIC_XXXX that holds a level's messages."""
+    """The id of the queue of SCHEDULE_TOPIC_XXXX that holds a level's messages."""
     return level - 1
 
 
-def delayed(message: Message, levels: DelayLevels, store_format: StoreFormat) -> Message:
-    """The message as it is put: one with a DELAY above 0 goes to SCHEDULE_TOPIC_XXXX.
+def delay_message(message: Message, levels: DelayLevels, store_format: StoreFormat) -> Message:
+    """Rewrite a message with a DELAY above 0 for SCHEDULE_TOPIC_XXXX.
 
-    Levels above the last become the last. Prepared and rollback messages stay as they are, and what
-    is meant for SCHEDULE_TOPIC_XXXX itself. Raises MessageInvalid when DELAY is no number.
+    Levels above the last become the last. Prepared and rollback messages, and those for
+    SCHEDULE_TOPIC_XXXX itself, are returned unchanged. Raises MessageInvalid when DELAY is no
+    number.
     """
     if message.sys_flag & TRANSACTION_MASK not in _DELAYABLE or message.topic == SCHEDULE_TOPIC:
         return message
@@ -63,7 +64,7 @@ def delayed(message: Message, levels: DelayLevels, store_format: StoreFormat) ->
     return message.replaced(
         topic=SCHEDULE_TOPIC,
         queue_id=queue_of(level),
-        properties=_replaced(message.properties, changes, store_format),
+        properties=_replace_properties(message.properties, changes, store_format),
     )
 
 
@@ -77,17 +78,19 @@ def _level_of(message: Message) -> int:
     return level
 
 
-def _replaced(encoded: bytes, changes: dict[str, str | None], store_format: StoreFormat) -> bytes:
+def _replace_properties(
+    encoded: bytes, changes: dict[str, str | None], store_format: StoreFormat
+) -> bytes:
     try:
-        return properties.replaced(
+        return properties.replace(
             encoded, changes, trailing_separator=store_format.trailing_property_separator
         )
     except PropertyError as error:
         raise MessageInvalid(f"a delayed message cannot be stored: {error}") from error
 
 
-def delivered(found: Record, store_format: StoreFormat) -> Message:
-    """The copy that a delayed record becomes when its time is up. Raises Undeliverable."""
+def copy_for_delivery(found: Record, store_format: StoreFormat) -> Message:
+    """Build the copy of a delayed record for its real topic. Raises Undeliverable."""
     table = found.properties or {}
     topic, queue = table.get(PROPERTY_REAL_TOPIC), table.get(PROPERTY_REAL_QUEUE_ID, "")
     if topic is None or topic in (HALF_TOPIC, SCHEDULE_TOPIC):
@@ -96,7 +99,7 @@ def delivered(found: Record, store_format: StoreFormat) -> Message:
         raise Undeliverable(f"{PROPERTY_REAL_QUEUE_ID} is {queue!r}, no queue id")
     encoded = found.raw_properties
     if PROPERTY_CRC32 in table:  # of the delayed record; its copy has other bytes
-        encoded = _replaced(encoded, {PROPERTY_CRC32: None}, store_format)
+        encoded = _replace_properties(encoded, {PROPERTY_CRC32: None}, store_format)
     return Message(
         topic=topic,
         queue_id=int(queue),

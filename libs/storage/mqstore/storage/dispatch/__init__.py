@@ -1,1 +1,1 @@
-"""Writes queue entries and index items of each record that the log takes."""
+"""Dispatch: writes the queue entries and index items of each record that is appended to the log."""

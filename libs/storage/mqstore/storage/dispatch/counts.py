@@ -1,6 +1,6 @@
-"""What dispatch met that is not as usual: counted, and logged up to a bound.
+"""Counters of irregular events in dispatch, with a bounded log of them.
 
-Whoever dispatches writes, under the dispatcher's lock; any thread may read.
+The thread that holds the dispatcher's lock writes; any thread may read.
 """
 
 from __future__ import annotations
@@ -13,43 +13,44 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError
 
 _LOGGED_MAX: Final = 100
-"""Stretches that are logged one by one; the counters go on."""
+"""Maximum number of stretches logged one by one; the counters continue."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class DispatchCounts:
-    """What was met since this dispatcher was made."""
+    """Events since this dispatcher was made."""
 
     indexed: int = 0
-    """Handled by the index's own run."""
+    """Records handled by the index's own run."""
     defects: int = 0
-    """Stretches that are no whole record."""
+    """Stretches of the log that are no whole record."""
     lost_bytes: int = 0
-    """Bytes of those stretches that nothing could be read from."""
+    """Bytes of those stretches from which no record could be read."""
     holes_filled: int = 0
     present: int = 0
-    """Entries that were there already."""
+    """Queue offsets at which the same entry stood already."""
     different: int = 0
-    """Queue offsets at which another entry stands; it was left as found."""
+    """Queue offsets at which another entry stands; that entry was kept."""
     refused: int = 0
-    """Queue offsets that no queue can have, and names that may not become a path."""
+    """Records without a queue entry: an impossible queue offset, or a name that is no valid
+    path."""
 
     def add_defect(self, error: RecordError, *, placed: bool) -> None:
-        """A damaged record was met; ``placed`` where it got its queue entry all the same."""
+        """Count a damaged record; ``placed`` when it got its queue entry all the same."""
         self.defects += 1
         if placed and self.defects <= _LOGGED_MAX:
             _log.warning("dispatched although damaged: %s", error)
 
-    def lose(self, start: int, end: int, why: str) -> None:
-        """Nothing between two physical offsets gets an entry."""
+    def note_lost(self, start: int, end: int, why: str) -> None:
+        """Count the bytes between two physical offsets as lost: nothing there gets an entry."""
         self.lost_bytes += end - start
         if self.defects <= _LOGGED_MAX:
             _log.error("offsets %d to %d are not dispatched: %s", start, end, why)
 
-    def refuse(self, found: Record, why: str) -> None:
-        """A whole record gets no queue entry."""
+    def note_refused(self, found: Record, why: str) -> None:
+        """Count a whole record that gets no queue entry."""
         self.refused += 1
         if self.refused <= _LOGGED_MAX:
             _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)

@@ -1,8 +1,9 @@
-"""What dispatch does where no whole record stands: keep what can be placed, find the next record.
+"""Handles damaged stretches in dispatch: keeps records that can be placed, and finds the next one.
 
 Called from ``dispatch`` only. RocketMQ skips a record whose lengths disagree by its TOTALSIZE, and
-abandons the rest of the segment at an unknown magic; here reading goes on at the place that the
-record's own size or a queue entry names, and a scan comes last, since a body may hold a forgery.
+abandons the rest of the segment at an unknown magic. This module continues at the place that the
+record's own size or a queue entry names. A scan comes last, since a body may contain a forged
+record.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mqstore.storage.codec.record import Record, decode_leniently
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 
 _FORGERIES_MAX: Final = 64
-"""Records inside a damaged stretch that are tried as the place to go on."""
+"""Maximum number of records inside a damaged stretch that are tried as the next one."""
 
 _READABLE: Final = frozenset(
     {Defect.NONE, Defect.BLANK, Defect.HOST_INVALID, Defect.PROPERTIES_MALFORMED}
@@ -24,7 +25,7 @@ _PLACEABLE: Final = frozenset({Defect.HOST_INVALID, Defect.PROPERTIES_MALFORMED}
 
 
 class Stretch(NamedTuple):
-    """A part of one segment: ``view[position:end]``, ``view[0]`` standing at ``base``."""
+    """A part of one segment: ``view[position:end]``; ``view[0]`` is at physical offset ``base``."""
 
     view: memoryview
     position: int
@@ -33,42 +34,43 @@ class Stretch(NamedTuple):
 
     @property
     def offset(self) -> int:
+        """The physical offset of ``position``."""
         return self.base + self.position
 
 
-class Named(Protocol):
-    """The queues, as far as damage is stepped over by them."""
+class Queues(Protocol):
+    """The queues, as far as stepping over damage needs them."""
 
     def next_physical(self, after: int) -> int | None:
         """The least physical offset above ``after`` that a queue entry names."""
 
 
 class Resume(NamedTuple):
-    """Where dispatch goes on, and why the bytes before it were left out."""
+    """The position at which dispatch continues, and why the bytes before it were skipped."""
 
     position: int
     why: str
 
 
 def placeable_record(stretch: Stretch) -> Record | None:
-    """The record at a stretch whose lengths add up, however odd its hosts or properties.
+    """Decode a record with damaged hosts or properties whose lengths add up; else None.
 
-    RocketMQ dispatches such a record too, and what reads it then says what is wrong with it.
+    RocketMQ dispatches such a record too; its readers report the damage.
     """
     view, at = stretch.view, stretch.position
     defect, size = check_record(view, at, stretch.end, stretch.offset, False)
     return decode_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
 
 
-def resume_after(stretch: Stretch, queues: Named) -> Resume:
-    """The first place after a defect where reading may go on; else ``stretch.end``."""
+def resume_after(stretch: Stretch, queues: Queues) -> Resume:
+    """Find the first position after a defect at which reading may continue, or ``stretch.end``."""
     view, at, end, base = stretch.view, stretch.position, stretch.end, stretch.base
     defect, size = check_record(view, at, end, stretch.offset, False)
     if size:
-        return Resume(at + size, f"{defect.name.lower()}, its size tells the next")
+        return Resume(at + size, f"{defect.name.lower()}, its size gives the next")
     (total,) = struct.unpack_from(">i", view, at) if end - at >= 4 else (0,)
     if total >= RECORD_FIXED_SIZE and _leads_on(stretch, at + total):
-        return Resume(at + total, f"{defect.name.lower()}, its size tells the next")
+        return Resume(at + total, f"{defect.name.lower()}, its size gives the next")
     named = queues.next_physical(stretch.offset)
     if named is not None and named - base < end and _leads_on(stretch, named - base):
         return Resume(_unlisted_before(stretch, named - base), "a queue entry names the next")
@@ -88,9 +90,9 @@ def _leads_on(stretch: Stretch, position: int) -> bool:
 
 
 def _unlisted_before(stretch: Stretch, named: int) -> int:
-    """The first record from which a chain of whole records reaches ``named``.
+    """Find the first record from which a chain of whole records reaches ``named``.
 
-    Prepared and not yet dispatched records have no queue entry.
+    Such records (prepared, or not dispatched yet) have no queue entry.
     """
     at = stretch.position + 1
     for _ in range(_FORGERIES_MAX):

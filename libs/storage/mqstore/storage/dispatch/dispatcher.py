@@ -1,13 +1,13 @@
-"""From the log into queues and index (RocketMQ's reput), up to the log's readable end.
+"""Dispatches the log into queues and index (RocketMQ's reput), up to the log's readable end.
 
-Ordinary records go through the kernel's loop; whatever it stops at is handled here, one record at
-a time: new queues and files, holes, delayed and multi-dispatched records, damage. The dispatched
+Plain records go through the kernel's loop. Records at which it stops are handled here, one at a
+time: new queues and files, holes, delayed and multi-dispatched records, damage. The dispatched
 offset is published after the entries are written. Source: ReputMessageService and the dispatchers
 of 4.9.7 and 5.4.0.
 
 Called from the append's thread while caught up (``run_inline``) and from a background service when
-behind (``step``); a lock lets one of them run at a time. While nobody does and nothing is left to
-do, ``end.is_idle`` lets the kernel dispatch a record as it puts it (``LogEnd.put``).
+behind (``step``); a lock lets one of them run at a time. While the lock is free and nothing is left
+to do, ``end.is_idle`` lets the kernel dispatch a record as it puts it (``LogEnd.put``).
 """
 
 from __future__ import annotations
@@ -33,35 +33,40 @@ from mqstore.storage.queues.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.seams import Clock
 
 SLICE_RECORDS: Final = 20_000
-"""Records handled before the lock is given back and the dispatched offset published."""
+"""Records handled before the lock is released and the dispatched offset published."""
 INLINE_MAX: Final = 8 << 20
-"""Bytes behind from which an append leaves dispatching to the background."""
+"""Lag in bytes above which an append leaves dispatching to the background service."""
 RETRY_S: Final = 1.0
-"""Pause after the disk refused a new file."""
+"""Pause after the disk rejected a new file."""
 INDEX_PATIENCE_S: Final = 5.0
-"""How long a close goes on with an index that is being made again."""
+"""Longest time that a close spends on an index that is being rebuilt."""
 
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Set[bytes]], None]
-"""Told of ``queue_key``s that got entries, after those can be read."""
+"""Called with the ``queue_key``s that got entries, once those can be read."""
 
 
 class LogView(Protocol):
-    """The commit log as far as it may be read."""
+    """The readable part of the commit log."""
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> int:
+        """The first physical offset."""
+
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> int:
+        """The readable end, a physical offset."""
+
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
         """The whole segment that holds an offset, the position in it, and its readable end."""
 
 
 class Watermarks(IndexWatermark, Protocol):
-    """Where the dispatched offset is published (the state page)."""
+    """Publishes the dispatched offset (the state page)."""
 
-    def set_dispatched(self, offset: int) -> None: ...
+    def set_dispatched(self, offset: int) -> None:
+        """Publish that all records below ``offset`` are dispatched."""
 
 
 class Dispatcher:
@@ -82,10 +87,11 @@ class Dispatcher:
         deleted_below: Callable[[str], int] = lambda _: 0,
         bitmaps: Bitmaps | None = None,
     ) -> None:
-        """Everything below ``position`` is in the queues, below ``index_position`` in the index
-        (default: where its last file ends; see ``IndexCatchUp``). Records of a topic
-        below ``deleted_below`` get no queue entry; queues that have none of theirs never get one.
-        ``bitmaps``: of topics that have subscriptions, the queues' entries get units.
+        """Records below ``position`` are in the queues, below ``index_position`` in the index
+        (default: the end of its last file; see ``IndexCatchUp``).
+
+        Records of a topic below ``deleted_below`` get no queue entry. ``bitmaps`` gives the units
+        of entries of topics that have subscriptions.
         """
         self.counts = DispatchCounts()
         self.end = DispatchEnd()
@@ -101,18 +107,18 @@ class Dispatcher:
         self._closed = False
         self._touched: set[bytes] = set()
         self._near = memoryview(b""), 0
-        """The segment that was dispatched from last, and where it begins in the log."""
+        """The segment dispatched from last, and its first physical offset."""
         self.catch_up = IndexCatchUp(
             index,
             log,
             self.end,
             watermarks,
-            self._running,
+            self._hold_lock,
             position=index_position,
             size_max=config.index_catch_up_size,
         )
         self._refused_at: tuple[str, int] | None = None
-        """Where the disk refused a file of the queues or the index last."""
+        """The run and position at which the disk last rejected a file of queues or index."""
         self.end.follow(
             queues.windows_by_place,
             None if index is None else index.window,
@@ -120,7 +126,7 @@ class Dispatcher:
             self.catch_up.skip_below,
         )
         self.catch_up.join()
-        self._rest()
+        self._allow_inline_puts()
 
     @property
     def position(self) -> int:
@@ -129,17 +135,17 @@ class Dispatcher:
 
     @property
     def records(self) -> int:
-        """Handled, the index's own run over older records not included."""
+        """Number of handled records, without the index's own run over older records."""
         return self.end.records
 
     @property
     def last_store_timestamp_ms(self) -> int:
-        """STORETIMESTAMP of the newest of them, 0 when there is none."""
+        """STORETIMESTAMP of the newest handled record; 0 when there is none."""
         return self.end.last_store_timestamp_ms
 
     def add_listener(self, listener: Listener) -> None:
-        """``listener`` runs in the dispatching thread: it must be quick and not raise."""
-        with self._running():
+        """Add a listener; it runs in the dispatching thread, so it must be quick and not raise."""
+        with self._hold_lock():
             self._listeners.append(listener)
 
     @property
@@ -148,8 +154,8 @@ class Dispatcher:
         return max(0, self._log.max_offset - self.position)
 
     def step(self, now: float) -> float:
-        """One slice of what is due. A full disk is logged and tried again later."""
-        with self._running():
+        """Dispatch one slice. A rejection by the disk is logged and retried later."""
+        with self._hold_lock():
             try:
                 more = self._advance(self._log.max_offset)
                 if not more:
@@ -162,33 +168,39 @@ class Dispatcher:
         return now if more else math.inf
 
     def _log_refusal(self, what: str, error: OSError) -> None:
-        """Once for each place: every put wakes this service."""
+        """Log a rejection once for each position: every put wakes this service."""
         reached = self.position if what == "queues" else self.catch_up.position
         if self._refused_at != (what, reached):
             self._refused_at = what, reached
             _log.error("the %s cannot go on at offset %d, tried again: %s", what, reached, error)
 
     def run_inline(self, end: int) -> bool:
-        """Dispatch up to ``end`` in the caller's thread, unless somebody else is at it, it is too
-        far, or the disk is full; then False, and the service is to be woken."""
+        """Dispatch up to ``end`` in the caller's thread; False when the service must be woken
+        instead.
+
+        It returns False when another thread dispatches, the lag is above INLINE_MAX, the disk is
+        full, or the index runs by itself.
+        """
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
         self.end.is_idle = False
         try:
-            if not self._run_near(end):
+            if not self._run_last_segment(end):
                 while not self._closed and self._advance(end):
                     pass
         except OSError:
             return False
         finally:
             self._publish()
-            self._rest()
+            self._allow_inline_puts()
             self._lock.release()
         return self.catch_up.is_joined
 
-    def _run_near(self, end: int) -> bool:
-        """``_advance`` for the usual case, in one call of the kernel: plain records, in the
-        segment of the last one. False where there is more to it; nothing is lost then."""
+    def _run_last_segment(self, end: int) -> bool:
+        """Run ``_advance`` in one call of the kernel for plain records of the last segment.
+
+        Returns False, with nothing lost, when other work is left.
+        """
         view, base = self._near
         start = self.position - base
         if (
@@ -217,19 +229,20 @@ class Dispatcher:
         return stop is Stop.END
 
     def close(self) -> None:
-        """Return when nobody dispatches any more, nor ever will: files may be closed now.
+        """Wait until no thread dispatches, and prevent further dispatch; files may then be closed.
 
-        A put that was appended before may still come to dispatch its record; it finds this.
+        A put that was appended before may still try to dispatch its record; it then does nothing.
         """
-        with self._running():
+        with self._hold_lock():
             self._closed = True
 
     def run_to_end(self, progress: Callable[[int], None] | None = None) -> None:
         """Dispatch everything, index included, in the caller's thread (recovery, a clean close).
 
-        Raises OSError when the disk refuses. ``progress`` is told the position now and then.
+        Raises OSError when the disk rejects a write. ``progress`` is called with the position now
+        and then.
         """
-        with self._running():
+        with self._hold_lock():
             more = True
             while more:
                 try:
@@ -240,8 +253,10 @@ class Dispatcher:
                     progress(self.position)
 
     def finish(self, clock: Clock) -> None:
-        """What a close still does: all of the queues and, of an index that is being made again,
-        what can be made in INDEX_PATIENCE_S; less where the disk refuses."""
+        """Dispatch the rest at a close, within INDEX_PATIENCE_S for an index that is being rebuilt.
+
+        Less is done where the disk rejects a write.
+        """
         patience_ends = clock.monotonic() + INDEX_PATIENCE_S
         while self.behind or (self.catch_up.behind and clock.monotonic() < patience_ends):
             before = self.behind, self.catch_up.behind
@@ -254,40 +269,42 @@ class Dispatcher:
             _log.warning("closing with %d bytes not in the index", self.catch_up.behind)
 
     def drop_queues(self, topic: str) -> None:
-        """Unlink a topic's queues; nothing is dispatched meanwhile. OSError."""
-        with self._running():
+        """Unlink a topic's queues while dispatch is paused. Raises OSError."""
+        with self._hold_lock():
             self._queues.destroy_topic(topic)
 
     def subscribe(self, topic: str, change: Callable[[], None]) -> None:
-        """Run a change of a topic's subscriptions while nobody dispatches: all records that are
-        dispatched after this returns go by it."""
-        with self._running():
+        """Change a topic's subscriptions while dispatch is paused.
+
+        All records that are dispatched after the return use the new subscriptions.
+        """
+        with self._hold_lock():
             change()
             self._queues.route(topic)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
-        """With the lock held, and the kernel's puts leaving their dispatch to us."""
+    def _hold_lock(self) -> Iterator[None]:
+        """Hold the lock, and keep the kernel's puts from dispatching."""
         with self._lock:
             self.end.is_idle = False
             try:
                 yield
             finally:
-                self._rest()
+                self._allow_inline_puts()
 
-    def _rest(self) -> None:
-        """Let puts dispatch their own records where those are all that there is to do."""
+    def _allow_inline_puts(self) -> None:
+        """Let puts dispatch their own records when nothing else is left to dispatch."""
         settled = self.catch_up.is_joined and self.catch_up.boundary is None
         self.end.is_idle = settled and not self._closed and not self._listeners
 
     # the two runs -------------------------------------------------------------------------
 
     def _advance(self, end: int) -> bool:
-        """A slice of the queues' run; whether anything is left below ``end``."""
+        """Run one slice of the queues' run; returns whether more is left below ``end``."""
         left = SLICE_RECORDS
         end = min(end, self._log.max_offset)
         if self.position < self._log.min_offset:
-            self.counts.lose(
+            self.counts.note_lost(
                 self.position, self._log.min_offset, "it expired before it was dispatched"
             )
             self.end.position = self._log.min_offset
@@ -302,7 +319,7 @@ class Dispatcher:
         return self.position < end
 
     def _advance_index(self) -> bool:
-        """A slice of the index's own run."""
+        """Run one slice of the index's own run; returns whether more is left."""
         return self.catch_up.advance(self._walk_index, SLICE_RECORDS)
 
     def _walk_index(self, offset: int, end: int, left: int) -> tuple[int, int]:
@@ -313,8 +330,10 @@ class Dispatcher:
     def _slice(
         self, offset: int, end: int, index: IndexService | None, left: int, *, with_queues: bool
     ) -> tuple[int, int]:
-        """Handle records of one segment; the offset reached, ``offset`` when nothing can be read
-        there yet, and how many they were."""
+        """Handle records of one segment; returns the offset reached and the number of records.
+
+        The offset is ``offset`` when nothing can be read there yet.
+        """
         stretch = self._stretch(offset, end)
         if stretch is not None:
             if with_queues:
@@ -322,16 +341,16 @@ class Dispatcher:
             return self._run(stretch, index, left, with_queues=with_queues)
         following = self._after_segment(offset)
         if with_queues and following > offset and self._log.view_from(offset) is None:
-            self.counts.lose(offset, following, "their segment is not there")
+            self.counts.note_lost(offset, following, "their segment is not there")
         return following, 0
 
     def _run(
         self, stretch: Stretch, index: IndexService | None, left: int, *, with_queues: bool
     ) -> tuple[int, int]:
-        """Handle records of a stretch; the offset reached, and how many they were."""
+        """Handle records of a stretch; returns the offset reached and the number of records."""
         end = self._index_limit(stretch) if index is not None else stretch.end
         if end == stretch.position:
-            return self._one(stretch, index, with_queues)
+            return self._handle_one(stretch, index, with_queues)
         stop, position, handled, store_ms = dispatch_run(
             stretch.view,
             stretch.position,
@@ -351,14 +370,14 @@ class Dispatcher:
         if stop is Stop.BLANK:
             return self._after_segment(stretch.base + position), handled
         if position > stretch.position:
-            # Counted before the next record is tried: the disk may refuse that one.
+            # Counted before the next record is tried: the disk may reject that one.
             return stretch.base + position, handled
-        return self._one(stretch, index, with_queues)
+        return self._handle_one(stretch, index, with_queues)
 
-    def _one(
+    def _handle_one(
         self, stretch: Stretch, index: IndexService | None, with_queues: bool
     ) -> tuple[int, int]:
-        """Handle the one record that the kernel left."""
+        """Handle the one record at which the kernel stopped."""
         view, at, offset = stretch.view, stretch.position, stretch.offset
         found: Record | None
         try:
@@ -381,8 +400,11 @@ class Dispatcher:
         return offset + found.size, 1
 
     def _put_in_index(self, index: IndexService, found: Record, *, leaves: bool) -> None:
-        """Where the disk refuses a file of the index, the queues go on without it (``leaves``), and
-        its own run tries again. OSError without ``leaves``."""
+        """Put a record into the index.
+
+        With ``leaves``, a rejection by the disk makes the index leave the queues' run; its own run
+        retries. Without it, OSError is raised.
+        """
         offset = found.physical_offset
         try:
             index.put(found)
@@ -397,7 +419,7 @@ class Dispatcher:
     # the index ----------------------------------------------------------------------------
 
     def _index_limit(self, stretch: Stretch) -> int:
-        """Where the kernel must stop, so that the boundary message is handled with care."""
+        """The position at which the kernel must stop, to handle the boundary message separately."""
         boundary = self.catch_up.boundary
         if boundary is None or not stretch.offset <= boundary < stretch.base + stretch.end:
             return stretch.end
@@ -406,7 +428,7 @@ class Dispatcher:
     # publishing ---------------------------------------------------------------------------
 
     def _publish(self) -> None:
-        """Entries first, then the offset, then whoever waits for them."""
+        """Publish the entries first, then the offset, then wake the waiting readers."""
         if self._closed:
             return
         self._watermarks.set_dispatched(self.position)
@@ -419,7 +441,7 @@ class Dispatcher:
     # places and damage --------------------------------------------------------------------
 
     def _stretch(self, offset: int, end: int) -> Stretch | None:
-        """The readable part of a segment from ``offset`` to ``end``; None where there is none."""
+        """The readable part of a segment from ``offset`` to ``end``; None when there is none."""
         place = self._log.view_from(offset)
         if place is None:
             return None
@@ -429,7 +451,7 @@ class Dispatcher:
         return Stretch(view, position, stop, base) if position < stop else None
 
     def _after_segment(self, offset: int) -> int:
-        """Where the next segment begins; ``offset`` itself while the log does not reach there."""
+        """The start of the next segment; ``offset`` itself while the log does not reach it."""
         following = (offset // self._segment_size + 1) * self._segment_size
         return following if following <= self._log.max_offset else offset
 
@@ -437,5 +459,5 @@ class Dispatcher:
         resume = resume_after(stretch, self._queues)
         reached = stretch.base + resume.position
         if count:
-            self.counts.lose(stretch.offset, reached, resume.why)
+            self.counts.note_lost(stretch.offset, reached, resume.why)
         return reached

@@ -1,8 +1,8 @@
-"""Which subscriptions want a message: the bits that dispatch writes into ConsumeQueueExt.
+"""Evaluates subscriptions over a message: the bits that dispatch writes into ConsumeQueueExt.
 
 Source: CommitLogDispatcherCalcBitMap of 4.9.7 and 5.4.0. As there, a subscription counts until it
-is removed from the table, also while nobody uses it, and an expression that cannot be evaluated
-over a message does not want it.
+is removed from the table, even when no consumer uses it, and an expression that cannot be evaluated
+over a message does not match it.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Subscription:
     expression: Filter
     positions: tuple[int, ...]
     born_ms: int
 
 
 class FilterBitmaps:
-    """Over the subscriptions of a store. Any thread may ask; one at a time may ``replace``."""
+    """The subscriptions of a store. Any thread may read; one at a time may ``replace``."""
 
     def __init__(
         self, bloom: BloomFilter, store_format: StoreFormat, subscriptions: Iterable[FilterData]
     ) -> None:
         self._bloom = bloom
         self._format = store_format
-        self._by_topic: dict[str, tuple[_Wanted, ...]] = {}
+        self._by_topic: dict[str, tuple[_Subscription, ...]] = {}
         for topic, found in groupby(sorted(subscriptions, key=_TOPIC), _TOPIC):
             self.replace(topic, found)
 
     def has(self, topic: str) -> bool:
-        """Whether anybody subscribed to a topic."""
+        """Whether a topic has subscriptions."""
         return topic in self._by_topic
 
     def replace(self, topic: str, subscriptions: Iterable[FilterData]) -> None:
-        """These are all of a topic now."""
-        wanted = tuple(each for data in subscriptions if (each := self._wanted(data)) is not None)
+        """Replace all subscriptions of a topic."""
+        wanted = tuple(
+            each for data in subscriptions if (each := self._subscription_of(data)) is not None
+        )
         if wanted:
             self._by_topic[topic] = wanted
         else:
@@ -58,20 +60,22 @@ class FilterBitmaps:
     def bitmap(
         self, topic: str, properties: Mapping[str, str], born_before_ms: int | None = None
     ) -> bytes:
-        """A message's bits: of all subscriptions, or of those born before a time. Empty where
-        there is none."""
+        """The bits of the subscriptions that match a message; empty when the topic has none.
+
+        With ``born_before_ms``, only subscriptions that were born before that time.
+        """
         subscriptions = self._by_topic.get(topic)
         if subscriptions is None:
             return b""
-        bits = self._bloom.empty()
+        bits = self._bloom.new_bitmap()
         for each in subscriptions:
             is_due = born_before_ms is None or each.born_ms < born_before_ms
             if is_due and each.expression.matches(properties):
                 add(bits, each.positions)
         return bytes(bits)
 
-    def _wanted(self, data: FilterData) -> _Wanted | None:
-        if not self._bloom.made(data.bits, data.positions):
+    def _subscription_of(self, data: FilterData) -> _Subscription | None:
+        if not self._bloom.accepts(data.bits, data.positions):
             return None
         try:
             expression = compile_expression(data.expression, self._format)
@@ -81,4 +85,4 @@ class FilterBitmaps:
                 *(data.group, data.topic, error),
             )
             return None
-        return _Wanted(expression, data.positions, data.born_ms)
+        return _Subscription(expression, data.positions, data.born_ms)

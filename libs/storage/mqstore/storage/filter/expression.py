@@ -1,7 +1,7 @@
-"""SQL92 expressions over a message's properties, compiled once each.
+"""Compiles SQL92 expressions over a message's properties, with a cache.
 
 The grammar is that of SelectorParser of rocketmq-filter; CONTAINS, STARTSWITH and ENDSWITH are of
-5.x, in 4.9 they are names. Text behind a whole expression is refused; RocketMQ does not look at it.
+5.x, in 4.9 they are names. Text after a whole expression is rejected; RocketMQ ignores it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lark import Lark, Token, UnexpectedInput, UnexpectedToken
 from mqstore.storage.errors import FilterError
 from mqstore.storage.filter import nodes
 from mqstore.storage.filter.java_values import EvaluationError
-from mqstore.storage.filter.nodes import Misused, Node, Properties
+from mqstore.storage.filter.nodes import InvalidOperand, Node, Properties
 from mqstore.storage.layout import StoreFormat
 
 EXPRESSION_LENGTH_MAX: Final = 4_096
-"""Characters."""
+"""Maximum length of an expression in characters."""
 DEPTH_MAX: Final = 100
-"""Parts within parts."""
+"""Maximum nesting of an expression's parts."""
 COMPILED_SIZE_MAX: Final = 32 << 20
-"""Bytes of the compiled expressions that are kept, estimated by ``Filter.size``."""
+"""Maximum size of the cached expressions in bytes, as estimated by ``Filter.size``."""
 _SIZE_PER_CHARACTER: Final = 256
-"""Bytes, at most; 4,091 characters of short comparisons were 487,000 to 700,000."""
+"""Upper bound in bytes; 4,091 characters of short comparisons measured 487,000 to 700,000."""
 _SIZE_MIN: Final = 1_024
 
 _GRAMMAR: Final = r"""
@@ -91,17 +91,20 @@ class Filter:
 
     @property
     def size(self) -> int:
-        """Estimated bytes of memory, at most."""
+        """Upper estimate of its memory in bytes."""
         return _SIZE_MIN + _SIZE_PER_CHARACTER * len(self.text)
 
     def evaluate(self, properties: Properties) -> bool | None:
-        """True, False, or None for unknown. Raises EvaluationError where RocketMQ throws."""
+        """Evaluate to true, false, or None for unknown.
+
+        Raises EvaluationError where RocketMQ throws.
+        """
         answer = self._evaluate(properties)
         assert answer is None or isinstance(answer, bool)
         return answer
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted."""
+        """Whether a message with these properties matches."""
         try:
             return self._evaluate(properties) is True
         except EvaluationError:
@@ -109,16 +112,17 @@ class Filter:
 
 
 class FilterCache:
-    """The compiled expressions that were used last, within a bound on their memory. Any thread."""
+    """The compiled expressions that were used last, with bounded memory. Thread-safe."""
 
     def __init__(self, size_max: int) -> None:
-        """``size_max``: in bytes, as ``Filter.size`` estimates them."""
+        """``size_max`` is in bytes, as ``Filter.size`` estimates them."""
         self._size_max = size_max
         self._lock = Lock()
         self._filters: OrderedDict[tuple[str, StoreFormat], Filter] = OrderedDict()
         self.size = 0
 
     def get(self, text: str, store_format: StoreFormat) -> Filter | None:
+        """The compiled expression, or None when it is not cached."""
         with self._lock:
             found = self._filters.get((text, store_format))
             if found is not None:
@@ -126,7 +130,7 @@ class FilterCache:
             return found
 
     def add(self, found: Filter, store_format: StoreFormat) -> Filter:
-        """Keep a filter; returns the one that is kept, which another thread may have added."""
+        """Add a filter; returns the cached one, which another thread may have added before."""
         with self._lock:
             kept = self._filters.setdefault((found.text, store_format), found)
             if kept is found:
@@ -138,14 +142,18 @@ class FilterCache:
 
 
 _compiled: Final = FilterCache(COMPILED_SIZE_MAX)
-compiled: Final = _compiled.get
-"""The expression as it was compiled lately, or None."""
+find_compiled: Final = _compiled.get
+"""The cached expression, or None."""
 
 
 def compile_expression(text: str, store_format: StoreFormat) -> Filter:
-    """Compile, unless it was lately: up to 50 ms of CPU. Raises FilterError, which points at the
-    column."""
-    return compiled(text, store_format) or _compiled.add(_compile(text, store_format), store_format)
+    """Compile an expression, or find it in the cache; takes up to 50 ms of CPU.
+
+    Raises FilterError, which names the column.
+    """
+    return find_compiled(text, store_format) or _compiled.add(
+        _compile(text, store_format), store_format
+    )
 
 
 def _compile(text: str, store_format: StoreFormat) -> Filter:
@@ -158,7 +166,7 @@ def _compile(text: str, store_format: StoreFormat) -> Filter:
         root = _parser(store_format).parse(text)
     except UnexpectedInput as error:
         raise FilterError(*_unexpected(text, error)) from None
-    assert isinstance(root, Node)  # the transformer makes no tree
+    assert isinstance(root, Node)  # the transformer builds no tree
     return Filter(text, root)
 
 
@@ -176,7 +184,7 @@ def _parser(store_format: StoreFormat) -> Lark:
     return Lark(
         "\n".join(grammar),
         parser="lalr",
-        lexer="basic",  # a keyword is one wherever it stands
+        lexer="basic",  # a keyword is reserved in every position
         transformer=SimpleNamespace(**{rule: partial(_build, m) for rule, m in _MAKERS.items()}),
     )
 
@@ -196,8 +204,8 @@ def _text_of(string: Token) -> str:
     return string[1:-1].replace("''", "'")
 
 
-def _ordered(accept: nodes.Accept) -> _Make:
-    return lambda left, right: nodes.ordered(left, right, accept)
+def _make_ordering(accept: nodes.Accept) -> _Make:
+    return lambda left, right: nodes.ordering(left, right, accept)
 
 
 def _in_list(*, inverted: bool) -> _Make:
@@ -223,10 +231,10 @@ _MAKERS: Final[dict[str, _Make]] = {
     "not_equal": lambda left, right: nodes.inverse(nodes.equal(left, right)),
     "is_null": lambda node, _: nodes.is_null(node),
     "is_not_null": lambda node, _: nodes.inverse(nodes.is_null(node)),
-    "above": _ordered(lambda order: order > 0),
-    "at_least": _ordered(lambda order: order >= 0),
-    "below": _ordered(lambda order: order < 0),
-    "at_most": _ordered(lambda order: order <= 0),
+    "above": _make_ordering(lambda order: order > 0),
+    "at_least": _make_ordering(lambda order: order >= 0),
+    "below": _make_ordering(lambda order: order < 0),
+    "at_most": _make_ordering(lambda order: order <= 0),
     "between": nodes.between,
     "not_between": nodes.not_between,
     "in_list": _in_list(inverted=False),
@@ -247,17 +255,19 @@ _MAKERS: Final[dict[str, _Make]] = {
     "endswith": _has_text(str.endswith, inverted=False),
     "not_endswith": _has_text(str.endswith, inverted=True),
 }
-"""What each rule of the grammar becomes."""
+"""The function that builds the node of each rule of the grammar."""
 
 
 def _build(make: _Make, parts: list[Node | Token]) -> Node:
-    """Called by the parser as it goes, so that nothing recurses over a tree. Raises FilterError
-    where the part begins."""
+    """Build a node; the parser calls it bottom-up, so that no tree is recursed over.
+
+    Raises FilterError with the position at which the part begins.
+    """
     first = parts[0]
     at = first.at if isinstance(first, Node) else first.start_pos or 0
     try:
         node = make(*parts)
-    except Misused as error:
+    except InvalidOperand as error:
         raise FilterError(str(error), (at if error.at is None else error.at) + 1) from None
     if node.depth > DEPTH_MAX:
         raise FilterError(f"more than {DEPTH_MAX} parts stand in each other", at + 1)

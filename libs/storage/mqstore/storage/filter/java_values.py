@@ -1,4 +1,4 @@
-"""Values of an expression as Java compares and converts them.
+"""Compares and converts values of an expression as Java does.
 
 A value is None, a bool, an int (Java's Integer), a ``Long``, a float (Double) or a str. Source:
 ComparisonExpression of rocketmq-filter 4.9.7 and 5.4.0, and the classes of java.lang that it uses.
@@ -21,7 +21,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"([+-]?)(\d+)")
 _DIGITS_MAX: Final = 19
-"""Of a Long, without leading zeros."""
+"""Maximum number of digits of a Long, without leading zeros."""
 _DECIMAL: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?P<suffix>[fFdD]?)"
 )
@@ -33,13 +33,13 @@ _TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 
 class EvaluationError(Exception):
-    """What RocketMQ's evaluation throws; the message does not match then, whatever is around."""
+    """An error that RocketMQ's evaluation throws; the message then does not match."""
 
 
 def compare(left: Value, right: Value) -> int:
-    """Below, at or above 0, as RocketMQ orders two values that are there.
+    """Compare two values that are not None: below 0, 0 or above 0, as RocketMQ orders them.
 
-    Strings are converted to the other's kind; kinds that do not go together are below each other.
+    Strings are converted to the other's kind; each of two incompatible kinds is below the other.
     Raises EvaluationError where Java throws.
     """
     if type(left) is type(right):
@@ -49,14 +49,14 @@ def compare(left: Value, right: Value) -> int:
             raise EvaluationError("a boolean cannot be compared with a string")
         return -1
     if isinstance(left, str):
-        return _order(_converted(left, type(right)), right)
+        return _order(_convert(left, type(right)), right)
     if isinstance(right, str):
-        return _order(left, _converted(right, type(left)))
+        return _order(left, _convert(right, type(left)))
     return -1 if isinstance(right, bool) else _order(left, right)
 
 
 def as_double(text: str) -> float:
-    """Double.valueOf. Raises EvaluationError."""
+    """Convert as Double.valueOf does. Raises EvaluationError."""
     trimmed = text.strip(_TRIMMED)
     if (named := _NAMED.fullmatch(trimmed)) is not None:
         size = float("nan") if named[2] == "NaN" else float("inf")
@@ -69,7 +69,10 @@ def as_double(text: str) -> float:
 
 
 def as_integer(text: str, maximum: int) -> int:
-    """Integer.valueOf, or Long.valueOf, by the greatest value. Raises EvaluationError."""
+    """Convert as Integer.valueOf or Long.valueOf does, by the greatest value.
+
+    Raises EvaluationError.
+    """
     found = _INTEGER.fullmatch(text)
     if found is None or (not text.isascii() and max(text) > "\uffff"):
         raise EvaluationError(f"{text[:50]!r} is no integer")
@@ -91,7 +94,7 @@ def _hexadecimal(text: str) -> float:
         return float("-inf" if text.startswith("-") else "inf")
 
 
-def _converted(text: str, kind: type) -> Value:
+def _convert(text: str, kind: type) -> Value:
     if kind is bool:
         return text.lower() == "true"
     if kind is float:
@@ -100,7 +103,7 @@ def _converted(text: str, kind: type) -> Value:
 
 
 def _order(left: Value, right: Value) -> int:
-    """compareTo, of two strings, booleans or numbers."""
+    """Compare two strings, booleans or numbers as compareTo does."""
     if isinstance(left, str) and isinstance(right, str):
         return _sign(left.encode("utf-16-be"), right.encode("utf-16-be"))
     assert isinstance(left, bool | int | float)
@@ -111,14 +114,15 @@ def _order(left: Value, right: Value) -> int:
 
 
 def _order_doubles(left: float, right: float) -> int:
-    """Double.compareTo: -0.0 is below 0.0, and NaN equals itself above all."""
+    """Compare as Double.compareTo does: -0.0 is below 0.0, and NaN equals itself above all
+    others."""
     if left < right or left > right:
         return -1 if left < right else 1
-    return _sign(_sortable(left), _sortable(right))
+    return _sign(_sort_key(left), _sort_key(right))
 
 
-def _sortable(value: float) -> bytes:
-    """Equal for what Double.equals; -0.0 below 0.0, NaN above all."""
+def _sort_key(value: float) -> bytes:
+    """A key that is equal where Double.equals is; -0.0 is below 0.0, NaN above all others."""
     if math.isnan(value):
         return b"2"
     return b"0" if math.copysign(1, value) < 0 else b"1"

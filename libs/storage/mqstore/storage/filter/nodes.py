@@ -1,7 +1,7 @@
-"""What the parts of an expression become: callables over a message's properties.
+"""The parts of an expression as callables over a message's properties.
 
-Three-valued as in RocketMQ: None is unknown. An expression is refused for what RocketMQ's own
-builders refuse (``Misused``). Source: the expression classes of rocketmq-filter 4.9.7 and 5.4.0.
+The logic is three-valued as in RocketMQ: None is unknown. An expression that RocketMQ's builders
+reject raises ``InvalidOperand``. Source: the expression classes of rocketmq-filter 4.9.7 and 5.4.0.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from mqstore.storage.filter.java_values import (
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]
 Accept = Callable[[int], bool]
-"""What a comparison makes of ``compare``'s answer."""
+"""Converts the result of ``compare`` into that of a comparison."""
 
 
-class Misused(Exception):
-    """What no expression may say; the text is for a person. ``at``: where, if not at the begin."""
+class InvalidOperand(Exception):
+    """An operand that the expression may not have; the text is for users.
+
+    ``at`` is its position in the text; default: the start of the part.
+    """
 
     def __init__(self, why: str, at: int | None = None) -> None:
         super().__init__(why)
@@ -45,15 +48,17 @@ class Node:
     constant: Value = None
     """The value where ``is_constant``."""
     at: int = 0
-    """Where it begins in the text, from 0."""
+    """Position in the text, from 0."""
     chain: Chain | None = None
-    """The joined conditions of AND or OR."""
+    """The joined conditions, when the node is AND or OR."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """Parts joined by one operator: one part of many, not a deep one. It grows while it is parsed,
-    so that a chain of n parts costs n steps."""
+    """Conditions joined by one operator, counted as one level of depth.
+
+    The list grows while the chain is parsed, so that a chain of n parts costs n steps.
+    """
 
     operator: str
     conditions: list[Evaluate]
@@ -62,37 +67,39 @@ class Chain:
 
 
 def constant(value: Value) -> Node:
-    """A literal; TRUE, FALSE and NULL count as boolean."""
+    """Build a literal; TRUE, FALSE and NULL count as boolean."""
     is_boolean = value is None or isinstance(value, bool)
     return Node(lambda _: value, is_boolean=is_boolean, is_constant=True, constant=value)
 
 
 def decimal(text: str) -> Node:
-    """An Integer, or a Long where that is too small."""
+    """Build an Integer, or a Long for a greater value."""
     digits = text.rstrip("lL")
     if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
-        raise Misused(f"{digits[:50]} is greater than {LONG_MAX}")
+        raise InvalidOperand(f"{digits[:50]} is greater than {LONG_MAX}")
     value = int(digits)
     return constant(value if value <= INT_MAX else Long(value))
 
 
 def floating(text: str) -> Node:
+    """Build a Double."""
     value = as_double(text)
     if value == float("inf") or value == 0:
-        raise Misused(f"{text[:50]} is no number from 4.9E-324 to 1.7976931348623157E308")
+        raise InvalidOperand(f"{text[:50]} is no number from 4.9E-324 to 1.7976931348623157E308")
     return constant(value)
 
 
 def property_of(name: str) -> Node:
+    """Build a read of a property."""
     return Node(lambda properties: properties.get(name), is_property=True)
 
 
 def boolean(node: Node) -> Node:
-    """A node where a condition is needed; a property by itself is never true."""
+    """Check a node where a condition is needed; a property by itself is never true."""
     if node.is_boolean:
         return node
     if not node.is_property:
-        raise Misused("a condition is needed here, not a value", node.at)
+        raise InvalidOperand("a condition is needed here, not a value", node.at)
     found = node.evaluate
 
     def cast(properties: Properties) -> Value:
@@ -102,16 +109,16 @@ def boolean(node: Node) -> Node:
 
 
 def either(left: Node, right: Node) -> Node:
-    """OR: true if one is, else unknown if one is."""
-    return _joined("OR", left, right, stop=True)
+    """Build OR: true if one side is, else unknown if one side is."""
+    return _join("OR", left, right, stop=True)
 
 
 def both(left: Node, right: Node) -> Node:
-    """AND: false if one is, else unknown if one is."""
-    return _joined("AND", left, right, stop=False)
+    """Build AND: false if one side is, else unknown if one side is."""
+    return _join("AND", left, right, stop=False)
 
 
-def _joined(name: str, left: Node, right: Node, *, stop: bool) -> Node:
+def _join(name: str, left: Node, right: Node, *, stop: bool) -> Node:
     left, right = boolean(left), boolean(right)
     chain = left.chain
     if chain is None or chain.operator != name:
@@ -134,7 +141,7 @@ def _joined(name: str, left: Node, right: Node, *, stop: bool) -> Node:
 
 
 def inverse(node: Node) -> Node:
-    """NOT; of what is unknown nothing is known."""
+    """Build NOT; unknown stays unknown."""
     condition = boolean(node).evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -145,7 +152,7 @@ def inverse(node: Node) -> Node:
 
 
 def negative(node: Node) -> Node:
-    """Minus; of what is no number nothing is known."""
+    """Build unary minus; unknown for a value that is no number."""
     value = node.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -158,15 +165,17 @@ def negative(node: Node) -> Node:
 
 
 def equal(left: Node, right: Node) -> Node:
+    """Build ``=``."""
     for node in (left, right):
         if node.is_constant and node.constant is None:
-            raise Misused("NULL cannot be compared; say IS NULL", node.at)
+            raise InvalidOperand("NULL cannot be compared; say IS NULL", node.at)
     if left.is_constant and right.is_constant and left.is_boolean and not right.is_boolean:
-        raise Misused("a boolean cannot be compared with that", right.at)
+        raise InvalidOperand("a boolean cannot be compared with that", right.at)
     return _equal(left, right)
 
 
 def is_null(node: Node) -> Node:
+    """Build IS NULL."""
     return _equal(node, constant(None))
 
 
@@ -182,12 +191,12 @@ def _equal(left: Node, right: Node) -> Node:
     return Node(evaluate, 1 + max(left.depth, right.depth), is_boolean=True)
 
 
-def ordered(left: Node, right: Node, accept: Accept) -> Node:
-    """``<`` and its like: of numbers, and of strings that are numbers."""
+def ordering(left: Node, right: Node, accept: Accept) -> Node:
+    """Build ``<``, ``<=``, ``>`` or ``>=`` over numbers, and strings that are numbers."""
     for node in (left, right):
         is_number = isinstance(node.constant, int | float) and not node.is_boolean
         if node.is_boolean or (node.is_constant and not is_number):
-            raise Misused("only numbers and properties can be ordered", node.at)
+            raise InvalidOperand("only numbers and properties can be ordered", node.at)
     of_left, of_right = left.evaluate, right.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -205,32 +214,34 @@ def ordered(left: Node, right: Node, accept: Accept) -> Node:
 
 
 def between(value: Node, low: Node, high: Node) -> Node:
+    """Build BETWEEN."""
     if low.is_constant and high.is_constant:
         _check_range(low.constant, high.constant)
-    at_least = ordered(value, low, lambda order: order >= 0)
-    return both(at_least, ordered(value, high, lambda order: order <= 0))
+    at_least = ordering(value, low, lambda order: order >= 0)
+    return both(at_least, ordering(value, high, lambda order: order <= 0))
 
 
 def not_between(value: Node, low: Node, high: Node) -> Node:
-    below = ordered(value, low, lambda order: order < 0)
-    return either(below, ordered(value, high, lambda order: order > 0))
+    """Build NOT BETWEEN."""
+    below = ordering(value, low, lambda order: order < 0)
+    return either(below, ordering(value, high, lambda order: order > 0))
 
 
 def _check_range(low: Value, high: Value) -> None:
     if low is None or high is None:
-        raise Misused("the ends of BETWEEN cannot be NULL")
+        raise InvalidOperand("the ends of BETWEEN cannot be NULL")
     try:
         is_empty = compare(high, low) < 0
     except EvaluationError as error:
-        raise Misused(str(error)) from error
+        raise InvalidOperand(str(error)) from error
     if is_empty:
-        raise Misused("the first end of BETWEEN is above the second")
+        raise InvalidOperand("the first end of BETWEEN is above the second")
 
 
 def one_of(node: Node, texts: Sequence[str], *, inverted: bool) -> Node:
-    """IN and NOT IN; only of a property."""
+    """Build IN or NOT IN over a property."""
     if not node.is_property:
-        raise Misused("IN is said of a property only")
+        raise InvalidOperand("IN is said of a property only")
     found, wanted = node.evaluate, frozenset(texts)
 
     def evaluate(properties: Properties) -> Value:
@@ -241,7 +252,8 @@ def one_of(node: Node, texts: Sequence[str], *, inverted: bool) -> Node:
 
 
 def has_text(node: Node, test: Callable[[str], bool], searched: str, *, inverted: bool) -> Node:
-    """CONTAINS, STARTSWITH, ENDSWITH and their NOT: false of what is no string, and of ''."""
+    """Build CONTAINS, STARTSWITH, ENDSWITH or their NOT: false for ``''`` and values that are no
+    string."""
     value = node.evaluate
 
     def evaluate(properties: Properties) -> Value:

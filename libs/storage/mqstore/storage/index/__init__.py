@@ -1,7 +1,7 @@
-"""IndexFile: message keys, how the files are built, published and kept.
+"""IndexFile: message keys, and how the files are built, published and kept.
 
-Public: how a job builds index files anew, from a scan of the log to staged files. Used by the index
-rebuild and by store-writer, which checks what the job sends.
+Public: building index files in a job, from a scan of the log to staged files. Used by the index
+rebuild and by store-writer, which checks the job's results.
 """
 
 from mqstore.storage._kernel import item_at
@@ -10,7 +10,7 @@ from mqstore.storage.index.build import (
     OFFSET_MAX,
     BuildPlan,
     PartBuilder,
-    PartBuilt,
+    PartCounts,
     finish_files,
     make_files,
     refuse_full_disk,
@@ -31,7 +31,7 @@ __all__ = [
     "Item",
     "Layout",
     "PartBuilder",
-    "PartBuilt",
+    "PartCounts",
     "PlannedFile",
     "StagedFile",
     "discard_staged",

@@ -1,7 +1,8 @@
-"""Index files built from items that were gathered by ranges, each range of slots by itself.
+"""Builds index files from items that were gathered by ranges of the log, one part of the slots at a
+time.
 
-Several processes of one machine fill the same files at the same time: a part has slots of its own,
-and items whose places nobody else has. Whoever made the files puts the headers in, at the end.
+Several processes of one machine fill the same files at the same time: each part has its own slots
+and its own places for items. The process that created the files writes the headers at the end.
 """
 
 from __future__ import annotations
@@ -16,51 +17,53 @@ from typing import Final
 from mqstore.storage._kernel import index_chain
 from mqstore.storage.errors import StagingFull
 from mqstore.storage.index.plan import IndexPlan, Layout, PlannedFile
-from mqstore.storage.index.publication import StagedFile, staged
+from mqstore.storage.index.publication import StagedFile, stage
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.seams import FileSystem, MappedBytes
 
 ITEM_SIZE: Final = 24
-"""Of ``IndexItems``."""
+"""Bytes of one item of ``IndexItems``."""
 OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """All that a part's builder needs to know; goes to each of them."""
+    """The layout, files and chunks of a build; each part's builder gets it."""
 
     layout: Layout
     files: tuple[PlannedFile, ...]
     starts: tuple[int, ...]
-    """Of all chunks, ascending."""
+    """First physical offsets of all chunks, ascending."""
     firsts: tuple[int, ...]
-    """The number of each chunk's item 0 among all items."""
+    """For each chunk, the number of its item 0 among all items."""
 
     @classmethod
     def of(cls, plan: IndexPlan, files: Sequence[PlannedFile]) -> BuildPlan:
+        """Make the plan of a build of these files."""
         starts = tuple(chunk.start for chunk in plan.chunks)
         return cls(plan.layout, tuple(files), starts, tuple(plan.firsts))
 
     @property
     def staged_bytes(self) -> int:
-        """Disk blocks that all files take."""
+        """Bytes of disk blocks that all files take."""
         return sum(self.layout.used_size(each.items) for each in self.files)
 
 
 @dataclass(slots=True)
-class PartBuilt:
-    """What one part was, by file."""
+class PartCounts:
+    """The number of items and slots that one part put into each file."""
 
     items: Counter[int]
     slots: Counter[int]
 
 
 def staged_name(number: int) -> str:
+    """The name of a staged file."""
     return f"{number:06d}"
 
 
 def make_files(files: FileSystem, directory: Path, plan: BuildPlan) -> None:
-    """Empty files with disk blocks for all that comes into them. OSError."""
+    """Create empty files with disk blocks for all of their content. Raises OSError."""
     files.make_directories(directory)
     for number, planned in enumerate(plan.files):
         layout, path = plan.layout, directory / staged_name(number)
@@ -68,8 +71,11 @@ def make_files(files: FileSystem, directory: Path, plan: BuildPlan) -> None:
 
 
 def refuse_full_disk(files: FileSystem, directory: Path, needed: int, ratio: int) -> None:
-    """Before files of so many bytes are made: StagingFull where they would fill the directory's
-    volume to more than ``ratio`` percent. OSError."""
+    """Check the disk before files of ``needed`` bytes are created.
+
+    Raises StagingFull where they would fill the directory's volume to more than ``ratio`` percent;
+    OSError.
+    """
     usage = files.usage(directory)
     percent = 100 * (usage.used + needed) / max(usage.total, 1)
     if percent > ratio:
@@ -100,26 +106,26 @@ class PartBuilder:
         slots: range | None = None,
         end: int = OFFSET_MAX,
     ) -> None:
-        """``slots`` are those of the part, by default all; ``end`` is behind every record."""
+        """``slots`` are those of the part, by default all; ``end`` is after every record."""
         self._files = files
         self._directory = directory
         self._plan = plan
         whole = range(plan.layout.slots) if slots is None else slots
         self._slots = whole.start, whole.stop
         self._ends = (*plan.starts[1:], end)
-        self._built = PartBuilt(Counter(), Counter())
+        self._built = PartCounts(Counter(), Counter())
         self._open: tuple[int, MappedBytes] | None = None
 
     def clear(self) -> None:
-        """Empty the part's slots, for one that is built a second time. OSError."""
+        """Empty the part's slots before it is built a second time. Raises OSError."""
         start, stop = (INDEX_HEADER_SIZE + each * INDEX_SLOT_SIZE for each in self._slots)
         for number in range(len(self._plan.files)):
             self._view(number)[start:stop] = bytes(stop - start)
 
     def add(self, start: int, items: bytes) -> None:
-        """The items of the chunk that begins at a physical offset, or the next ones of them.
+        """Add the next items of the chunk that begins at physical offset ``start``.
 
-        Raises ValueError for what is no chunk's, or no place of this part's; OSError.
+        Raises ValueError for an unknown chunk, or an item outside this part; OSError.
         """
         plan = self._plan
         chunk = bisect_left(plan.starts, start)
@@ -152,7 +158,8 @@ class PartBuilder:
             planned.carried_ms,
         )
 
-    def close(self) -> PartBuilt:
+    def close(self) -> PartCounts:
+        """Unmap the files; returns the counts of the part."""
         if self._open is not None:
             self._open[1].unmap()
         self._open = None
@@ -167,16 +174,16 @@ class PartBuilder:
 
 
 def finish_files(
-    files: FileSystem, directory: Path, plan: BuildPlan, built: Sequence[PartBuilt]
+    files: FileSystem, directory: Path, plan: BuildPlan, built: Sequence[PartCounts]
 ) -> list[StagedFile]:
-    """Put the headers in and sync; AssertionError where an item is missing. OSError."""
+    """Write the headers and sync. Raises AssertionError where an item is missing; OSError."""
     return [
         _finish(files, directory / staged_name(number), plan.layout, planned, _sum(number, built))
         for number, planned in enumerate(plan.files)
     ]
 
 
-def _sum(number: int, built: Sequence[PartBuilt]) -> Mapping[str, int]:
+def _sum(number: int, built: Sequence[PartCounts]) -> Mapping[str, int]:
     return {
         "items": sum(part.items[number] for part in built),
         "slots": sum(part.slots[number] for part in built),
@@ -193,4 +200,4 @@ def _finish(
         mapped.view[:INDEX_HEADER_SIZE] = planned.header(found["slots"])
     finally:
         mapped.unmap()
-    return staged(files, path, layout.used_size(planned.items))
+    return stage(files, path, layout.used_size(planned.items))

@@ -26,11 +26,11 @@ _INT: Final = struct.Struct(">i")
 ITEM: Final = struct.Struct(">iqii")
 _FIRST_CHUNK: Final = 256
 TIME_STEP_MS: Final = 1_000
-"""Items keep whole seconds, so an item may look up to one second older than its record."""
+"""Items keep whole seconds, so an item may appear up to one second older than its record."""
 
 
 class IndexHeader(NamedTuple):
-    """A header as it stands in the file; times in ms, offsets physical."""
+    """A decoded header; times in ms, offsets physical."""
 
     begin_ms: int
     end_ms: int
@@ -41,7 +41,7 @@ class IndexHeader(NamedTuple):
 
 
 class IndexItem(NamedTuple):
-    """One item as it stands in the file."""
+    """A decoded item."""
 
     hash: int
     physical_offset: int
@@ -55,6 +55,7 @@ def file_size(slots: int, index_num: int) -> int:
 
 
 def items_start(slots: int) -> int:
+    """The position of item 0."""
     return INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE
 
 
@@ -66,30 +67,33 @@ class IndexFile:
         self.slots = slots
         self.index_num = index_num
         self.mapped = mapped
-        # Kept here, so that a query outlives the file's removal.
+        # Referenced here, so that a query outlives the file's removal.
         self.view = mapped.view
         self._first_at = self._item_at(1)
 
     @property
     def header(self) -> IndexHeader:
+        """The header as it stands in the file."""
         return IndexHeader(*HEADER.unpack_from(self.view))
 
     @property
     def index_count(self) -> int:
-        """The item to be written next, from 1."""
+        """The number of the next item, from 1."""
         count: int = _INT.unpack_from(self.view, _COUNT_AT)[0]
         return max(count, 1)
 
     @property
     def end_physical(self) -> int:
+        """The physical offset of the last indexed message."""
         return self.header.end_physical
 
     @property
     def is_full(self) -> bool:
+        """Whether the file takes no more items."""
         return self.index_count >= self.index_num
 
     def damage(self) -> str | None:
-        """What makes the header impossible, or None."""
+        """Why the header is impossible, or None."""
         header = self.header
         if not 0 <= header.index_count <= self.index_num:
             return f"index count {header.index_count} is not in 0..{self.index_num}"
@@ -102,29 +106,33 @@ class IndexFile:
         return None
 
     def carry(self, physical_offset: int, store_ms: int) -> None:
-        """Begin a new file with the end values of the one before, as RocketMQ does."""
+        """Begin a new file with the end values of the previous one, as RocketMQ does."""
         HEADER.pack_into(self.view, 0, store_ms, store_ms, physical_offset, physical_offset, 0, 0)
 
     def put(self, key_hash: int, physical_offset: int, store_ms: int) -> bool:
-        """Insert one item; False when the file is full. OSError: no disk blocks for it."""
+        """Insert one item; False when the file is full.
+
+        Raises OSError when there are no disk blocks.
+        """
         if self.is_full:
             return False
         self.mapped.ensure_reserved(self._item_at(self.index_count + 1))
         return index_put(self.view, self.slots, self.index_num, key_hash, physical_offset, store_ms)
 
     def make_room(self, items: int) -> int:
-        """Give disk blocks to the next items; returns how many items there may be now."""
+        """Reserve disk blocks for the next items; returns the number of items that fit now."""
         room = min(self.index_num, self.index_count + items)
         self.mapped.ensure_reserved(self._item_at(room))
         return room
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether an item may be of this time (inclusive; a second's vagueness allowed)."""
+        """Whether an item may be from this time range (inclusive, to within a second)."""
         begin, end = _TIMES.unpack_from(self.view)
         return bool(begin <= end_ms and begin_ms <= end + TIME_STEP_MS)
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets under a hash, newest first, whose records may be of this time.
+        """Yield the physical offsets of a hash, newest first, whose records may be in the time
+        range.
 
         The caller compares topic, key and time with the record itself.
         """
@@ -142,20 +150,22 @@ class IndexFile:
             yield first_offset
 
     def item(self, number: int) -> IndexItem:
+        """Decode an item."""
         return IndexItem(*ITEM.unpack_from(self.view, self._item_at(number)))
 
     def trailing_items_of(self, physical_offset: int) -> tuple[int, bool]:
-        """How many of the last items are of this record, and whether all items of the file are."""
+        """The number of the last items that belong to this record, and whether all items of the
+        file do."""
         number = self.index_count - 1
         while number >= 1 and self.item(number).physical_offset == physical_offset:
             number -= 1
         return self.index_count - 1 - number, number == 0
 
     def repair_tail(self) -> int:
-        """Take items beyond the count out of their chains; returns how many there were.
+        """Unlink items beyond the count from their chains; returns their number.
 
-        A writer that was killed may have linked items that its header does not count yet; a later
-        item of the same number would cut the older part of those chains off.
+        A killed writer may have linked items that its header does not count yet; a later item of
+        the same number would cut off the older part of those chains.
         """
         count = stop = self.index_count
         while stop < self.index_num and any(self.item(stop)):
@@ -183,7 +193,7 @@ class IndexFile:
     def _first_of(self, key_hash: int) -> int | None:
         """The first item's offset when it has this hash.
 
-        Its seconds count from the file before's end, so its time says nothing.
+        Its seconds count from the end of the previous file, so its time is meaningless.
         """
         if self.index_count <= 1:
             return None

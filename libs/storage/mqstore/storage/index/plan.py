@@ -1,8 +1,9 @@
-"""Which index files a sequential build of the log's items would make, told from counts alone.
+"""Plans the index files of a sequential build from counts of items alone.
 
 A file holds ``maxIndexNum`` - 1 items, in the order of the log. Its header names the first and the
-last of them; its first item's seconds count from the end of the file before. A record begins a file
-where the last one is full, also one without keys. Source: IndexService of 4.9.7 and 5.4.0.
+last of them; its first item's seconds count from the end of the previous file. A record begins a
+file when the last one is full, even if the record has no keys. Source: IndexService of 4.9.7 and
+5.4.0.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ Item = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a store's index files are made of."""
+    """The sizes and contents of a store's index files."""
 
     slots: int
     index_num: int
     tags: bool
-    """Whether TAGS are indexed: by 5.x."""
+    """Whether TAGS are indexed, as 5.x does."""
 
     @property
     def capacity(self) -> int:
@@ -40,10 +41,11 @@ class Layout:
 
     @property
     def file_size(self) -> int:
+        """Bytes of one file."""
         return file_size(self.slots, self.index_num)
 
     def used_size(self, items: int) -> int:
-        """Bytes of a file that so many items take; those behind are zeros."""
+        """Bytes of a file that so many items take; the rest is zeros."""
         return items_start(self.slots) + (items + 1) * INDEX_ITEM_SIZE
 
     def slots_of(self, part: int, parts: int) -> range:
@@ -53,42 +55,46 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file to be made."""
+    """One file to be built."""
 
     first: int
-    """Items of all files before it."""
+    """Number of items in all files before it."""
     items: int
     begin: Item
     end: Item
     carried_ms: int
-    """Where the file before ends; 0 for the first one."""
+    """End time of the previous file; 0 for the first one."""
 
     def header(self, slots_used: int) -> bytes:
-        """As it stands in the file. Without items the count is 0, until 5.x closes it."""
+        """The bytes of the header. Without items the count is 0, until 5.x closes the file."""
         count = self.items + 1 if self.items else 0
         (begin, begin_ms), (end, end_ms) = self.begin, self.end
         return _HEADER.pack(begin_ms, end_ms, begin, end, slots_used, count)
 
 
 class IndexPlan:
-    """The files of all chunks of a log, which stand in its order."""
+    """The files for all chunks of a log, which are in its order."""
 
     def __init__(self, chunks: Sequence[Chunk], layout: Layout) -> None:
         self.layout = layout
         self.chunks = chunks
         self.firsts = list(accumulate((chunk.items for chunk in chunks), initial=0))
-        """By chunk, the number of its item 0 among all items; and how many they are."""
+        """For each chunk, the number of its item 0 among all items; last, the number of all
+        items."""
 
     @property
     def items(self) -> int:
+        """Number of items."""
         return self.firsts[-1]
 
     @property
     def records(self) -> int:
+        """Number of records."""
         return sum(chunk.records for chunk in self.chunks)
 
     @property
     def file_count(self) -> int:
+        """Number of files."""
         capacity = self.layout.capacity
         counts = zip(self.chunks, self.firsts, strict=False)
         last = max((n + c.before_last for c, n in counts if c.records), default=-1)
@@ -96,11 +102,11 @@ class IndexPlan:
 
     @property
     def staged_bytes(self) -> int:
-        """Disk blocks that all files take."""
+        """Bytes of disk blocks that all files take."""
         return sum(self.layout.used_size(self._items_of(n)) for n in range(self.file_count))
 
     def files(self, item: Callable[[Chunk, int], Item]) -> list[PlannedFile]:
-        """``item`` finds one by its number in a chunk."""
+        """Plan each file; ``item`` finds an item by its number in a chunk."""
         planned: list[PlannedFile] = []
         end: Item = (0, 0)
         for number in range(self.file_count):

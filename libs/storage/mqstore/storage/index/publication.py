@@ -1,10 +1,11 @@
-"""New index files in the place of old ones, such that a crash leaves the one or the other whole.
+"""Replaces old index files by new ones so that a crash leaves one complete set.
 
-They are made in ``store/mqstore/index-rebuild/``, synced, and named with their CRC-32C by a journal
-(``index-rebuild.json``), from which on the change is rolled forward, by the next opening too: new
-files get their names in ``index/``, which sort behind all old ones, so that RocketMQ goes on behind
-the newest; then the checkpoint's index time moves, since a broker drops index files that are newer;
-then the old ones go. Meanwhile readers see both, and drop what they find twice.
+New files are made in ``store/mqstore/index-rebuild/``, synced, and named with their CRC-32C by a
+journal (``index-rebuild.json``). From then on the change is rolled forward, by the next opening
+too. First the new files get their names in ``index/``, which sort after all old ones, so that
+RocketMQ continues with the newest. Then the checkpoint's index time moves, since a broker drops
+newer index files. Then the old files are removed. Meanwhile readers see both sets, and drop
+duplicates.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Value(BaseModel):
 
 
 class StagedFile(_Value):
-    """One that was made, and is on disk."""
+    """A file that was made and is on disk."""
 
     staged: str
     """Its name before it is published."""
@@ -49,7 +50,7 @@ class StagedFile(_Value):
 
 
 class Journal(_Value):
-    """What is to be done, once it is on disk."""
+    """The replacement to perform, once the journal is on disk."""
 
     store_id: str
     hash_slots: int
@@ -57,14 +58,14 @@ class Journal(_Value):
     files: tuple[StagedFile, ...]
     """In the order of the log."""
     names: tuple[str, ...]
-    """What they are called in ``index/``."""
+    """The files' names in ``index/``."""
     replaced: tuple[str, ...]
     index_ms: int
     """Store time up to which the new files are on disk."""
 
 
-def staged(files: FileSystem, path: Path, used: int) -> StagedFile:
-    """Sync a file that was made, and take its checksum. OSError."""
+def stage(files: FileSystem, path: Path, used: int) -> StagedFile:
+    """Sync a new file, and compute its checksum. Raises OSError."""
     mapped = files.map(path, writable=True)
     try:
         mapped.sync()
@@ -75,7 +76,7 @@ def staged(files: FileSystem, path: Path, used: int) -> StagedFile:
 
 
 def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
-    """Read every staged file again, then make the journal durable: from then on it counts.
+    """Verify every staged file, then make the journal durable: from then on it must be completed.
 
     Raises StagingDamaged, OSError.
     """
@@ -87,7 +88,7 @@ def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
 
 
 def put_in_place(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
-    """Give the new files their names, beside the old ones; again changes nothing. OSError."""
+    """Give the new files their names, beside the old ones; idempotent. Raises OSError."""
     files.make_directories(paths.index)
     for each, name in reversed(list(zip(journal.files, journal.names, strict=True))):
         source = paths.index_staging / each.staged
@@ -99,7 +100,7 @@ def put_in_place(files: FileSystem, paths: StorePaths, journal: Journal) -> None
 def remove_replaced(
     files: FileSystem, paths: StorePaths, journal: Journal, checkpoint: Checkpoint
 ) -> None:
-    """The rest, once the new files are in place: then the journal is done. OSError."""
+    """Complete the journal once the new files are in place. Raises OSError."""
     checkpoint.flush()
     for name in journal.replaced:
         if files.stat(paths.index / name) is not None:
@@ -112,8 +113,10 @@ def remove_replaced(
 
 
 def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> Journal | None:
-    """Finish what a journal says, whatever of it is done, in a store that nobody else has open;
-    None without one. Raises OSError."""
+    """Complete a journal, in a store that no other process has open; returns None without one.
+
+    Raises OSError.
+    """
     journal = _load(seams.files, paths)
     if journal is None:
         return None
@@ -130,9 +133,11 @@ def roll_forward(seams: Seams, paths: StorePaths, store_format: StoreFormat) -> 
 def finish_at_opening(
     seams: Seams, paths: StorePaths, found: FormatFile | None, *, trusted: bool
 ) -> FormatFile | None:
-    """What a rebuild left: its journal rolled forward, else its leftovers removed; format.json as
-    it then is. Where a broker had the store since (not ``trusted``) nothing is rolled forward: old
-    and new files together still say all."""
+    """Roll forward a rebuild's journal, or remove its leftovers; returns format.json as it then is.
+
+    When a broker had the store since (not ``trusted``) nothing is rolled forward: the old and new
+    files together are complete.
+    """
     files = seams.files
     journal = _load(files, paths)
     if journal is None or found is None or not trusted or journal.store_id != found.store_id:
@@ -141,13 +146,13 @@ def finish_at_opening(
         discard(files, paths)
         return found
     log.info("%d index files of a rebuild are published now", len(journal.files))
-    remove_file(files, paths.manifest)  # a close since may have named the files that go now
+    remove_file(files, paths.manifest)  # a later close may have named files that are now removed
     roll_forward(seams, paths, found.rocketmq_format)
     return format_file.load(files, paths)
 
 
 def discard(files: FileSystem, paths: StorePaths) -> None:
-    """Remove what was staged and is not published. OSError."""
+    """Remove staged files that are not published. Raises OSError."""
     for name in files.list(paths.index_staging):
         files.unlink(paths.index_staging / name)
     if files.stat(paths.index_staging) is not None:
@@ -155,8 +160,11 @@ def discard(files: FileSystem, paths: StorePaths) -> None:
 
 
 def _load(files: FileSystem, paths: StorePaths) -> Journal | None:
-    """None without one, or for one that cannot be read: it was written in one piece, so that one
-    that cannot be read was damaged since; old files are then all still there, or new ones."""
+    """Load the journal; None without one, or for one that cannot be read.
+
+    It was written atomically, so an unreadable one was damaged later; then all old files are still
+    there, or all new ones.
+    """
     if files.stat(paths.index_journal) is None:
         return None
     try:
@@ -192,7 +200,7 @@ def _checksum(view: memoryview) -> int:
 
 
 def _note_sizes(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
-    """The next opening goes by format.json."""
+    """Record the sizes in format.json, for the next opening."""
     found = format_file.load(files, paths)
     if found is None:
         return
@@ -204,5 +212,5 @@ def _note_sizes(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
 
 
 def index_names(files: FileSystem, paths: StorePaths) -> list[str]:
-    """All that RocketMQ would load, sorted."""
+    """The names of all files that RocketMQ would load, sorted."""
     return [name for name in files.list(paths.index) if name.isascii() and name.isdigit()]

@@ -1,8 +1,8 @@
-"""The index items of the log, found by ranges: what dispatch would index, and in its order.
+"""Finds the index items of the log by ranges: the same items as dispatch, in its order.
 
-Several processes scan ranges of one segment each. Where a range ends is where the next one begins
-unless damage leads from one into the other; ``Chunk.end`` tells, and whoever planned the ranges
-then scans the whole segment at once.
+Several processes scan ranges of one segment each. The end of a range is the start of the next one,
+unless damage leads from one into the other, which ``Chunk.end`` shows; the planner then scans the
+whole segment at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mqstore.storage.codec import record as records
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.dispatch.defects import (
-    Named,
+    Queues,
     Stretch,
     placeable_record,
     resume_after,
@@ -31,12 +31,12 @@ CHUNK_RECORDS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Items of neighbouring records."""
+    """The item counts of neighbouring records."""
 
     start: int
-    """Physical offset of what was scanned, ..."""
+    """Physical offset of the first record."""
     end: int
-    """... and of what comes next."""
+    """Physical offset of the next record."""
     records: int
     items: int
     before_last: int
@@ -47,9 +47,9 @@ class IndexScan:
     """One pass over a part of one segment. For one thread."""
 
     def __init__(
-        self, view: memoryview, base: int, named: Named, *, parts: int, slots: int, tags: bool
+        self, view: memoryview, base: int, named: Queues, *, parts: int, slots: int, tags: bool
     ) -> None:
-        """``view`` is the segment as far as it may be read, and begins at physical ``base``."""
+        """``view`` is the readable part of the segment, beginning at physical offset ``base``."""
         self._view = view
         self._base = base
         self._named = named
@@ -59,7 +59,7 @@ class IndexScan:
     def chunks(
         self, start: int, stop: int, records: int = CHUNK_RECORDS
     ) -> Iterator[tuple[Chunk, list[bytes]]]:
-        """The items of all records that begin from ``start`` to before ``stop``, by part."""
+        """Yield the items, by part, of all records that begin from ``start`` to before ``stop``."""
         while start < stop:
             end = start
             while end < stop and self._items.records < records:
@@ -76,10 +76,10 @@ class IndexScan:
             return base + at
         if why is Stop.BLANK:
             return base + len(self._view)
-        return self._one(Stretch(self._view, at, len(self._view), base))
+        return self._scan_one(Stretch(self._view, at, len(self._view), base))
 
-    def _one(self, stretch: Stretch) -> int:
-        """The one record that the kernel left; where the next one is."""
+    def _scan_one(self, stretch: Stretch) -> int:
+        """Scan the record at which the kernel stopped; returns the position of the next one."""
         view, at, offset = stretch.view, stretch.position, stretch.offset
         found: Record | None
         try:

@@ -1,8 +1,8 @@
-"""All index files of a store: which message goes where, and look-ups by key.
+"""All index files of a store: writing, publication, and look-ups by key.
 
-Per message UNIQ_KEY, then each of KEYS, then (5.x) its TAGS are indexed; rollback records are not.
-The file is chosen per key, so one message's items may lie in two files. Source: IndexService of
-4.9.7 and 5.4.0; unlike there, a message that was indexed before is never indexed twice.
+For each message, UNIQ_KEY, then each of KEYS, then (5.x) its TAGS are indexed; rollback records are
+not. The file is chosen per key, so one message's items may lie in two files. Source: IndexService
+of 4.9.7 and 5.4.0; unlike there, an indexed message is never indexed twice.
 
 One thread at a time puts (the dispatcher); any thread may query, flush, and delete old files.
 """
@@ -41,17 +41,18 @@ from mqstore.storage.tables.checkpoint import Checkpoint
 KEY_SEPARATOR: Final = "#"
 TAGS_TYPE: Final = "T"
 KEY_SIZE_MIN: Final = 2
-"""Bytes of the log that an item takes at least: a key, and what separates it."""
+"""Least bytes of the log that an item takes: a key and its separator."""
 ROOM_ITEMS: Final = 1 << 14
-"""Items whose disk blocks are reserved at a time, ahead of what is written."""
+"""Items whose disk blocks are reserved at a time, ahead of writing."""
 TIME_MAX: Final = 2**63 - 1
 NAME_DIGITS: Final = 17
-"""Of an index file's name: year 4, then month, day, hour, minute, second 2 each, millisecond 3."""
+"""Digits of an index file's name: year 4, then month, day, hour, minute, second 2 each, millisecond
+3."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Something in the index directory that was not loaded, and is left alone."""
+class SkippedFile:
+    """A path in the index directory that was not loaded, and is left alone."""
 
     path: Path
     size: int
@@ -60,22 +61,22 @@ class LeftOut:
 
 @dataclass(slots=True)
 class IndexLoad:
-    """What ``load`` found."""
+    """The result of ``load``."""
 
-    strays: list[LeftOut] = field(default_factory=list)
-    """No index files by name."""
-    dropped: list[LeftOut] = field(default_factory=list)
-    """Index files that are not to be trusted: quarantine them; their records are indexed again."""
+    strays: list[SkippedFile] = field(default_factory=list)
+    """Files whose names are not those of index files."""
+    dropped: list[SkippedFile] = field(default_factory=list)
+    """Index files that cannot be trusted: quarantine them; their records are indexed again."""
     repaired_items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IndexAnswer:
-    """Candidates of a key query, newest first; hash collisions and repeats included."""
+    """Candidates of a key query, newest first; hash collisions and duplicates included."""
 
     offsets: list[int]
     complete: bool
-    """False when ``max`` cut the answer off."""
+    """False when ``max_count`` limited the candidates."""
     files: int
     last_update_ms: int
     last_update_physical: int
@@ -102,13 +103,17 @@ class IndexService:
         self.window = IndexWindow()
         self.files: tuple[IndexFile, ...] = ()
         self.is_published = False
-        """Whether a rebuild's files took the place of those that were there."""
-        self.rolled: str | None = None
-        """The first file that the rebuild which is running leaves alone."""
+        """Whether a rebuild's files replaced the previous ones."""
+        self.rebuild_boundary: str | None = None
+        """The first file that the running rebuild leaves alone."""
         self._change_lock = Lock()
-        """The dispatcher adds files while retention removes others, and a rebuild all."""
+        """Held to change the list: the dispatcher adds files, retention removes them, a rebuild
+        replaces them."""
         self._removal_lock = Lock()
-        """One at a time unlinks. Taken before ``_flush_lock``, which is taken before the rest."""
+        """Held to unlink files.
+
+        Taken before ``_flush_lock``, which is taken before the other locks.
+        """
         self._flush_lock = Lock()
         self._paths = paths
         self._format = store_format
@@ -117,8 +122,8 @@ class IndexService:
         self._writable = writable
         self._on_change = on_change
         self._last_name = ""
-        self._unmade: Path | None = None
-        """A file that could not be made, and may still be there under its name."""
+        self._leftover: Path | None = None
+        """A file whose creation failed, and that may exist under its name."""
         self._journal: Journal | None = None
         self._full: list[IndexFile] = []
         """Full files that are not synced yet."""
@@ -137,14 +142,14 @@ class IndexService:
         synced_end: int = 0,
         back: int | None = None,
     ) -> IndexLoad:
-        """Map the files that may be trusted, and say what was left out.
+        """Map the files that can be trusted; returns the skipped ones.
 
-        After an abnormal end (not ``safe``) files that end after ``index_ms``, the checkpoint's
-        indexMsgTimestamp, are dropped, as RocketMQ does; so are files with a damaged header, and
-        files with items at or beyond ``log_end``, and all of them where some were ``lost``. What
-        ends below the physical offset ``synced_end`` is known to be on disk. Times say
-        nothing of what ends at or after ``back``, where the clock was set back first; there all
-        files are dropped from one that is.
+        After an abnormal end (not ``safe``), files that end after ``index_ms``, the checkpoint's
+        indexMsgTimestamp, are dropped, as RocketMQ does. So are files with a damaged header, files
+        with items at or beyond ``log_end``, and all files when some were ``lost``. Files that end
+        below the physical offset ``synced_end`` are known to be on disk. Times of files that end at
+        or after ``back``, where the clock was first set back, prove nothing: from the first dropped
+        file there, all are dropped.
         """
         found = IndexLoad()
         files: list[IndexFile] = []
@@ -163,7 +168,7 @@ class IndexService:
                 files.append(file)
             else:
                 file.mapped.close()
-                found.dropped.append(LeftOut(path, size, why))
+                found.dropped.append(SkippedFile(path, size, why))
         self.files = tuple(files)
         self.synced_end = self.end_physical
         if self.files and self._writable:
@@ -172,7 +177,7 @@ class IndexService:
         return found
 
     def refresh(self, *, remap: bool = False) -> bool:
-        """For read-only use: notice files that came and went; whether any did."""
+        """For read-only use: find added and removed files; returns whether there were any."""
         known = {} if remap else {file.path: file for file in self.files}
         before = self.files
         scanned = self._scan([], [])
@@ -183,12 +188,12 @@ class IndexService:
         return self.files != before
 
     def missing(self) -> tuple[str, ...]:
-        """Names of files that somebody else removed or damaged."""
+        """Names of files that another process removed or damaged."""
         with self._removal_lock:
-            return self.lost_when_swapped()
+            return self.missing_at_swap()
 
-    def lost_when_swapped(self) -> tuple[str, ...]:
-        """As ``missing``, for who swaps them."""
+    def missing_at_swap(self) -> tuple[str, ...]:
+        """As ``missing``, for the thread that swaps the files."""
         return tuple(file.path.name for file in self.files if self._is_gone(file))
 
     def _is_gone(self, file: IndexFile) -> bool:
@@ -202,15 +207,17 @@ class IndexService:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no message is indexed."""
         return not any(file.index_count > 1 for file in self.files)
 
     # writing ------------------------------------------------------------------------------
 
     def put(self, record: Record) -> int:
-        """Index one message; returns how many items were added. OSError: disk full.
+        """Index one message; returns the number of added items. Raises OSError when the disk is
+        full.
 
-        Nothing happens for a message below ``end_physical``; of the message at it, only the items
-        that are missing are added.
+        A message below ``end_physical`` is ignored; of the message at it, only the missing items
+        are added.
         """
         self.ensure_file()
         offset = record.physical_offset
@@ -230,20 +237,22 @@ class IndexService:
         return index_keys_of(record, tags=self.indexes_tags)
 
     def ensure_file(self) -> IndexFile:
-        """The file that the next item goes to; a new one when there is none or it is full."""
+        """The file of the next item; a new one when there is none or it is full."""
         last = self.files[-1] if self.files else None
         if last is not None and not last.is_full:
             return last
         return self._roll(last, self._next_name())
 
     def make_room(self) -> None:
-        """Let the window take more items: more disk blocks, or the next file."""
+        """Extend the window by more disk blocks, or by the next file."""
         self.ensure_file()
         self._attach()
 
     def roll(self, room: int) -> None:
-        """Begin a new file, whose name leaves so many free before it, for what a rebuild is not to
-        hold; an empty one that has them is taken. The dispatcher calls. OSError."""
+        """Begin a new file at a rebuild's boundary, with ``room`` free names before its own.
+
+        An empty file with such a name is reused. Called by the dispatcher. Raises OSError.
+        """
         last = self.files[-1] if self.files else None
         before = self.files[-2].path.name if len(self.files) > 1 else ""
         if (
@@ -253,10 +262,10 @@ class IndexService:
             or _name_after(before, room) >= last.path.name
         ):
             self._roll(last, max(_name_after(self._last_name, room), self._next_name()))
-        self.rolled = self.files[-1].path.name
+        self.rebuild_boundary = self.files[-1].path.name
 
     def room_for(self, log_bytes: int) -> int:
-        """Names that any rebuild of so much log can do with."""
+        """The number of names that any rebuild of so many bytes of log needs at most."""
         return log_bytes // KEY_SIZE_MIN // (self.index_num - 1) + 2
 
     def publish(
@@ -268,14 +277,14 @@ class IndexService:
         end_ms: int,
         swapping: AbstractContextManager[None] | None = None,
     ) -> Journal:
-        """Let files that a rebuild made take the place of all there are, but for those from where
-        it ``rolled`` on; nobody puts into any other while in ``swapping``.
+        """Replace all files by a rebuild's, except those from ``rebuild_boundary`` on.
 
-        ``end_ms`` is the store time of their newest item. Raises StagingDamaged, OSError; where
-        ``is_publishing`` is left, call it again.
+        ``end_ms`` is the store time of their newest item. No thread puts into a replaced file while
+        in ``swapping``. Raises StagingDamaged, OSError; when ``is_publishing`` stays true, call it
+        again.
         """
         if self._journal is None:
-            kept = self.rolled
+            kept = self.rebuild_boundary
             replaced = [name for name in self._names() if kept is None or name < kept]
             journal = Journal(
                 store_id=store_id,
@@ -292,7 +301,7 @@ class IndexService:
 
     @property
     def is_publishing(self) -> bool:
-        """Whether there is a journal that is not done."""
+        """Whether a journal is not completed."""
         return self._journal is not None
 
     def _finish(self, journal: Journal, swapping: AbstractContextManager[None]) -> Journal:
@@ -301,19 +310,23 @@ class IndexService:
         with self._removal_lock:
             with self._flush_lock, swapping:
                 self._swap(journal)
-            self._changed()
+            self._note_change()
             remove_replaced(files, self._paths, journal, self._required_checkpoint)
-            self.is_published, self.rolled, self._journal = True, None, None
-            self._changed()
+            self.is_published, self.rebuild_boundary, self._journal = True, None, None
+            self._note_change()
         return journal
 
     def _swap(self, journal: Journal) -> None:
-        """The files in memory; from here on look-ups of this process see the new ones."""
+        """Replace the files in memory; later look-ups of this process use the new ones."""
         self.slots, self.index_num = journal.hash_slots, journal.index_num
         there = {file.path.name: file for file in self.files}
         new = [there.get(name) or self._open(self._paths.index / name) for name in journal.names]
         with self._change_lock:
-            kept = [] if self.rolled is None else [f for n, f in there.items() if n >= self.rolled]
+            kept = (
+                []
+                if self.rebuild_boundary is None
+                else [f for n, f in there.items() if n >= self.rebuild_boundary]
+            )
             self.files = (*new, *kept)
         self._full = [file for file in self._full if file in self.files]
         self.synced_end = new[-1].end_physical if new else 0
@@ -335,7 +348,7 @@ class IndexService:
         return self._checkpoint
 
     def delete_before(self, min_physical: int) -> int:
-        """Unlink files that end below the log's minimum, never the last; how many went.
+        """Unlink files that end below the log's minimum, never the last; returns their number.
 
         Any thread, one at a time. Raises OSError.
         """
@@ -348,11 +361,12 @@ class IndexService:
                 file.mapped.destroy(self._seams.clock.monotonic(), 0)
             if gone:
                 self._seams.files.sync_directory(self._paths.index)
-                self._changed()
+                self._note_change()
             return expired
 
     def flush(self, *, everything: bool = False) -> int:
-        """Sync files that filled up, then move the checkpoint's index time; how many were synced.
+        """Sync full files, then move the checkpoint's index time; returns the number of synced
+        files.
 
         ``everything`` (a clean close) also syncs the current file. Raises StoreFailed, OSError.
         """
@@ -368,7 +382,7 @@ class IndexService:
             flushed += 1
             self.synced_end = file.end_physical
             if self._checkpoint is not None:
-                # Never back with the clock: a broker would drop what ends later, and leave a hole.
+                # Never back with the clock: a broker would drop later files, and leave a hole.
                 ended_ms = file.header.end_ms
                 self._checkpoint.index_ms = max(self._checkpoint.index_ms, ended_ms)
                 self._checkpoint.flush()
@@ -380,12 +394,12 @@ class IndexService:
         return flushed
 
     def close(self) -> None:
-        """Unmap everything; flush before."""
+        """Unmap all files; flush before."""
         self.window.attach(None, 0, 0)
         for file in self.files:
             file.mapped.close()
 
-    # looking up ---------------------------------------------------------------------------
+    # look-ups ----------------------------------------------------------------------------
 
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int = 0, end_ms: int = TIME_MAX
@@ -405,9 +419,10 @@ class IndexService:
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
     ) -> Iterator[int]:
-        """Physical offsets under the key's hash below ``below``, newest first; each file's once.
+        """Yield the physical offsets of the key's hash below ``below``, newest first.
 
-        The caller compares topic, key and time (kept in whole seconds here) with the record.
+        An offset comes at most once from each file. The caller compares topic, key and time (whole
+        seconds here) with the record.
         """
         previous = None
         for offset in self._walk(self.files, topic, key, begin_ms, end_ms):
@@ -425,7 +440,9 @@ class IndexService:
 
     # files --------------------------------------------------------------------------------
 
-    def _scan(self, strays: list[LeftOut], dropped: list[LeftOut]) -> list[tuple[Path, int]]:
+    def _scan(
+        self, strays: list[SkippedFile], dropped: list[SkippedFile]
+    ) -> list[tuple[Path, int]]:
         expected = file_size(self.slots, self.index_num)
         found = []
         for name in self._seams.files.list(self._paths.index):
@@ -434,9 +451,11 @@ class IndexService:
             if stat is None:
                 continue
             if stat.is_directory or not (name.isascii() and name.isdigit()):
-                strays.append(LeftOut(path, stat.size, "no name of an index file"))
+                strays.append(SkippedFile(path, stat.size, "no name of an index file"))
             elif stat.size != expected:
-                dropped.append(LeftOut(path, stat.size, f"has not the expected {expected} bytes"))
+                dropped.append(
+                    SkippedFile(path, stat.size, f"has not the expected {expected} bytes")
+                )
             else:
                 found.append((path, stat.size))
         return found
@@ -448,7 +467,7 @@ class IndexService:
     def _open_if_there(self, path: Path) -> IndexFile | None:
         try:
             return self._open(path)
-        except FileNotFoundError:  # removed since it was listed
+        except FileNotFoundError:  # removed after it was listed
             return None
 
     def _put_key(self, key_hash: int, offset: int, store_ms: int) -> None:
@@ -458,7 +477,7 @@ class IndexService:
             )
 
     def _items_of(self, physical_offset: int) -> int:
-        """How many items this message, the last indexed one, has already."""
+        """The number of items that this message, the last indexed one, has already."""
         total = 0
         for file in reversed(self.files):
             count, all_of_it = file.trailing_items_of(physical_offset)
@@ -476,7 +495,7 @@ class IndexService:
         with self._change_lock:
             self.files = (*self.files, file)
         self._attach()
-        self._changed()
+        self._note_change()
         return file
 
     def _create(self, name: str) -> IndexFile:
@@ -484,18 +503,18 @@ class IndexService:
             if self._seams.files.stat(directory) is None:
                 self._seams.files.make_directories(directory)
         path = self._paths.index / name
-        if self._unmade is not None and self._seams.files.stat(self._unmade) is not None:
-            self._seams.files.unlink(self._unmade)
-        self._unmade = path
+        if self._leftover is not None and self._seams.files.stat(self._leftover) is not None:
+            self._seams.files.unlink(self._leftover)
+        self._leftover = path
         mapped = MappedFile.create(
             self._seams.files,
             path,
             file_size(self.slots, self.index_num),
             staged=self._paths.queue_staging / f"index-{name}",
-            # Slots are written all over; items one after another, reserved as they come.
+            # Slots are written in any order; items one after another, reserved in steps.
             reserve=items_start(self.slots),
         )
-        self._unmade = None
+        self._leftover = None
         self._last_name = name
         return IndexFile(mapped, self.slots, self.index_num)
 
@@ -503,7 +522,7 @@ class IndexService:
         return index_names(self._seams.files, self._paths)
 
     def _names_for(self, count: int, replaced: Sequence[str], kept: str | None) -> list[str]:
-        """Later than all that go, before the one that stays."""
+        """Names after all replaced files and before the one that is kept."""
         last = max(replaced, default="")
         if kept is None:
             self._last_name = max(self._last_name, last)
@@ -524,21 +543,21 @@ class IndexService:
         return name if name > self._last_name else _name_after(self._last_name)
 
     def _attach(self) -> None:
-        """Point the window at the last file, as far as it has disk blocks."""
+        """Point the window at the last file, up to its reserved disk blocks."""
         if not self.files or not self._writable:
             self.window.attach(None, 0, 0)
             return
         last = self.files[-1]
         self.window.attach(last.view, self.slots, last.make_room(ROOM_ITEMS))
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         if self._on_change is not None:
             with self._change_lock:
                 self._on_change()
 
 
 def index_keys_of(record: Record, *, tags: bool) -> list[str]:
-    """The whole keys of a message, in the order of their items; its TAGS among them in 5.x."""
+    """The whole keys of a message, in the order of their items; with its TAGS in 5.x."""
     topic = record.topic
     named = properties.index_keys(record.uniq_key, record.keys)
     keys = [topic + KEY_SEPARATOR + key for key in named]
@@ -563,7 +582,7 @@ def _time_name(moment: datetime) -> str:
 
 
 def _name_after(name: str, count: int = 1) -> str:
-    """Later by so many; each of those between is a name as good."""
+    """The name that is later by ``count``; each name between them is valid too."""
     try:
         last = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]))
         return _time_name(last + timedelta(milliseconds=count))

@@ -20,9 +20,9 @@ from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_ITEM_SIZE, INDEX_SLO
 from mqstore.storage.seams import FileSystem
 
 FILES_READ: Final = 4
-"""Files of a store that are read at most: each of them says all."""
+"""Maximum number of files that are read: each of them is sufficient."""
 ITEMS_CHECKED: Final = 1_000
-"""Items that are checked from either end of a file."""
+"""Number of items that are checked from either end of a file."""
 _CHUNK_SIZE: Final = 4 << 20
 _SLOTS_OF_ITEM: Final = INDEX_ITEM_SIZE // INDEX_SLOT_SIZE
 
@@ -39,9 +39,11 @@ class IndexSizes:
 
 
 def find(files: FileSystem, paths: Sequence[Path]) -> IndexSizes | None:
-    """The sizes by the newest of these files, which are sorted by name; a truncated file shows
-    its slots only. None where none has items that agree with a pair, or where files of
-    different stores lie side by side."""
+    """Find the sizes in the newest of these files, which are sorted by name.
+
+    A truncated file shows its slots only. None where no file agrees with a pair, or files of
+    different stores are mixed.
+    """
     newest = (_Reader(files, path).sizes() for path in paths[-FILES_READ:])
     shown = [sizes for sizes in newest if sizes is not None]
     if len({sizes.slots for sizes in shown}) != 1:
@@ -59,7 +61,7 @@ class _Reader:
         self._length = 0 if stat is None else stat.size
 
     def sizes(self) -> IndexSizes | None:
-        """The pair that this file agrees with, if there is one."""
+        """The pair that this file agrees with, or None."""
         if not INDEX_HEADER_SIZE < self._length <= INT32_MAX or self._length % INDEX_SLOT_SIZE:
             return None
         header = IndexHeader(*HEADER.unpack(self._read(0, INDEX_HEADER_SIZE)))
@@ -77,7 +79,7 @@ class _Reader:
         return IndexSizes(slots, index_num) if slots > 0 and index_num > items else None
 
     def _used_end(self) -> int:
-        """Behind the last byte that is not zero."""
+        """The position after the last byte that is not zero."""
         end = self._length
         while end > INDEX_HEADER_SIZE:
             start = max(INDEX_HEADER_SIZE, end - _CHUNK_SIZE)
@@ -97,8 +99,8 @@ class _Reader:
         return all(self._is_chained(sizes, number, last) for number in numbers)
 
     def _is_chained(self, sizes: IndexSizes, number: int, last: int) -> bool:
-        """Whether an item is of the slot that leads to it, as are its slot's newest and the item
-        before it."""
+        """Whether an item belongs to the slot that leads to it, like its slot's newest item and the
+        item before it."""
         item = self._item(sizes, number)
         if item.hash < 0 or not 0 <= item.previous < number:
             return False

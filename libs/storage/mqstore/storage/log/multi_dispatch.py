@@ -71,7 +71,7 @@ class MultiDispatch:
         """
         queues = self.queues(message)
         numbers = MULTI_DISPATCH_SEPARATOR.join(str(self._offsets.next(*q)) for q in queues)
-        encoded = properties.replaced(
+        encoded = properties.replace(
             message.properties,
             {PROPERTY_MULTI_QUEUE_OFFSET: numbers, **self._dropped},
             trailing_separator=self._trailing_separator,

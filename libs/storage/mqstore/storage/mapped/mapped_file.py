@@ -231,17 +231,17 @@ class MappedFile(FilePositions):
         self.wrote_position = position
         self.flushed_position = min(self.flushed_position, position)
 
-    def store_again(self, position: int, length: int) -> None:
+    def mark_dirty(self, position: int, length: int) -> None:
         """Have the next flush write a range that an earlier process may have failed to sync."""
         # A page that was lost may be a hole, where a full disk would kill the process.
         self.ensure_reserved(position + length)
         self._mapping.rewrite(position, length)
         self.flushed_position = min(self.flushed_position, position)
 
-    def store_rest_again(self, position: int) -> None:
-        """As ``store_again``, of all from a position on that is no hole."""
+    def mark_rest_dirty(self, position: int) -> None:
+        """As ``mark_dirty``, of all from a position on that is no hole."""
         for start, stop in data_chunks(position, self.size, self.next_data, SMALL_CHUNK):
-            self.store_again(start, stop - start)
+            self.mark_dirty(start, stop - start)
 
     def distrust(self) -> None:
         """Have the next flush sync it, whatever was written or flushed."""

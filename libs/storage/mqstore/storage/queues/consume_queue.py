@@ -1,11 +1,11 @@
-"""One topic-queue: entry n, of 20 bytes, stands at byte n x 20 of its files, always.
+"""One topic-queue: entry n, of 20 bytes, is always at byte n x 20 of its files.
 
-An entry is physical offset 8, size 4, tagsCode 8. A file is made when its first entry comes; what
-precedes that entry in it holds the pre-blank entry (offset 0, size 0x7FFFFFFF, tagsCode 0). Source:
-ConsumeQueue of 4.9.7 and 5.4.0. A hole behind it, left by a record that is in the log no more, is
-filled with the entry before the hole again: a broker then delivers that message once more, where
-any other filling loses messages (docs/rocketmq-observed.md). No entry that names a record repeats
-the one before, so a filler is known by that.
+An entry is physical offset 8, size 4, tagsCode 8. A file is made with its first entry; the entries
+before that one in the file are pre-blank (offset 0, size 0x7FFFFFFF, tagsCode 0). Source:
+ConsumeQueue of 4.9.7 and 5.4.0. A later hole, left by a record that is in the log no more, is
+filled with the entry before the hole: a broker then delivers that message once more, where any
+other filling loses messages (docs/rocketmq-observed.md). An entry that names a record never equals
+the one before, so an equal entry is a filler.
 
 One thread at a time writes (the dispatcher, under its lock); any thread may read entries below
 ``max_index``.
@@ -38,34 +38,35 @@ if TYPE_CHECKING:
     from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
 
 RESERVE_SIZE: Final = 256 << 10
-"""Bytes of a file that get disk blocks at a time, ahead of what is written."""
+"""Bytes of a file for which disk blocks are reserved at a time, ahead of writing."""
 _BLOCK_ENTRIES: Final = 512
 _BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 _OFFSET_MAX: Final = 2**63 - 1
 GAP_MAX: Final = 1_000
-"""Queue offsets that a record may be ahead of its queue, and be believed, though the log between
-them has no room for so many records. Of an unreadable record (``recovery``) no more is believed."""
+"""Maximum number of queue offsets by which a record may be ahead of its queue when the log between
+has no room for so many records. For an unreadable record (``recovery``) this is the limit in any
+case."""
 _BASE_OFFSET: Final = attrgetter("base_offset")
 
 
 class Put(Enum):
-    """What became of an entry that was to be put."""
+    """The result of putting an entry."""
 
     APPENDED = auto()
     FILLED = auto()
     """A hole below ``max_index`` was filled."""
     PRESENT = auto()
-    """The same entry is there."""
+    """The same entry was there."""
     DIFFERENT = auto()
-    """Another entry is there and was left as found."""
+    """Another entry was there and was kept."""
     REFUSED = auto()
-    """Negative, below the first file, or further ahead than the log between has room for records:
-    such a queue offset is no truth."""
+    """The queue offset is impossible: negative, below the first file, or further ahead than the log
+    between has room for records."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A stretch of a file."""
+    """A range of a file."""
 
     path: Path
     offset: int
@@ -73,7 +74,7 @@ class FileRange:
 
 
 class ConsumeQueue:
-    """One topic-queue over its mapped files. See the module for the format and who may write."""
+    """One topic-queue over its mapped files. See the module for the format and threads."""
 
     def __init__(
         self,
@@ -83,10 +84,10 @@ class ConsumeQueue:
         file_size: int,
         ext: ConsumeQueueExt | None = None,
     ) -> None:
-        """``ext``: where units of entries are, or are to go."""
+        """``ext`` holds the units of entries; None when the queue has none."""
         self.ext = ext
         self.extends = False
-        """Whether entries that are written get units."""
+        """Whether new entries get units."""
         self.topic = topic
         self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
@@ -98,13 +99,13 @@ class ConsumeQueue:
         self._attached: MappedFile | None = None
         self._publish_lock = Lock()
         self._changed: set[MappedFile] = set()
-        """Files that were changed below what is flushed."""
+        """Files that were changed below the flushed position."""
 
     def load(self) -> list[StrayFile]:
-        """Map the files that are there and find the end; what is no file of ours is reported.
+        """Map the files and find the end; returns the stray files.
 
-        The end is after the last entry that is not all zero, so entries lost in the middle show
-        as holes and are made again by the next ``put`` of them.
+        The end is after the last entry that is not all zero, so entries lost in the middle show as
+        holes and are filled by the next ``put`` of them.
         """
         strays = self.files.load() + (self.ext.load() if self.ext is not None else [])
         self._min_index = self.first_index
@@ -114,9 +115,9 @@ class ConsumeQueue:
         return strays
 
     def refresh(self, *, remap: bool = False) -> None:
-        """For read-only use: notice entries and files that came and went.
+        """For read-only use: find added and removed entries and files.
 
-        Entries beyond what the writer says is dispatched may be half written.
+        Entries beyond the writer's dispatched offset may be half written.
         """
         self.files.refresh(remap=remap)
         low, reach = max(self.first_index, 0 if remap else self.max_index), 1
@@ -130,7 +131,7 @@ class ConsumeQueue:
 
     @property
     def first_index(self) -> int:
-        """Where the first file begins; 0 when there is none."""
+        """The queue offset at which the first file begins; 0 when there is none."""
         return self.files.min_offset // QUEUE_ENTRY_SIZE
 
     @property
@@ -140,11 +141,11 @@ class ConsumeQueue:
 
     @property
     def max_index(self) -> int:
-        """The entry to be written next."""
+        """The queue offset of the next entry."""
         return self.window.next_index
 
     def entry(self, index: int) -> QueueEntry | None:
-        """Entry ``index``, or None outside of the files."""
+        """Read entry ``index``; None outside of the files."""
         return self._read(index) if 0 <= index < self.max_index else None
 
     def block(self, index: int) -> tuple[memoryview, int] | None:
@@ -155,16 +156,18 @@ class ConsumeQueue:
         )
 
     def units(self, address: int) -> tuple[memoryview, int] | None:
-        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+        """The whole file of ConsumeQueueExt units that holds an address, and its first address."""
         return None if self.ext is None else self.ext.units(address)
 
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
-        """Entries from ``start`` to before ``stop`` with their numbers; what is not there is left
-        out. Reads block by block, for scans."""
+        """Yield the entries from ``start`` to before ``stop`` with their numbers.
+
+        Entries outside of the files are left out. Reads block by block, for scans.
+        """
         return entries_in(self.files.files, start, min(stop, self.max_index))
 
     def last_entries(self) -> Iterator[tuple[int, QueueEntry]]:
-        """All entries with their numbers, the newest first."""
+        """Yield all entries with their numbers, the newest first."""
         for mapped in reversed(self.files.files):
             first = mapped.base_offset // QUEUE_ENTRY_SIZE
             for index in range(
@@ -175,7 +178,7 @@ class ConsumeQueue:
                     yield index, entry
 
     def is_filler(self, index: int) -> bool:
-        """Whether an entry only repeats the one before, as in a hole; no record is its own."""
+        """Whether an entry repeats the one before, so that no record is its own."""
         entry, before = self.entry(index), self.entry(index - 1)
         if entry is None or before is None or entry.is_hole:
             return False
@@ -191,8 +194,8 @@ class ConsumeQueue:
         tags_code: int,
         unit: ExtUnit | None = None,
     ) -> Put:
-        """Write one entry at its place; only holes are ever overwritten, and entries whose unit
-        is not such a ``unit``. OSError: disk full."""
+        """Write one entry at its place; only holes are overwritten, and entries whose unit is not
+        ``unit``. Raises OSError when the disk is full."""
         entry = QueueEntry(physical_offset, size, tags_code)
         if index < self.max_index:
             return self._put_below(index, entry, unit)
@@ -204,12 +207,12 @@ class ConsumeQueue:
             filler = self._filler(self.max_index)
             while self.max_index < index:
                 self._append(filler)
-        self._append(ENTRY.pack(*self._extended(entry, unit)))
+        self._append(ENTRY.pack(*self._with_unit(entry, unit)))
         self.publish()
         return Put.APPENDED
 
-    def _extended(self, entry: QueueEntry, unit: ExtUnit | None) -> QueueEntry:
-        """With the address of the unit, which is stored before it."""
+    def _with_unit(self, entry: QueueEntry, unit: ExtUnit | None) -> QueueEntry:
+        """Store the unit, then return the entry with its address."""
         if unit is None or self.ext is None or not self.extends:
             return entry
         if not self.ext.is_begun:
@@ -218,14 +221,14 @@ class ConsumeQueue:
         return entry if address is None else entry._replace(tags_code=address)
 
     def make_room(self) -> None:
-        """Let the window reach the next entry: more blocks of its file, or the next file."""
+        """Extend the window to the next entry: by more blocks of its file, or by the next file."""
         offset = self.max_index * QUEUE_ENTRY_SIZE
         self.publish()
         mapped = self.files.find(offset) or self.files.add(offset - offset % self.file_size)
         self._attach(mapped, offset - mapped.base_offset)
 
-    def aim(self, index: int) -> None:
-        """Point the window where entry ``index`` stands or will stand, for the kernel's loop."""
+    def aim_window(self, index: int) -> None:
+        """Point the kernel's window at the place of entry ``index``."""
         window = self.window
         if window.first_index <= index < window.first_index + window.entries:
             return
@@ -237,33 +240,38 @@ class ConsumeQueue:
         self._attach(mapped, min(end, mapped.size))
 
     def publish(self) -> None:
-        """Tell the files how far the window has written: what a flush is to sync. Any thread."""
-        with self._publish_lock:  # an older end must not come over a newer one
+        """Set the files' written positions from the window, for the next flush. Any thread."""
+        with self._publish_lock:  # an older end must not replace a newer one
             attached = self._attached
             if attached is not None:
                 end = self.max_index * QUEUE_ENTRY_SIZE - attached.base_offset
                 attached.wrote_position = min(end, attached.size)
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Sync what is written when it is at least so many pages; whether anything was synced.
+        """Sync the written part if it is at least ``least_pages`` pages; returns whether it was
+        synced.
 
         Any thread. Raises StoreFailed.
         """
         if self.ext is not None:
-            self.ext.flush(least_pages)  # first, as entries name units
+            self.ext.flush(least_pages)  # units first, as entries name them
         self.publish()
         changed, self._changed = self._changed, set()
-        for mapped in sorted(changed, key=_BASE_OFFSET):  # one order, so that a seed is one history
+        for mapped in sorted(
+            changed, key=_BASE_OFFSET
+        ):  # a fixed order, so that a seed gives one history
             mapped.distrust()
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
 
     def flush_end(self) -> None:
-        """Have it on disk that nothing follows the last entry, though who dropped what did may
-        not have come to that, or failed at it. Raises StoreFailed, OSError."""
+        """Make the end of the queue durable, including an end that an interrupted truncation left.
+
+        Raises StoreFailed, OSError.
+        """
         self.files.sync_names()
         if (last := self.files.last) is not None:
-            last.store_rest_again(self.max_index * QUEUE_ENTRY_SIZE - last.base_offset)
+            last.mark_rest_dirty(self.max_index * QUEUE_ENTRY_SIZE - last.base_offset)
             self._changed.add(last)
             self.flush()
 
@@ -272,7 +280,7 @@ class ConsumeQueue:
     def correct_min(self, min_physical: int) -> None:
         """Set ``min_index`` to the first entry at or above the log's minimum, as RocketMQ does.
 
-        Nothing at or above it: ``max_index``. Pre-blank entries count as offset 0.
+        Without such an entry: ``max_index``. Pre-blank entries count as offset 0.
         """
         if min_physical <= 0:
             self._min_index = self.first_index
@@ -280,7 +288,8 @@ class ConsumeQueue:
             self._min_index = self.find_by_physical(min_physical)
 
     def delete_before(self, min_physical: int) -> int:
-        """Unlink files whose last entry is below the log's minimum; never the last file."""
+        """Unlink files whose last entry is below the log's minimum, never the last file; returns
+        their number."""
         expired = 0
         for mapped in self.files.files[:-1]:
             last = QueueEntry(*ENTRY.unpack_from(mapped.view, mapped.size - QUEUE_ENTRY_SIZE))
@@ -296,7 +305,7 @@ class ConsumeQueue:
         return expired
 
     def tail_after(self, physical_offset: int) -> list[FileRange]:
-        """The bytes that ``truncate_after`` would drop, to be saved first."""
+        """The file ranges that ``truncate_after`` would drop, to be saved first."""
         keep = self._end_below(physical_offset) * QUEUE_ENTRY_SIZE
         end = self.max_index * QUEUE_ENTRY_SIZE
         ranges = []
@@ -308,7 +317,7 @@ class ConsumeQueue:
         return ranges
 
     def truncate_after(self, physical_offset: int) -> int:
-        """Drop the trailing entries at or above a physical offset; returns how many.
+        """Drop the trailing entries at or above a physical offset; returns their number.
 
         Files are unlinked or zeroed from there on, never shortened: readers may map them.
         """
@@ -329,22 +338,24 @@ class ConsumeQueue:
         self._min_index = min(self._min_index, keep)
         return dropped
 
-    def store_again(self, physical_offset: int) -> None:
-        """Have the next flush write every entry of records at or above an offset, though an
-        earlier process left their pages clean: its sync may have failed. With all entries go all
-        units. OSError: disk full."""
+    def mark_dirty(self, physical_offset: int) -> None:
+        """Make the next flush write all entries of records at or above an offset, and all units.
+
+        An earlier process may have failed to sync them and left their pages clean. Raises OSError
+        when the disk is full.
+        """
         if self.ext is not None and physical_offset <= 0:
-            self.ext.store_again()
+            self.ext.mark_dirty()
         start = self.find_by_physical(physical_offset) * QUEUE_ENTRY_SIZE
         for mapped in self.files.files:
             low = max(0, start - mapped.base_offset)
             high = min(mapped.size, self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset)
             if low < high:
-                mapped.store_again(low, high - low)
+                mapped.mark_dirty(low, high - low)
                 self._changed.add(mapped)
 
     def destroy(self) -> None:
-        """Unlink every file, and make none any more; readers that map one keep it."""
+        """Unlink every file, and make no more; readers that map one keep it."""
         self.files.end_ahead()
         if self.ext is not None:
             self.ext.destroy()
@@ -352,15 +363,15 @@ class ConsumeQueue:
         self.files.remove_from(0)
         self.window.next_index = self._min_index = 0
 
-    # searching ----------------------------------------------------------------------------
+    # search -------------------------------------------------------------------------------
 
     def find_by_time(
         self, timestamp_ms: int, log: LogView, shift_ms: Callable[[int], int] = lambda _: 0
     ) -> int:
-        """The first entry stored at or after a time; ``max_index`` when there is none.
+        """Find the first entry stored at or after a time; ``max_index`` when there is none.
 
-        Entries without a readable record are passed over. ``shift_ms`` is added to the time of the
-        record at a physical offset; times do not go back then.
+        Entries without a readable record are skipped. ``shift_ms`` is added to the time of the
+        record at a physical offset; the sums never decrease.
         """
 
         def reached(entry: QueueEntry) -> bool | None:
@@ -372,7 +383,7 @@ class ConsumeQueue:
         return self._search(self._min_index, reached)
 
     def find_by_physical(self, physical_offset: int) -> int:
-        """The first entry at or above a physical offset; ``max_index`` when there is none."""
+        """Find the first entry at or above a physical offset; ``max_index`` when there is none."""
         return self._search(
             self.first_index,
             lambda entry: None if entry.is_hole else entry.physical_offset >= physical_offset,
@@ -385,9 +396,12 @@ class ConsumeQueue:
         return last.physical_offset + last.size if last is not None else 0
 
     def fill_holes(self) -> int:
-        """Fill what is still missing before ``max_index``, now that the log has nothing for it; how
-        many entries. At one without a size a broker's recovery would end the queue, and from a
-        pre-blank one behind others its pull skips to the next file."""
+        """Fill the missing entries before ``max_index`` whose records the log has no more; returns
+        their number.
+
+        At an entry without a size a broker's recovery would end the queue, and from a pre-blank one
+        after others its pull skips to the next file.
+        """
         filled = 0
         for index in sorted({*self._without_size(), *self._torn_fillers()}):
             filler = self._filler(index)
@@ -397,13 +411,14 @@ class ConsumeQueue:
         return filled
 
     def _without_size(self) -> Iterator[int]:
-        """Entries before ``max_index`` that are missing, in whole or in part, or pre-blank."""
+        """Yield the entries before ``max_index`` that are missing, in whole or in part, or
+        pre-blank."""
         for mapped in self.files.files:
             for number in without_size(bytes(mapped.view[: self._used(mapped)])):
                 yield mapped.base_offset // QUEUE_ENTRY_SIZE + number
 
     def _torn_fillers(self) -> Iterator[int]:
-        """Entries in two sectors of which one was lost when a filler was stored."""
+        """Yield the entries in two sectors of which one was lost when a filler was stored."""
         for mapped in self.files.files:
             first = mapped.base_offset // QUEUE_ENTRY_SIZE
             for at in split_entries_out_of_order(mapped.view, self._used(mapped), SECTOR_SIZE):
@@ -416,13 +431,14 @@ class ConsumeQueue:
                     yield index
 
     def _is_torn(self, index: int, found: QueueEntry, due: QueueEntry) -> bool:
-        """Whether of an entry in two sectors only one was written, over nothing or a filler."""
+        """Whether only one sector of an entry in two sectors was written, over zeros or a
+        filler."""
         blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK, self._filler(index)
         position = index * QUEUE_ENTRY_SIZE % self.file_size
         return is_torn(position, ENTRY.pack(*found), ENTRY.pack(*due), blanks)
 
     def _lost_first_sector(self, index: int, entry: QueueEntry) -> bool:
-        """Whether of an entry in two sectors the offset is lost: it is below the one before."""
+        """Whether an entry in two sectors lost its offset: it is below the one before."""
         if not sector_split(index * QUEUE_ENTRY_SIZE % self.file_size):
             return False
         before = self._last_before(index)
@@ -434,12 +450,13 @@ class ConsumeQueue:
         return next((entry for entry in entries if entry is not None and not entry.is_hole), None)
 
     def _used(self, mapped: MappedFile) -> int:
-        """Bytes of a file that entries before ``max_index`` take."""
+        """Bytes of a file that the entries before ``max_index`` take."""
         end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
         return max(0, min(mapped.size, end))
 
     def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
-        """Binary search for the first entry with ``reached``; None passes an entry over."""
+        """Binary search for the first entry for which ``reached`` is true; an entry for which it is
+        None is skipped."""
         end = high = self.max_index
         while low < high:
             middle = (low + high) // 2
@@ -453,7 +470,7 @@ class ConsumeQueue:
     def _probe(
         self, start: int, stop: int, reached: Callable[[QueueEntry], bool | None]
     ) -> tuple[int, bool | None]:
-        """The first entry from ``start`` that has an answer, and the answer."""
+        """The first entry from ``start`` with a result, and the result."""
         entry = self._read(start) if start < stop else None
         if entry is not None and (answer := reached(entry)) is not None:
             return start, answer
@@ -478,13 +495,13 @@ class ConsumeQueue:
             return None
         try:
             fields = ENTRY.unpack_from(mapped.view, index * QUEUE_ENTRY_SIZE - mapped.base_offset)
-        except struct.error:  # removed meanwhile
+        except struct.error:  # the file was removed meanwhile
             return None
         return QueueEntry(*fields)
 
     def _remove_from(self, index: int) -> None:
-        """Unlink the files from an entry on, but never the one whose name alone tells that the
-        queue does not begin at 0: its offsets would be given out a second time."""
+        """Unlink the files from an entry on, except the one whose name alone shows that the queue
+        does not begin at 0: without it, offsets would be assigned a second time."""
         self.files.remove_from(index * QUEUE_ENTRY_SIZE, keep_first=self.first_index > 0)
 
     def _is_written(self, index: int) -> bool:
@@ -492,22 +509,25 @@ class ConsumeQueue:
         return entry is not None and not entry.is_missing
 
     def _end_below(self, physical_offset: int) -> int:
-        """Behind the last entry below an offset that names a record. No filler is ever the last,
-        and no pre-blank entry: behind one a broker gives no entries any more."""
+        """The position after the last entry below an offset that names a record.
+
+        The last entry is never a filler or pre-blank: after a pre-blank one a broker returns no
+        entries.
+        """
         end, last = self.first_index, None
         for index, entry in self.last_entries():
             if entry.is_hole or entry.physical_offset >= physical_offset:
                 continue
             if self._lost_first_sector(index, entry):
                 continue
-            # Of those that name one record, all but the first are fillers: zeros may lie between.
+            # Of the entries of one record, all but the first are fillers; zeros may lie between.
             if last is not None and entry[:2] != last[:2]:
                 break
             end, last = index + 1, entry
         return end
 
     def _begin(self, index: int) -> None:
-        """The first file of an empty queue, pre-blank up to ``index``."""
+        """Create the first file of an empty queue, pre-blank up to ``index``."""
         offset = index * QUEUE_ENTRY_SIZE
         base = offset - offset % self.file_size
         mapped = self.files.add(base)
@@ -517,7 +537,7 @@ class ConsumeQueue:
         self.window.next_index = self._min_index = index
 
     def _may_reach(self, index: int, physical_offset: int) -> bool:
-        """Whether so many records as entries are missing can have stood in the log before it."""
+        """Whether the log before the record has room for as many records as entries are missing."""
         if not 0 <= index * QUEUE_ENTRY_SIZE < _OFFSET_MAX - self.file_size:
             return False
         missing = index - self.max_index
@@ -531,23 +551,23 @@ class ConsumeQueue:
             return Put.REFUSED
         due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry
         if self._is_torn(index, found, entry) or self._is_torn(index, found, due):
-            self._overwrite(index, self._extended(entry, unit))
+            self._overwrite(index, self._with_unit(entry, unit))
             return Put.FILLED
         if found[:2] == entry[:2]:
-            if not found.is_ext_address or self._says(found.tags_code, unit):
+            if not found.is_ext_address or self._unit_matches(found.tags_code, unit):
                 return Put.PRESENT
-            self._overwrite(index, self._extended(entry, unit))
+            self._overwrite(index, self._with_unit(entry, unit))
             return Put.FILLED
         if not found.is_hole and not self.is_filler(index):
             return Put.DIFFERENT
-        fillers, entry = self._fillers_after(index), self._extended(entry, unit)
-        for each in range(index, index + 1 + fillers):  # they repeat what is before them now
+        fillers, entry = self._fillers_after(index), self._with_unit(entry, unit)
+        for each in range(index, index + 1 + fillers):  # these fillers repeat the new entry
             self._overwrite(each, entry)
         return Put.FILLED
 
-    def _says(self, address: int, unit: ExtUnit | None) -> bool:
-        """Whether what stands at an address is true of a unit's message."""
-        return unit is None or (self.ext is not None and self.ext.says(address, unit))
+    def _unit_matches(self, address: int, unit: ExtUnit | None) -> bool:
+        """Whether the unit at an address agrees with a unit's message."""
+        return unit is None or (self.ext is not None and self.ext.matches(address, unit))
 
     def _fillers_after(self, index: int) -> int:
         count = 0
@@ -564,7 +584,7 @@ class ConsumeQueue:
         self._changed.add(mapped)
 
     def _filler(self, index: int) -> bytes:
-        """What stands for the missing entry ``index``."""
+        """The bytes that replace the missing entry ``index``."""
         before = self.entry(index - 1)
         return PRE_BLANK if before is None or before.is_missing else ENTRY.pack(*before)
 
@@ -593,7 +613,7 @@ class ConsumeQueue:
 def entries_in(
     files: Sequence[MappedFile], start: int, stop: int
 ) -> Iterator[tuple[int, QueueEntry]]:
-    """The entries of those numbers as they stand in the files, also such as were never written."""
+    """Read the entries of these numbers from the files, unwritten ones included."""
     for mapped in files:
         first = mapped.base_offset // QUEUE_ENTRY_SIZE
         end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)

@@ -1,9 +1,8 @@
-"""What a queue's entries leave out: units in files in ``consumequeue_ext/TOPIC/QUEUEID/``.
+"""ConsumeQueueExt: units that extend queue entries, in ``consumequeue_ext/TOPIC/QUEUEID/``.
 
-A unit has no place by number: the entry's tagsCode is its address. Units stand one behind another;
-where one does not fit before the last 4 bytes of a file, a size of -1 ends it. Source:
-ConsumeQueueExt of 4.9.7 and 5.4.0. A unit that is missing costs a look into the log, as there; one
-that is there must be true of the message.
+The entry's tagsCode is the address of its unit. Units follow one another; where one does not fit
+before the last 4 bytes of a file, a size of -1 ends it. Source: ConsumeQueueExt of 4.9.7 and 5.4.0.
+As there, a missing unit costs a read of the log; an existing one must agree with the message.
 
 One thread at a time writes (the dispatcher, under its lock); any thread may read.
 """
@@ -28,24 +27,23 @@ if TYPE_CHECKING:
     from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
 
 RESERVE_SIZE: Final = 256 << 10
-"""Bytes of a file that get disk blocks at a time, ahead of what is written."""
+"""Bytes of a file for which disk blocks are reserved at a time, ahead of writing."""
 _OFFSET_MAX: Final = EXT_ADDRESS_MAX - EXT_ADDRESS_MIN
 
 
 class ConsumeQueueExt:
-    """The units of one topic-queue. See the module for the format and who may write."""
+    """The units of one topic-queue. See the module for the format and threads."""
 
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
         self.is_begun = False
-        """Whether it is known that the next unit may go where the last one ends."""
+        """Whether it is verified that the next unit may follow the last one."""
         self._least_end = 0
         self._changed: set[MappedFile] = set()
-        """Files that were changed below what is flushed."""
+        """Files that were changed below the flushed position."""
 
     def load(self) -> list[StrayFile]:
-        """Map the files that are there and find where the next unit goes; what is no file of ours
-        is reported."""
+        """Map the files and find the position of the next unit; returns the stray files."""
         strays = self.files.load()
         last = self.files.last
         if last is not None:
@@ -53,7 +51,7 @@ class ConsumeQueueExt:
         return strays
 
     def unit(self, address: int) -> ExtUnit | None:
-        """The unit at an address; None where there is no whole one."""
+        """Decode the unit at an address; None where there is no whole one."""
         place = self.units(address)
         if place is None:
             return None
@@ -61,34 +59,40 @@ class ConsumeQueueExt:
         return ext_unit.decode(view, address - EXT_ADDRESS_MIN - base)
 
     def units(self, address: int) -> tuple[memoryview, int] | None:
-        """The whole file that holds an address, and where it begins."""
+        """The whole file that holds an address, and its first address."""
         mapped = self.files.find(address - EXT_ADDRESS_MIN)
         return None if mapped is None else (mapped.view, mapped.base_offset)
 
-    def says(self, address: int, unit: ExtUnit) -> bool:
-        """Whether what stands at an address is true of a unit's message: a crash may have left an
-        address before its unit, and another's unit may have come there since."""
+    def matches(self, address: int, unit: ExtUnit) -> bool:
+        """Whether the unit at an address agrees with a unit's message.
+
+        A crash may have left an address without its unit, and another entry's unit may have been
+        stored there since.
+        """
         found = self.unit(address)
         if found is None or found[:2] != unit[:2]:
             return False
         if len(found.bitmap) != len(unit.bitmap):
-            return True  # nobody will go by it
+            return True  # no reader uses it
         return not int.from_bytes(unit.bitmap) & ~int.from_bytes(found.bitmap)
 
     # writing ------------------------------------------------------------------------------
 
     def begin(self, last_address: int | None) -> None:
-        """Before the first ``put``: the last address that an entry has. Where its unit was lost,
-        units go on in a file behind it, so that no entry ever finds another's."""
+        """Prepare for the first ``put``; ``last_address`` is the last one that an entry names.
+
+        When its unit was lost, new units go to a later file, so that no entry ever names another's
+        unit.
+        """
         self.is_begun = True
         if last_address is not None and last_address - EXT_ADDRESS_MIN >= self.files.max_offset:
             offset, size = last_address - EXT_ADDRESS_MIN, self.files.file_size
             self._least_end = offset - offset % size + size
 
     def put(self, unit: ExtUnit) -> int | None:
-        """Store a unit; its address, or None where no address or file is wide enough for it.
+        """Store a unit; returns its address, or None when addresses or files are too small for it.
 
-        OSError: disk full.
+        Raises OSError when the disk is full.
         """
         if unit.size > min(EXT_UNIT_SIZE_MAX, self.files.file_size - EXT_END_SIZE):
             return None
@@ -101,7 +105,7 @@ class ConsumeQueueExt:
         return EXT_ADDRESS_MIN + mapped.base_offset + position
 
     def _with_room(self, end: int, size: int) -> MappedFile:
-        """The file that a unit of that size goes into; the one before is ended."""
+        """The file for a unit of that size; the previous file is ended."""
         last = self.files.last
         if last is None:
             return self.files.add(end)
@@ -119,11 +123,13 @@ class ConsumeQueueExt:
         mapped.view[position:end] = data
         mapped.wrote_position = end
 
-    # keeping it whole -----------------------------------------------------------------------
+    # recovery --------------------------------------------------------------------------------
 
     def trim(self) -> None:
-        """After a crash: end with the last unit before which all are whole, as a broker's recovery
-        does, and zero what follows. Files are never shortened: readers may map them."""
+        """After a crash: end after the last unit before which all are whole, and zero the rest.
+
+        A broker's recovery does the same. Files are never shortened: readers may map them.
+        """
         for mapped in self.files.files:
             end = walk_units(mapped.view, 0)
             if mapped is not self.files.last and _is_ended(mapped.view, end):
@@ -137,26 +143,28 @@ class ConsumeQueueExt:
             break
 
     def delete_before(self, address: int) -> int:
-        """Unlink files that end below an address, but never the last; how many files went."""
+        """Unlink files that end below an address, never the last; returns their number."""
         offset = address - EXT_ADDRESS_MIN
         expired = [file for file in self.files.files[:-1] if file.end_offset <= offset]
         return self.files.remove_first(len(expired)) if expired else 0
 
     def flush(self, least_pages: int = 0) -> bool:
-        """As ``ConsumeQueue.flush``."""
+        """Sync as ``ConsumeQueue.flush``."""
         changed, self._changed = self._changed, set()
         for mapped in sorted(changed, key=lambda file: file.base_offset):
             mapped.flushed_position = 0
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
 
-    def store_again(self) -> None:
-        """Have the next flush write all units, though an earlier process left their pages clean:
-        its sync may have failed. OSError: disk full."""
+    def mark_dirty(self) -> None:
+        """Make the next flush write all units, which an earlier process may have failed to sync.
+
+        Raises OSError when the disk is full.
+        """
         for mapped in self.files.files:
             end = walk_units(mapped.view, 0)
             if end:
-                mapped.store_again(0, end)
+                mapped.mark_dirty(0, end)
                 self._changed.add(mapped)
 
     def destroy(self) -> None:

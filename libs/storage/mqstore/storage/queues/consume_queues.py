@@ -1,7 +1,7 @@
 """Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
 
-One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up,
-and make files ahead of their queue's entries.
+One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up
+queues, and make files ahead of their entries.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
 
 
 def split_key(key: bytes) -> tuple[str, int]:
-    """Topic and queue id of a kernel key."""
+    """Split a kernel key into topic and queue id."""
     return decode_utf8(key[:-4]), int.from_bytes(key[-4:], signed=True)
 
 
@@ -54,13 +54,15 @@ class ConsumeQueues:
         """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes."""
         self.file_size = file_size
         self.windows: dict[bytes, QueueWindow] = {}
-        """By ``queue_key``: what ``dispatch_run`` writes through. Queues whose entries get units,
-        or whose units are yet to be looked at, have none here."""
+        """By ``queue_key``, the windows through which ``dispatch_run`` writes.
+
+        Queues whose entries get units, or whose units are not verified yet, have none here.
+        """
         self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
-        """The same by topic and queue id."""
+        """The same windows by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         self._ahead: dict[tuple[str, int], ConsumeQueue] = {}
-        """Queues whose first file may be there, and no entry yet."""
+        """Queues that may have a first file but no entry yet."""
         self._ahead_lock = Lock()
         self._makes_ahead = True
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
@@ -74,7 +76,7 @@ class ConsumeQueues:
         self._recovering = True
 
     def load(self) -> list[StrayFile]:
-        """Load every queue on disk; returns what lies in the tree and belongs to none."""
+        """Load every queue on disk; returns the stray paths of the tree."""
         strays: list[StrayFile] = []
         for topic, queue_id in self._scan(strays):
             queue = self._make(topic, queue_id)
@@ -83,7 +85,7 @@ class ConsumeQueues:
         return strays
 
     def refresh(self, *, remap: bool = False) -> None:
-        """For read-only use: notice queues, files and entries that came and went."""
+        """For read-only use: find added and removed queues, files and entries."""
         on_disk = set(self._scan([]))
         for gone in self._table.keys() - on_disk:
             lost = self._forget(gone)
@@ -99,15 +101,16 @@ class ConsumeQueues:
                 queue.refresh(remap=remap)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None."""
         return self._table.get((topic, queue_id))
 
     known = get
-    """Every queue is (``queue_pulls.Queues``)."""
+    """For ``queue_pulls.Queues``: every queue."""
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, made when new (its first file comes with its first entry).
+        """The queue, created when new (its first file comes with its first entry).
 
-        None when the name may not become a path.
+        None when the name is no valid path.
         """
         place = topic, queue_id
         queue = self._table.get(place)
@@ -118,8 +121,8 @@ class ConsumeQueues:
         return queue
 
     def get_or_prepare(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """As ``get_or_create``, for files to be made ahead: a new queue is none before its first
-        entry comes, and none any more after ``end_ahead``. Any thread."""
+        """As ``get_or_create``, to make files ahead: a new queue is not listed before its first
+        entry, and is dropped by ``end_ahead``. Any thread."""
         place = topic, queue_id
         with self._ahead_lock:
             queue = self._table.get(place) or self._ahead.get(place)
@@ -128,7 +131,7 @@ class ConsumeQueues:
             return queue
 
     def end_ahead(self) -> None:
-        """Remove files that were made ahead and not used, and make no more. OSError."""
+        """Remove unused files that were made ahead, and make no more. Raises OSError."""
         with self._ahead_lock:
             self._makes_ahead = False
         for queue in self.all():
@@ -145,7 +148,7 @@ class ConsumeQueues:
             self._remove_empty(queue.files.directory)
 
     def all(self) -> list[ConsumeQueue]:
-        """All queues as of now, in topic and queue id order."""
+        """All queues of this moment, in topic and queue id order."""
         return [queue for _, queue in sorted(self._table.items())]
 
     def topics(self) -> list[str]:
@@ -157,25 +160,26 @@ class ConsumeQueues:
         return sorted(self._by_topic.get(topic, {}).values(), key=_QUEUE_ID_OF)
 
     def publish(self, keys: set[bytes]) -> None:
-        """Tell the files of these queues how far their windows were written."""
+        """Set the written positions of these queues' files from their windows."""
         for key in keys:
             self._by_key[key].publish()
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Sync all queues; whether anything was synced. Any thread. Raises StoreFailed."""
+        """Sync all queues; returns whether anything was synced. Any thread. Raises StoreFailed."""
         flushed = [queue.flush(least_pages) for queue in list(self._table.values())]
         return any(flushed)
 
     def delete_before(self, min_physical: int) -> int:
-        """Unlink the files below the log's minimum and correct minima; how many files went."""
+        """Unlink the files below the log's minimum and correct minima; returns their number."""
         return sum(queue.delete_before(min_physical) for queue in self.all())
 
     def correct_min(self, min_physical: int) -> None:
+        """Correct the minima of all queues."""
         for queue in self.all():
             queue.correct_min(min_physical)
 
     def max_physical_end(self) -> int:
-        """The end of the last record that any queue knows; 0 when there is none."""
+        """The end of the last record that any queue names; 0 when there is none."""
         return max((queue.max_physical_end() for queue in self.all()), default=0)
 
     def next_physical(self, after: int) -> int | None:
@@ -194,7 +198,7 @@ class ConsumeQueues:
             self.destroy(topic, queue.queue_id)
 
     def destroy(self, topic: str, queue_id: int) -> None:
-        """Unlink a queue's files and its directories as far as they are then empty."""
+        """Unlink a queue's files, and its directories when they are then empty."""
         queue = self._forget((topic, queue_id))
         if queue is None:
             return
@@ -210,23 +214,23 @@ class ConsumeQueues:
                 self._seams.files.sync_directory(each.parent)
 
     def extend(self, is_extended: Callable[[str], bool]) -> None:
-        """Entries that are written from now on get units where that says so of their topic."""
+        """Give units to new entries of the topics for which ``is_extended`` is true."""
         self._is_extended = is_extended
         for queue in self._table.values():
             self._route(queue)
 
-    def recovered(self) -> None:
-        """What was found in the files is looked at: the kernel may write where no unit is due."""
+    def end_recovery(self) -> None:
+        """Let the kernel write to queues without units, once their files are verified."""
         self._recovering = False
         self.extend(self._is_extended)
 
     def route(self, topic: str) -> None:
-        """Ask again whether entries of a topic get units."""
+        """Decide again whether entries of a topic get units."""
         for queue in self.of_topic(topic):
             self._route(queue)
 
     def close(self) -> None:
-        """Unmap everything; flush before."""
+        """Unmap all files; flush before."""
         for queue in self._table.values():
             queue.window.attach(None, 0, 0)
             queue.files.close()
@@ -289,7 +293,7 @@ class ConsumeQueues:
         self._route(queue)
 
     def _route(self, queue: ConsumeQueue) -> None:
-        """A queue without units is written by the kernel, through its window."""
+        """Give the kernel the window of a queue without units."""
         queue.extends = self._is_extended(queue.topic)
         place, key = (queue.topic, queue.queue_id), _key_of(queue)
         if queue.extends and queue.ext is None:

@@ -1,4 +1,4 @@
-"""Finding the entries of a queue whose tagsCode is the address of a unit. Any thread."""
+"""Finds the entries of a queue whose tagsCode is the address of a unit. Any thread."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.queues.queue_entry import is_ext_address
 
 _NO_CODE: Final = array("q", [2**63 - 1])
-"""No entry has it: only addresses are looked for."""
+"""A code that no entry has, so that only addresses are found."""
 _CODE: Final = struct.Struct(">q")
 _CODE_AT: Final = 12
 _STEP: Final = 4_096
-"""Entries looked at together, from the end."""
+"""Entries examined at a time, from the end."""
 
 
 class Entries(Protocol):
-    """A queue's entries."""
+    """The entries of a queue."""
 
     def block(self, index: int) -> tuple[memoryview, int] | None:
         """The whole file that holds an entry, and the position of the entry in it."""
 
 
 def first_address(entries: Entries, start: int, stop: int) -> int | None:
-    """That of the first entry from ``start`` to before ``stop`` that has one."""
+    """The address of the first entry from ``start`` to before ``stop`` that has one."""
     while start < stop and (place := entries.block(start)) is not None:
         view, position = place
         there = min((len(view) - position) // QUEUE_ENTRY_SIZE, stop - start)
@@ -39,7 +39,7 @@ def first_address(entries: Entries, start: int, stop: int) -> int | None:
 
 
 def last_address(entries: Entries, start: int, stop: int) -> int | None:
-    """The greatest one of the last entries that have one."""
+    """The greatest address of the last entries that have one."""
     for low in range(stop - _STEP, start - _STEP, -_STEP):
         found = _greatest(entries, max(low, start), low + _STEP)
         if found is not None:

@@ -1,7 +1,7 @@
-"""Queue files that puts are about to begin, made before anything is put.
+"""Makes the queue files that the next puts begin, before the put.
 
-Called from ``message_store`` where puts do not wait: making a file syncs directories, and whoever
-serves many clients in one thread leaves that to another.
+Called from ``message_store`` when puts do not wait: making a file syncs directories, and a thread
+that serves many clients leaves that to another thread.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
 class FilesAhead:
-    """Any thread. Files of units (ConsumeQueueExt) come with their entries."""
+    """Makes queue files ahead.
+
+    Thread-safe. Files of units (ConsumeQueueExt) come with their entries.
+    """
 
     def __init__(self, queues: ConsumeQueues, log: CommitLog) -> None:
-        """While ``log`` refuses puts, nothing is required."""
+        """While ``log`` rejects puts, no file is required."""
         self._queues = queues
         self._offsets = log.offsets
         self._further = log.multi_dispatch
@@ -32,8 +35,10 @@ class FilesAhead:
         self._lacking = log.lacking
 
     def require_all(self, messages: Sequence[Message]) -> None:
-        """``require`` for messages of any queues, and for the further ones that they name. Raises
-        MessageInvalid and LmqQueuesExceeded as their put would."""
+        """``require`` for messages of any queues, including further queues that they name.
+
+        Raises MessageInvalid and LmqQueuesExceeded as their put would.
+        """
         counts: dict[Queue, int] = {}
         for each in messages:
             for place in self._places(each):
@@ -41,7 +46,10 @@ class FilesAhead:
         self._require(counts)
 
     def require(self, topic: str, queue_id: int, count: int) -> None:
-        """Raises FilePending where the next messages of a queue begin a file that is not there."""
+        """Check that the files for the next ``count`` messages of a queue exist.
+
+        Raises FilePending, which makes the missing files, where one is missing.
+        """
         self._require({(topic, queue_id): count})
 
     def _places(self, message: Message) -> set[Queue]:
@@ -83,9 +91,9 @@ def _reaches(window: QueueWindow, first: int, end: int) -> bool:
 
 
 def _due(files: MappedFileQueue, first: int, count: int) -> list[int]:
-    """Where files begin that ``count`` entries from ``first`` on need and that are not there.
+    """The base offsets of missing files that ``count`` entries from ``first`` on need.
 
-    None for a queue that begins within a file: what precedes that entry comes with the file.
+    A queue that begins within a file needs none: the entries before come with the file.
     """
     start, end = first * QUEUE_ENTRY_SIZE, (first + count) * QUEUE_ENTRY_SIZE
     before = start % files.file_size

@@ -1,4 +1,4 @@
-"""Which queue entries one record becomes: in its own queue, and in further ones.
+"""The queue entries of one record: in its own queue, and in further ones.
 
 Source: CommitLogDispatcherBuildConsumeQueue and MultiDispatch of 4.9.7 and 5.4.0. Called by the
 dispatcher, with its lock held, for the records that the kernel leaves.
@@ -27,19 +27,20 @@ from mqstore.storage.topic_names import is_lmq
 
 
 class Bitmaps(Protocol):
-    """Which subscriptions want a message."""
+    """Finds the subscriptions that match a message."""
 
     def has(self, topic: str) -> bool:
-        """Whether there is one of a topic."""
+        """Whether a topic has subscriptions."""
 
     def bitmap(
         self, topic: str, properties: Mapping[str, str], born_before_ms: int | None = None
     ) -> bytes:
-        """Of all of them, or of those that were born before a time; empty without any."""
+        """The bits of the matching subscriptions, of all or of those born before a time; empty
+        without any."""
 
 
 class QueueEntries:
-    """Puts records into their queues."""
+    """Puts the entries of records into their queues."""
 
     def __init__(
         self,
@@ -59,7 +60,8 @@ class QueueEntries:
             queues.extend(bitmaps.has)
 
     def put(self, found: Record, touched: set[bytes]) -> None:
-        """``touched`` gets the ``queue_key`` of each queue that got an entry. OSError."""
+        """Put a record's entries; ``touched`` gets the ``queue_key`` of each queue with a new
+        entry. Raises OSError."""
         if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
         if self._put(found, found.topic, found.queue_id, found.queue_offset):
@@ -78,12 +80,14 @@ class QueueEntries:
         *,
         is_further: bool = False,
     ) -> bool:
-        """Whether the queue has an entry that it had not."""
+        """Put one entry; returns whether the queue has a new entry."""
         if found.physical_offset < self._deleted_below(topic):
             return False
         queue = self._queues.get_or_create(topic, queue_id)
         if queue is None:
-            self._counts.refuse(found, f"topic {topic!r} queue {queue_id} may not become a path")
+            self._counts.note_refused(
+                found, f"topic {topic!r} queue {queue_id} may not become a path"
+            )
             return False
         before = queue.max_index
         code = _tags_beside(queue, queue_offset, found)
@@ -93,9 +97,9 @@ class QueueEntries:
         unit = self._unit(found, code, queue) if has_unit else None
         put = queue.put(queue_offset, found.physical_offset, found.size, code, unit)
         if put is Put.REFUSED:
-            self._counts.refuse(found, f"queue offset {queue_offset} cannot follow {before}")
+            self._counts.note_refused(found, f"queue offset {queue_offset} cannot follow {before}")
             return False
-        queue.aim(queue_offset + 1)
+        queue.aim_window(queue_offset + 1)
         if put is Put.PRESENT:
             self._counts.present += 1
             return False
@@ -107,7 +111,7 @@ class QueueEntries:
         return True
 
     def _unit(self, found: Record, tags_code: int, queue: ConsumeQueue) -> ExtUnit:
-        """What the unit of a record's entry says, or, where there is an entry, must say."""
+        """The unit of a record's entry, or the unit that an existing entry must have."""
         stored_ms, bitmap = found.store_timestamp_ms, b""
         if self._bitmaps is not None:
             is_there = found.queue_offset < queue.max_index
@@ -129,7 +133,7 @@ class QueueEntries:
 
 
 def _tags_beside(queue: ConsumeQueue, queue_offset: int, found: Record) -> int | None:
-    """The tagsCode that stands beside a tombstone: what was lost had it, for all that is known."""
+    """The tagsCode of the existing entry of a tombstone: probably that of the lost record."""
     if not found.is_tombstone:
         return None
     entry = queue.entry(queue_offset)

@@ -12,7 +12,7 @@ PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 
 
 class QueueEntry(NamedTuple):
-    """What an entry says, as it stands in the file."""
+    """One decoded entry."""
 
     physical_offset: int
     size: int
@@ -21,20 +21,22 @@ class QueueEntry(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Never written: no record has a size below 1."""
+        """Whether the entry was never written: no record has a size below 1."""
         return self.size <= 0
 
     @property
     def is_pre_blank(self) -> bool:
+        """Whether it precedes the first entry of a queue's first file."""
         return self.size == PRE_BLANK_SIZE and self.physical_offset == 0
 
     @property
     def is_hole(self) -> bool:
-        """Names no record."""
+        """Whether it names no record."""
         return self.is_missing or self.is_pre_blank
 
     @property
     def is_ext_address(self) -> bool:
+        """Whether its tagsCode is the address of a ConsumeQueueExt unit."""
         return is_ext_address(self.tags_code)
 
 

@@ -1,11 +1,11 @@
-"""Brings queues and index to disk behind the dispatcher, and moves the checkpoint after them.
+"""Syncs queues and index after the dispatcher, and then moves the checkpoint.
 
 Every flushIntervalConsumeQueue queues with enough waiting pages are synced, every
 flushConsumeQueueThoroughInterval all of them; then logicsMsgTimestamp moves. Source:
 FlushConsumeQueueService of 4.9.7 and 5.4.0.
 
-While the index is behind the queues it moves no further than the index's own time: a broker that
-opens the store after a halt dispatches again from there, and only so makes the rest of the index.
+While the index is behind the queues, logicsMsgTimestamp stays at the index's own time: a broker
+that opens the store after a halt dispatches again from there, and only so completes the index.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class QueueFlushService:
         self._lock = Lock()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """No queue is being synced meanwhile."""
+    def pause(self) -> Iterator[None]:
+        """Pause the sync of queues."""
         with self._lock:
             yield
 

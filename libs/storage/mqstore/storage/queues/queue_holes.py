@@ -1,4 +1,4 @@
-"""What a crash may leave of ConsumeQueue entries, told from their bytes. Any thread."""
+"""Finds incomplete ConsumeQueue entries that a crash may leave, from their bytes. Any thread."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, SECTOR_SIZE
 
 _SIZE_BYTES: Final = range(8, 12)
-"""Where the size stands in an entry, big-endian."""
+"""Position of the size in an entry, big-endian."""
 _NO_BIT: Final = re.compile(rb"\0")
 _TOO_HIGH: Final = re.compile(rb"[\x7f-\xff]")
-"""The first byte of a size below 0, or of a pre-blank entry's."""
+"""First byte of a size below 0, or of a pre-blank entry's size."""
 
 
 def without_size(data: bytes) -> Iterator[int]:
-    """Numbers of the entries whose size no record has: 0, below 0, or that of a pre-blank entry.
+    """Yield the numbers of entries without a valid size: 0, below 0, or that of a pre-blank entry.
 
-    Looks at whole columns of bytes, as a recovery has all queues of a store to look through.
+    Examines whole columns of bytes, since a recovery examines all queues of a store.
     """
     columns = [data[byte::QUEUE_ENTRY_SIZE] for byte in _SIZE_BYTES]
     any_bit = reduce(or_, map(int.from_bytes, columns)).to_bytes(len(columns[0]))
@@ -29,8 +29,7 @@ def without_size(data: bytes) -> Iterator[int]:
 
 
 def is_torn(position: int, found: bytes, due: bytes, before: Iterable[bytes]) -> bool:
-    """Whether an entry at a position of its file is the one that is ``due`` in one of the two
-    sectors that it lies in, and one of those ``before`` in the other."""
+    """Whether an entry is ``due`` in one of its two sectors and one of ``before`` in the other."""
     first = sector_split(position)
     if found == due or not first:
         return False
@@ -40,7 +39,7 @@ def is_torn(position: int, found: bytes, due: bytes, before: Iterable[bytes]) ->
 
 
 def sector_split(position: int) -> int:
-    """How many bytes of the entry at a position of its file lie in an earlier sector than the
-    rest; 0 when it lies in one."""
+    """Bytes of the entry at a position of its file in an earlier sector than the rest; 0 when it
+    lies in one."""
     first = -position % SECTOR_SIZE
     return first if first < QUEUE_ENTRY_SIZE else 0

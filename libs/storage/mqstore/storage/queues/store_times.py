@@ -1,4 +1,4 @@
-"""When the record that a queue entry names was stored, read from the log. Any thread."""
+"""Reads the store time of the record that a queue entry names. Any thread."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ _LONG: Final = struct.Struct(">q")
 
 
 class LogView(Protocol):
-    """The commit log as far as it may be read."""
+    """The readable part of the commit log."""
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> int:
+        """The first physical offset."""
+
     @property
-    def max_offset(self) -> int: ...
-    def select(self, offset: int, size: int) -> memoryview | None: ...
+    def max_offset(self) -> int:
+        """The readable end, a physical offset."""
+
+    def select(self, offset: int, size: int) -> memoryview | None:
+        """The bytes from ``offset``, or None when they cannot be read."""
 
 
 def store_time(physical_offset: int, log: LogView) -> int | None:
-    """STORETIMESTAMP of the record at a physical offset, ms; None where it cannot be read, or is 0
-    as in tombstones of earlier versions."""
+    """STORETIMESTAMP of the record at a physical offset, in ms; None where it cannot be read or is
+    0, as in tombstones of earlier versions."""
     if not log.min_offset <= physical_offset < log.max_offset:
         return None
     view = log.select(physical_offset, _STORE_TIME_AT_V6 + _LONG.size)

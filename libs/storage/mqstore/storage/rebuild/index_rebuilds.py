@@ -187,7 +187,7 @@ class IndexRebuilds:
         gone = tuple(sorted({*known, *found}))  # what comes back is not what was there
         if gone == known or not self._config.message_index_enable:
             return
-        self._catch_up.lose(gone)
+        self._catch_up.note_lost(gone)
         log.error(
             "%d files of the index are gone or damaged: %s; keys may be missed until it is rebuilt",
             *(len(gone), ", ".join(gone[:10])),
@@ -312,7 +312,7 @@ class IndexRebuilds:
             layout.index_num,
             view.store_id,
             end_ms,
-            self._catch_up.adopting(view.to_offset),
+            self._catch_up.adopt_rebuild(view.to_offset),
         )
         return Published(
             id=view.id,

@@ -316,7 +316,7 @@ class Applier:
             return
         start = plan.dispatch_from if plan.dispatch_from > plan.min_offset else 0
         for queue in queues.all():
-            queue.store_again(start)
+            queue.mark_dirty(start)
 
     def _set_queues_aside(self, reason: str, queues: ConsumeQueues) -> list[str]:
         kept: list[str] = []

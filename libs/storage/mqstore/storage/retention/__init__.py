@@ -1,10 +1,11 @@
-"""What may go, when and why: RocketMQ's CleanCommitLogService and CleanConsumeQueueService.
+"""Retention: plans and performs the deletion of segments, as RocketMQ's CleanCommitLogService and
+CleanConsumeQueueService.
 
-``plan`` is a value, made from a picture of the log, the disks and who needs what; ``removal``
-unlinks; ``cleaner`` is the service that does it in rounds. ``disk`` measures the volumes, ``pins``,
-``groups`` and ``archive`` say what is still needed.
+``plan`` makes a value from the state of the log, the disks and the holds; ``removal`` unlinks
+files; ``cleaner`` is the service that removes segments in rounds. ``disk`` measures the volumes;
+``pins``, ``groups`` and ``archive`` hold the segments that are still needed.
 
-Public: plans and what they are made from, as values. Used by store-writer and by the jobs that
+Public: plans and the values that they are made from. Used by store-writer and by the jobs that
 forecast expiry and archive segments.
 """
 
@@ -25,7 +26,7 @@ from mqstore.storage.retention.plan import (
 )
 from mqstore.storage.retention.plan import make as make_plan
 from mqstore.storage.retention.rule import RetentionRule
-from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
+from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.retention.value import Value
 
 __all__ = [

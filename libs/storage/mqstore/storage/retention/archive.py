@@ -1,7 +1,7 @@
-"""Up to where the log is archived: what lies behind is kept (``store/mqstore/archive.json``).
+"""The archive mark: the offset up to which the log is archived (``store/mqstore/archive.json``).
 
-The job that archives says how far it is; from its first word on retention waits for it, up to
-keepDiskCeilingRatio, until the archive is ended. The file is sealed by a checksum.
+The archive job advances the mark. From its first mark on, retention keeps what is not archived, up
+to keepDiskCeilingRatio, until the archive is ended. The file is sealed by a checksum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveMark(Value):
-    """How far the archive is. Offsets are physical, times milliseconds since the epoch."""
+    """The progress of the archive. Offsets are physical, times milliseconds since the epoch."""
 
     offset: Annotated[int, Field(ge=0, description="Everything below is archived, or was gone.")]
     place: Annotated[str, Field(description="Where the archive is, as its job says.")]
@@ -34,6 +34,7 @@ class ArchiveMark(Value):
 
     @property
     def hold(self) -> Hold:
+        """The hold on the part of the log that is not archived."""
         return Hold(
             kind="archive",
             name=self.place,
@@ -44,21 +45,24 @@ class ArchiveMark(Value):
 
 
 def read(files: FileSystem, path: Path) -> ArchiveMark | None:
-    """What a file says; None without one. ValueError, OSError."""
+    """Read the mark from a file; None without one. Raises ValueError, OSError."""
     if files.stat(path) is None:
         return None
     return ArchiveMark.model_validate_json(sealed_json.unseal(files.read(path)))
 
 
 class Archive:
-    """The mark of one store. Any thread may look, one at a time may change it; a change is durable
-    when its call returns."""
+    """The archive mark of one store.
+
+    Any thread may read it, one at a time may change it; a change is durable when its call returns.
+    """
 
     def __init__(self, paths: StorePaths, seams: Seams, max_offset: int) -> None:
-        """Reads the file; one that cannot be read is set aside, and retention waits for nobody.
+        """Load the mark; a file that cannot be read is set aside, and retention then waits for no
+        archive.
 
-        Where the log ends before the mark, as somebody cut it, what comes there next is not
-        archived: the mark then goes back. Raises OSError.
+        When the log was cut before the mark, the mark is moved back to its end: new records there
+        are not archived. Raises OSError.
         """
         self._path = paths.archive
         self._seams = seams
@@ -67,10 +71,10 @@ class Archive:
             self._save(self.mark.model_copy(update={"offset": max_offset}))
 
     def advance(self, offset: int, place: str, *, max_offset: int) -> ArchiveMark:
-        """Say that everything below is archived; the same offset changes nothing but the time.
+        """Set the mark; the same offset again changes only the time.
 
-        ``max_offset`` is up to where the log is on disk. Raises ArchiveRefused (beyond that, below
-        what was said, or another archive's), OSError.
+        ``max_offset`` is the durable end of the log. Raises ArchiveRefused (for an offset beyond it
+        or below the mark, or of another archive), OSError.
         """
         now_ms, known = self._seams.clock.now_ms(), self.mark
         if offset > max_offset:
@@ -89,7 +93,7 @@ class Archive:
         return mark
 
     def end(self) -> None:
-        """Wait for it no more; nothing happens where nobody did. OSError."""
+        """Remove the mark, if there is one. Raises OSError."""
         remove_file(self._seams.files, self._path)
         self.mark = None
 

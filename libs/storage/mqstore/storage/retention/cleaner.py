@@ -1,11 +1,11 @@
-"""The service that lets go what retention allows: a round every cleanResourceInterval.
+"""The service that removes segments as retention allows: a round every cleanResourceInterval.
 
-A round removes at most deleteFileBatchMax segments, deleteCommitLogFilesInterval apart, each after
-a new look at disks, clock and holds, so that nothing goes that the one before made unnecessary: its
-bytes count as free from then on, as other processes let go of a file after it was unlinked. Then
-what was derived from them, deleteConsumeQueueFilesInterval apart. The first round comes one
-interval after the start. Source: CleanCommitLogService and CleanConsumeQueueService of 4.9.7 and
-5.4.0.
+A round removes at most deleteFileBatchMax segments, deleteCommitLogFilesInterval apart. Before each
+it measures disks, clock and holds again, so that no segment is removed whose removal the previous
+one made unnecessary: the bytes of an unlinked file count as free at once, since other processes
+close it later. Then the files derived from the removed segments are unlinked,
+deleteConsumeQueueFilesInterval apart. The first round comes one interval after the start. Source:
+CleanCommitLogService and CleanConsumeQueueService of 4.9.7 and 5.4.0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mqstore.storage.retention.journal import (
     FORCED_DELETION,
     SPACE_NOT_FREED,
     Journal,
-    forced_deletion,
+    forced_deletion_figures,
 )
 from mqstore.storage.retention.pins import Pin, Pins
 from mqstore.storage.retention.plan import (
@@ -37,7 +37,7 @@ from mqstore.storage.retention.plan import (
     Why,
 )
 from mqstore.storage.retention.removal import Removal
-from mqstore.storage.retention.unlinked import SHOWN_WITHIN_S
+from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
@@ -46,20 +46,19 @@ if TYPE_CHECKING:
     from mqstore.storage.mapped.mapped_file import MappedFile
 
 MANUAL_ROUNDS: Final = 20
-"""Rounds that one request allows (MAX_MANUAL_DELETE_FILE_TIMES)."""
+"""Rounds that one manual request allows (MAX_MANUAL_DELETE_FILE_TIMES)."""
 
 LOOK_AGAIN_S: Final = 1.0
-"""From one look at the disks to the next while puts are refused or deleted files are still open."""
+"""Interval between measurements while puts are rejected or deleted files are still open."""
 OTHERS_PART: Final = 8
-"""Part of a segment, one in so many, that other files may grow by until the next look: with less
-room than a segment and that, the next segment may not fit."""
+"""Fraction of a segment (1/n) by which other files may grow until the next measurement: with less
+free room than a segment and this part, the next segment may not fit."""
 
 log = logging.getLogger(__name__)
 
 
 class Retention:
-    """A ``BackgroundService``, and what everybody else asks of retention; every method may be
-    called from any thread."""
+    """A ``BackgroundService``, and the interface of retention to the store. Thread-safe."""
 
     name = "retention"
 
@@ -71,12 +70,12 @@ class Retention:
         undelivered: Callable[[], Iterable[Hold]],
         forget: Callable[[], None],
     ) -> None:
-        """``offsets`` are those of keepForGroups; ``undelivered`` tells what delayed messages
-        hold; ``forget`` as in Removal."""
+        """``offsets`` are those of keepForGroups; ``undelivered`` yields the holds of delayed
+        messages; ``forget`` as in Removal."""
         opened = parts.opened
         config, paths = opened.config, opened.paths
         self.deleted: Counter[Why] = Counter()
-        """Segments that went since the opening, by reason."""
+        """Segments removed since the opening, by reason."""
         self.journal = Journal()
         """Notes of the deletions that made room."""
         self.removal = Removal(
@@ -104,14 +103,14 @@ class Retention:
         self._due: float | None = None
         self._look_due = math.inf
         self._retry_due = -math.inf
-        """When a segment that somebody holds is tried again, whatever the hour."""
+        """Time at which a segment that is in use is tried again, at any hour."""
         self._manual_rounds = 0
         self._in_manual_round = False
 
     # the service --------------------------------------------------------------------------
 
     def step(self, now: float) -> float:
-        """Remove one file at most. Raises StoreFailed, OSError."""
+        """Remove at most one file. Raises StoreFailed, OSError."""
         with self._lock:
             if self._due is None:
                 self._look()
@@ -125,7 +124,7 @@ class Retention:
 
     @property
     def _lacks_segment(self) -> bool:
-        """Whether the next segment is not made yet and will not fit, by the last look."""
+        """Whether the next segment is not made yet and, by the last measurement, will not fit."""
         log = self._log
         if not self.disks.volumes or log.has_next_segment:
             return False
@@ -144,14 +143,14 @@ class Retention:
         return self._config.clean_resource_interval / 1000
 
     def _next_pause(self) -> float:
-        """Go on with the round under way, or begin one; the pause that is to follow."""
+        """Continue the current round, or begin one; returns the pause that follows."""
         for pause in self._work:
             return pause
         self._work = self._round()
         return next(self._work, self._interval_s)
 
     def _round(self) -> Iterator[float]:
-        """One round; yields how long to wait before each next deletion, in seconds."""
+        """Run one round; yields the seconds to wait before each next deletion."""
         self._in_manual_round = self._manual_rounds > 0
         self._manual_rounds = max(0, self._manual_rounds - 1)
         for _ in range(self._config.delete_file_batch_max):
@@ -164,7 +163,7 @@ class Retention:
         yield self._interval_s
 
     def _remove_next(self) -> bool:
-        """Remove the oldest segment if it may go; whether it went."""
+        """Remove the oldest segment if that is allowed; returns whether it was removed."""
         found = self._make_plan(1)
         if Trigger.FORCED in found.triggers and self._give_up_spares(found):
             return True
@@ -180,44 +179,49 @@ class Retention:
             return False
         self.deleted[first.why] += 1
         log.info("segment %s was deleted: %s", first.name, first.why)
-        self._watch.unlinked(first.size, self._seams.clock.monotonic())
+        self._watch.note_unlinked(first.size, self._seams.clock.monotonic())
         if first.why is Why.FORCED:
             age_ms = found.made_ms - first.modified_ms
             self.journal.add(
-                FORCED_DELETION, forced_deletion(found, first.name, first.size, age_ms)
+                FORCED_DELETION, forced_deletion_figures(found, first.name, first.size, age_ms)
             )
         return True
 
     def _give_up_spares(self, found: RetentionPlan) -> bool:
-        """Unlink segments that hold nothing, before any that does; whether there was one."""
+        """Unlink segments without records before any with records; returns whether there was
+        one."""
         size = self.removal.give_up_spares()
         if size:
             log.info("segments made ahead were deleted to make room: %d bytes", size)
-            self._watch.unlinked(size, self._seams.clock.monotonic())
-            self.journal.add(FORCED_DELETION, forced_deletion(found, None, size, None))
+            self._watch.note_unlinked(size, self._seams.clock.monotonic())
+            self.journal.add(FORCED_DELETION, forced_deletion_figures(found, None, size, None))
         return size > 0
 
     def _is_retry_due(self, triggers: Sequence[Trigger]) -> bool:
-        """With every round in which files go, and each redeleteHangedFileInterval."""
+        """Whether to retry: in every round that removes files, and each
+        redeleteHangedFileInterval."""
         now = self._seams.clock.monotonic()
         if not triggers and now < self._retry_due:
             return False
         self._retry_due = now + self._config.redelete_hanged_file_interval / 1000
         return True
 
-    # asking -------------------------------------------------------------------------------
+    # queries ------------------------------------------------------------------------------
 
     def plan(self, limit: int | None = None) -> RetentionPlan:
-        """What would go now, when and why; of the oldest ``limit`` segments, by default of all.
+        """Plan the removal of the oldest ``limit`` segments, by default of all.
 
-        Changes nothing but whether puts are refused. What cannot be measured is as before.
+        Changes nothing but whether puts are rejected. Figures that cannot be measured stay as
+        before.
         """
         with self._lock:
             return self._make_plan(limit)
 
     def run(self) -> RetentionPlan:
-        """Let the next rounds remove what has expired at any hour, as RocketMQ's
-        executeDeleteFilesManually; the caller then wakes the service. The plan of the first."""
+        """Let the next rounds remove expired segments at any hour (executeDeleteFilesManually).
+
+        The caller then wakes the service. Returns the plan of the first round.
+        """
         with self._lock:
             self._manual_rounds = MANUAL_ROUNDS
             self._work = iter(())
@@ -226,21 +230,21 @@ class Retention:
 
     @property
     def disks(self) -> Disks:
-        """As last measured."""
+        """The disks as last measured."""
         return self._watch.last
 
     def pins(self) -> list[Pin]:
-        """By name; those that have ended are not among them."""
+        """The live pins, by name."""
         return self._pins.live()
 
     def pin(self, name: str) -> Pin:
-        """Raises PinUnknown."""
+        """The live pin of this name. Raises PinUnknown."""
         return self._pins.get(name)
 
     def put_pin(
         self, name: str, from_offset: int, to_offset: int | None, *, lease_s: int, why: str
     ) -> Pin:
-        """Keep a range for so many seconds from now. Raises PinRefused, OSError."""
+        """Pin a range for ``lease_s`` seconds from now. Raises PinRefused, OSError."""
         with self._lock:
             return self._pins.put(
                 name,
@@ -252,39 +256,41 @@ class Retention:
             )
 
     def remove_pin(self, name: str) -> None:
-        """Raises PinUnknown, OSError."""
+        """Remove a pin. Raises PinUnknown, OSError."""
         with self._lock:
             self._pins.remove(name)
 
     @property
     def archive(self) -> ArchiveMark | None:
-        """Up to where the log is archived; None where retention waits for no archive."""
+        """The archive mark; None when retention waits for no archive."""
         return self._archive.mark
 
-    def archived(self, offset: int, place: str) -> ArchiveMark:
-        """Everything below is archived, what lies behind is kept. ArchiveRefused, OSError."""
+    def advance_archive(self, offset: int, place: str) -> ArchiveMark:
+        """Set the archive mark; everything from it on is kept. Raises ArchiveRefused, OSError."""
         with self._lock:
             return self._archive.advance(offset, place, max_offset=self._log.flushed_offset)
 
     def end_archive(self) -> None:
-        """Wait for no archive any more. Raises OSError."""
+        """Stop waiting for an archive. Raises OSError."""
         with self._lock:
             self._archive.end()
 
     def remove_oldest(self, count: int) -> int:
-        """Unlink up to so many segments whatever their age, and what is derived from them alone;
-        how many went. Raises StoreFailed, OSError."""
+        """Unlink up to ``count`` segments at any age, and the files derived from them alone.
+
+        Returns how many were removed. Raises StoreFailed, OSError.
+        """
         with self._lock:
             removed = self.removal.remove_segments(count)
             for _ in self.removal.remove_derived():
                 pass
             return removed
 
-    # looking ------------------------------------------------------------------------------
+    # measuring ----------------------------------------------------------------------------
 
     def _look(self) -> Disks:
-        """Measure the disks, and refuse puts or take them again accordingly; try again what the
-        last put lacked."""
+        """Measure the disks; reject or accept puts accordingly, and retry what the last put
+        lacked."""
         self._log.lacking.retry()
         files = self._log.files
         disks = self._watch.measure(self._seams.clock.monotonic(), files.made_bytes)
@@ -332,8 +338,8 @@ class Retention:
         yield from self._undelivered()
 
     def _modified_ms(self, file: MappedFile, modified_ms: int) -> int:
-        """By the clock of now, so that one that was set makes no segment older or younger; as the
-        file says where it was modified after that."""
+        """The modification time by the present clock, so that a clock step makes no segment older
+        or younger; the file's own time when it was modified after the step."""
         shifted = modified_ms + self._steps.view.shift_ms(file.end_offset - 1)
         return shifted if shifted <= self._seams.clock.now_ms() else modified_ms
 

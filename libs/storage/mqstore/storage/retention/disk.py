@@ -1,10 +1,11 @@
-"""How full the volumes of log and queues are, and what follows from that.
+"""Measures how full the volumes of log and queues are, and decides what follows.
 
-As in RocketMQ's CleanCommitLogService (4.9.7, 5.4.0), by bytes that an unprivileged user may have:
-above diskMaxUsedSpaceRatio expired files go at any hour; above diskSpaceCleanForciblyRatio files go
-whatever their age; above diskSpaceWarningLevelRatio puts are refused, until every volume is at or
-below diskSpaceCleanForciblyRatio again. A ratio in percent is exceeded by one byte more. Bytes just
-unlinked count as free for what is deleted, and as used for whether puts are refused.
+As in RocketMQ's CleanCommitLogService (4.9.7, 5.4.0), by the bytes that an unprivileged user may
+have: above diskMaxUsedSpaceRatio expired files are removed at any hour; above
+diskSpaceCleanForciblyRatio files are removed at any age; above diskSpaceWarningLevelRatio puts are
+rejected, until every volume is at or below diskSpaceCleanForciblyRatio again. One byte more exceeds
+a ratio in percent. Bytes just unlinked count as free for the deletion of files, and as used for the
+rejection of puts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic import Field
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.retention.unlinked import UnlinkedBytes
+from mqstore.storage.retention.unlinked_bytes import UnlinkedBytes
 from mqstore.storage.retention.value import Value
 from mqstore.storage.seams import DiskUsage, FileSystem
 
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Volume(Value):
-    """One volume as it was measured. Sizes in bytes, as an unprivileged user may use them."""
+    """One measured volume. Sizes are in bytes, as an unprivileged user may use them."""
 
     name: Annotated[str, Field(description="What lies on it: commitlog or consumequeue.")]
     path: str
@@ -42,33 +43,33 @@ class Volume(Value):
 
     @property
     def expected_bytes(self) -> int:
-        """In use once every process has let go of what was deleted."""
+        """Bytes in use once every process has closed the deleted files."""
         return self.used_bytes - self.unlinked_bytes
 
     def is_above(self, percent: int, more: int = 0) -> bool:
-        """Whether it will be fuller than that, with so many more bytes in use."""
+        """Whether the volume will be fuller than that with ``more`` bytes in use."""
         return (self.expected_bytes + more) * 100 > percent * self.total_bytes
 
     def shows_above(self, percent: int) -> bool:
-        """Whether it is fuller than that at this moment."""
+        """Whether the volume is fuller than that at this moment."""
         return self.used_bytes * 100 > percent * self.total_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The volumes at one moment; none where they could not be measured."""
+    """The volumes at one moment; empty when they could not be measured."""
 
     volumes: Sequence[Volume] = ()
     refuses: bool = False
-    """Whether puts are refused for want of room."""
+    """Whether puts are rejected for lack of room."""
 
     lost_bytes: int = 0
-    """Bytes of deleted files, counted as used until a measurement shows their blocks as free."""
+    """Bytes of deleted files that count as used until a measurement shows their blocks as free."""
     doubts: bool = False
-    """Whether forced deletion waits, as the last one made no room."""
+    """Whether forced deletion waits because the last one made no room."""
 
     def is_above(self, percent: int, more: int = 0) -> bool:
-        """Whether any volume will be fuller than that, with so many more bytes in use on it."""
+        """Whether any volume will be fuller than that with ``more`` bytes in use on it."""
         return any(volume.is_above(percent, more) for volume in self.volumes)
 
     def shows_above(self, percent: int) -> bool:
@@ -76,12 +77,12 @@ class Disks:
         return any(volume.shows_above(percent) for volume in self.volumes)
 
     def fullest(self) -> Volume:
-        """There is one where puts are refused."""
+        """The fullest volume; there is one when puts are rejected."""
         return max(self.volumes, key=lambda volume: volume.used_percent)
 
 
 class DiskWatch:
-    """Measures, and remembers whether puts are refused. One thread at a time."""
+    """Measures the volumes, and decides whether puts are rejected. One thread at a time."""
 
     def __init__(self, files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
         self._files = files
@@ -90,15 +91,17 @@ class DiskWatch:
         self._unlinked = UnlinkedBytes()
         """Unlinked bytes of the commit log's volume."""
         self.last = Disks()
-        """What was measured last."""
+        """The last measurement."""
 
-    def unlinked(self, size: int, now: float) -> None:
-        """So many bytes of the commit log were unlinked at monotonic time ``now``."""
+    def note_unlinked(self, size: int, now: float) -> None:
+        """Note that ``size`` bytes of the commit log were unlinked at monotonic time ``now``."""
         self._unlinked.add(size, now)
 
     def measure(self, now: float = 0.0, made: int = 0) -> Disks:
-        """Measure the volumes; one that cannot be measured keeps its last figures. ``now`` and
-        ``made`` as in ``UnlinkedBytes.settle``."""
+        """Measure the volumes; one that cannot be measured keeps its last figures.
+
+        ``now`` and ``made`` as in ``UnlinkedBytes.settle``.
+        """
         try:
             usages = {name: self._files.usage(path) for name, path in self._paths.items()}
         except OSError as error:
@@ -131,7 +134,7 @@ class DiskWatch:
         )
 
     def refusal(self, disks: Disks) -> DiskFull:
-        """What puts are answered while they are refused."""
+        """The error of puts while they are rejected."""
         fullest, config = disks.fullest(), self._config
         refused_above = config.disk_space_warning_level_ratio
         accepted_at = min(refused_above, config.disk_space_clean_forcibly_ratio)

@@ -1,4 +1,4 @@
-"""keepForGroups: from where named consumer groups still need the log."""
+"""keepForGroups: the offsets from which named consumer groups still need the log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 SEPARATOR = ";"
 HOLES_MAX = 10_000
-"""Entries that name no record and are passed over in search of one that does."""
+"""Entries without a record that are skipped in search of one with a record."""
 
 
 class Groups:
-    """Finds what the groups of keepForGroups have not consumed. One thread at a time."""
+    """Finds the messages that the groups of keepForGroups have not consumed.
+
+    One thread at a time.
+    """
 
     def __init__(self, setting: str, queues: ConsumeQueues, offsets: ConsumerOffsets) -> None:
         self.names = tuple(name.strip() for name in setting.split(SEPARATOR) if name.strip())
@@ -21,9 +24,9 @@ class Groups:
         self._offsets = offsets
 
     def holds(self) -> list[Hold]:
-        """One for each group that has not consumed everything of its topics.
+        """One hold for each group that has unconsumed messages in its topics.
 
-        A group without any offset has consumed nothing, of whatever topic.
+        A group without any offset has consumed nothing of any topic.
         """
         if not self.names:
             return []
@@ -38,16 +41,16 @@ class Groups:
         return found
 
     def _needed(self, topic: str, consumed: dict[int, int]) -> list[int]:
-        """Physical offsets of the next messages of a topic's queues."""
+        """The physical offsets of the next messages of a topic's queues."""
         queues = self._queues.of_topic(topic)
         offsets = (next_record(queue, consumed.get(queue.queue_id, 0)) for queue in queues)
         return [offset for offset in offsets if offset is not None]
 
 
 def next_record(queue: ConsumeQueue, index: int) -> int | None:
-    """Physical offset of the first record at or after an entry; None when there is none to come.
+    """Physical offset of the first record at or after an entry; None when there is none.
 
-    Where too many entries name none: 0, as nothing is known.
+    Returns 0 (unknown) after HOLES_MAX entries without a record.
     """
     start = max(index, queue.min_index)
     for _, entry in queue.entries(start, start + HOLES_MAX):

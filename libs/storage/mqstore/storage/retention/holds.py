@@ -1,4 +1,5 @@
-"""Who still needs a range of the log: one form for pins, groups, delays and the archive."""
+"""``Hold``: a range of the log that is still needed, by a pin, group, delay level or the
+archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deleteWhen: the hours of the day, in local time, in which expired files go.
+"""deleteWhen: the hours of the day, in local time, in which expired files are removed.
 
 Source: UtilAll.isItTimeToDo of 4.9.7 and 5.4.0.
 """
@@ -9,17 +9,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 MOMENT_MAX_MS: Final = 32_503_680_000_000
-"""The year 3000: what a file that says more is taken for."""
+"""The year 3000: the latest file time that is taken seriously."""
 _HOURS_AHEAD: Final = 49
-"""Every hour of the day comes within this, also where clocks are changed."""
+"""Every hour of the day comes within this time, even when the clock changes."""
 
 
 def parse(delete_when: str) -> frozenset[int]:
-    """Hours from ``04`` or ``04;16``; the setting was checked."""
+    """Parse hours such as ``04`` or ``04;16``; the setting was checked before."""
     return frozenset(int(hour) for hour in delete_when.split(";"))
 
 
 def is_time(now_ms: int, hours: frozenset[int]) -> bool:
+    """Whether the local hour is one of these."""
     return _local(now_ms).hour in hours
 
 

@@ -9,29 +9,31 @@ from typing import Final
 from mqstore.storage.retention.plan import RetentionPlan, Trigger
 
 NOTES_KEPT: Final = 1_000
-"""The latest; far more than a volume loses between two looks of who publishes them."""
+"""Number of notes kept, the latest: far more than a volume causes between two reads."""
 
 
 FORCED_DELETION: Final = "forced-deletion"
-"""A segment, or the ones made ahead, was deleted before its time to make room."""
+"""A segment, or spare segments, were deleted before their time to make room."""
 SPACE_NOT_FREED: Final = "space-not-freed"
 """Deleted bytes are still in use, as another process keeps their files open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that retention did; ``number`` counts from 1."""
+    """One action of retention; ``number`` counts from 1."""
 
     number: int
     kind: str
     figures: Mapping[str, int | float | str | None]
 
 
-def forced_deletion(
+def forced_deletion_figures(
     plan: RetentionPlan, segment: str | None, size: int, age_ms: int | None
 ) -> Mapping[str, int | float | str | None]:
-    """The figures of a ``FORCED_DELETION`` that ``plan`` decided, as they were before it; without a
-    ``segment``, of the ones made ahead. Sizes in bytes."""
+    """The figures of a ``FORCED_DELETION`` that ``plan`` decided, as they were before it.
+
+    Without a ``segment``, those of the deletion of spare segments. Sizes are in bytes.
+    """
     fullest = plan.fullest
     lacks = Trigger.NO_SEGMENT in plan.triggers
     return {
@@ -49,7 +51,7 @@ def forced_deletion(
 
 
 class Journal:
-    """Written by one thread at a time, read by any."""
+    """The notes; one thread at a time writes, any thread reads."""
 
     def __init__(self) -> None:
         self._notes: tuple[Note, ...] = ()
@@ -57,14 +59,15 @@ class Journal:
 
     @property
     def count(self) -> int:
-        """Notes since the opening."""
+        """Number of notes since the opening."""
         return self._count
 
     def add(self, kind: str, figures: Mapping[str, int | float | str | None]) -> None:
+        """Append a note."""
         note = Note(self._count + 1, kind, figures)
         self._notes = (*self._notes[1 - NOTES_KEPT :], note)
         self._count = note.number
 
     def after(self, number: int) -> list[Note]:
-        """The remembered notes after ``number``, oldest first."""
+        """The kept notes after ``number``, oldest first."""
         return [note for note in self._notes if note.number > number]

@@ -1,7 +1,7 @@
-"""Pins: leases on a range of the log, of a running job or backup (``store/mqstore/pins.json``).
+"""Pins: leases on a range of the log for a running job or backup (``store/mqstore/pins.json``).
 
-A pin ends by itself unless its owner puts it again in time (a heartbeat), so that a dead job holds
-nothing for long. Pins outlive the process; the file is sealed by a checksum.
+A pin expires unless its owner renews it in time, so that a dead job does not hold the log for long.
+Pins outlive the process; the file is sealed by a checksum.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import replace_file
 
 PINS_MAX: Final = 64
-"""Pins at one time."""
+"""Maximum number of pins."""
 LEASE_MAX_S: Final = 86_400
-"""Seconds that a pin may ask for at a time."""
+"""Longest lease in seconds."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Pin(Value):
 
     @property
     def hold(self) -> Hold:
+        """The hold on the pinned range."""
         return Hold(
             kind="pin",
             name=self.name,
@@ -57,18 +58,24 @@ class _File(Value):
 
 
 def read(files: FileSystem, path: Path) -> tuple[Pin, ...]:
-    """The pins of a file, also those that have ended; none without one. ValueError, OSError."""
+    """Read the pins of a file, expired ones included; empty without one.
+
+    Raises ValueError, OSError.
+    """
     if files.stat(path) is None:
         return ()
     return _File.model_validate_json(sealed_json.unseal(files.read(path))).pins
 
 
 class Pins:
-    """The pins of one store. Any thread may look, one at a time may change them; a change is
-    durable when its call returns."""
+    """The pins of one store.
+
+    Any thread may read them, one at a time may change them; a change is durable when its call
+    returns.
+    """
 
     def __init__(self, paths: StorePaths, seams: Seams) -> None:
-        """Reads the file; one that cannot be read is set aside, and nothing is pinned."""
+        """Load the pins; a file that cannot be read is set aside, and nothing is pinned."""
         self._path = paths.pins
         self._seams = seams
         self._pins = {pin.name: pin for pin in self._load(paths)}
@@ -76,15 +83,15 @@ class Pins:
         self._ends = {
             name: now + (pin.expires_ms - now_ms) / 1000 for name, pin in self._pins.items()
         }
-        """When each lease ends, monotonic: a clock that is set ends none."""
+        """Monotonic time at which each lease ends, so that a clock step ends none."""
 
     def live(self) -> list[Pin]:
-        """Those that have not ended, by name."""
+        """The pins that have not expired, by name."""
         now = self._seams.clock.monotonic()
         return [pin for name, pin in sorted(self._pins.items()) if self._ends[name] > now]
 
     def get(self, name: str) -> Pin:
-        """Raises PinUnknown, also for one that has ended."""
+        """The live pin of this name. Raises PinUnknown."""
         for pin in self.live():
             if pin.name == name:
                 return pin
@@ -100,10 +107,10 @@ class Pins:
         why: str,
         min_offset: int,
     ) -> Pin:
-        """Begin a lease, or go on with it: it then ends ``lease_s`` seconds from now.
+        """Create a pin, or renew it: its lease ends ``lease_s`` seconds from now.
 
-        ``min_offset`` is where the log begins. Raises PinRefused (below that, or too many),
-        OSError.
+        ``min_offset`` is the start of the log. Raises PinRefused (for a range below it, or too many
+        pins), OSError.
         """
         if NAME.fullmatch(name) is None:
             raise PinRefused(f"{name[:100]!r} is no name of a pin; use letters, digits, . _ -")
@@ -128,13 +135,13 @@ class Pins:
             expires_ms=now_ms + lease_s * 1000,
         )
         end = self._seams.clock.monotonic() + lease_s
-        self._ends.setdefault(name, end)  # until it is saved, an older lease of this name counts
+        self._ends.setdefault(name, end)  # until the save, an older lease of this name counts
         self._save({**live, name: pin})
         self._ends[name] = end
         return pin
 
     def remove(self, name: str) -> None:
-        """End a lease. Raises PinUnknown, OSError."""
+        """Remove a pin. Raises PinUnknown, OSError."""
         self.get(name)
         self._save({pin.name: pin for pin in self.live() if pin.name != name})
 

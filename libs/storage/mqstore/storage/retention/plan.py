@@ -1,8 +1,8 @@
-"""What would go, when and why, and what keeps the rest: a value, made without touching a file.
+"""Plans the removal of segments: which, when and why, and what holds the others. Touches no file.
 
-Files go from the front by age (modification time plus fileReservedTime), up to the first that
-stays, never the last one. Source: MappedFileQueue.deleteExpiredFileByTime and
-CleanCommitLogService of 4.9.7 and 5.4.0; holds and what is not dispatched are ours.
+Segments are removed from the oldest on, by age (modification time plus fileReservedTime), up to the
+first that stays; the last one always stays. Source: MappedFileQueue.deleteExpiredFileByTime and
+CleanCommitLogService of 4.9.7 and 5.4.0; holds and the check for dispatch are ours.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Trigger(StrEnum):
-    """Why files go at this moment."""
+    """Why files are removed at this moment."""
 
     HOUR = "hour"
     """The hour is one of deleteWhen."""
     DISK = "disk"
-    """A volume is above diskMaxUsedSpaceRatio: expired files go at any hour."""
+    """A volume is above diskMaxUsedSpaceRatio: expired files are removed at any hour."""
     FORCED = "forced"
-    """One is above diskSpaceCleanForciblyRatio: files go whatever their age. Not while the last
-    deletion has made no room, as another process keeps deleted files open."""
+    """A volume is above diskSpaceCleanForciblyRatio: files are removed at any age, unless the last
+    deletion made no room because another process keeps deleted files open."""
     NO_SEGMENT = "no-segment"
-    """The commit log's volume has no room for the next segment, whatever the ratios: files go as
-    above both."""
+    """The commit log's volume has no room for the next segment: files are removed as above both
+    ratios."""
     MANUAL = "manual"
-    """Somebody asked for it."""
+    """An operator requested the deletion."""
 
 
 class Why(StrEnum):
-    """What decides over one segment."""
+    """Why one segment is removed or stays."""
 
     EXPIRED = "expired"
     FORCED = "forced"
     READER = "reader"
-    """Its removal has begun, and somebody in this process still holds it."""
+    """Its removal has begun, and a reader in this process still uses it."""
     HOUR = "hour"
     """Expired; waits for deleteWhen."""
     IN_TIME = "in-time"
     YOUNG = "young"
-    """In time, on a volume that is too full: the segment was written to within
+    """Not expired, on a volume that is too full: the segment was written to within
     cleanFileForciblyMinAge, so puts are rejected before it is deleted."""
     HELD = "held"
     NOT_DISPATCHED = "not-dispatched"
     NEWEST = "newest"
     BEHIND = "behind"
-    """It could go, but an older one stays."""
+    """It could be removed, but an older one stays."""
 
 
 GOING: Final = frozenset({Why.EXPIRED, Why.FORCED, Why.READER})
@@ -66,7 +66,7 @@ GOING: Final = frozenset({Why.EXPIRED, Why.FORCED, Why.READER})
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """One segment as it is: physical offsets, its last modification, whether removal has begun."""
+    """One segment: physical offsets, its last modification, whether its removal has begun."""
 
     name: str
     start: int
@@ -77,12 +77,12 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that a plan is made of."""
+    """The input of a plan."""
 
     now_ms: int
     config: StoreConfig
     segments: Sequence[SegmentFacts]
-    """Oldest first; the last one is the newest of the log unless ``newest`` says otherwise."""
+    """Oldest first; the last one is the newest of the log unless ``newest`` names another."""
     dispatched: int
     """Physical offset below which everything is in its queues."""
     disks: Disks
@@ -92,11 +92,11 @@ class Situation:
     lacks_segment: bool = False
     """The next segment is not made yet and does not fit on the volume."""
     puts_refused: str | None = None
-    """Why puts are refused, if they are."""
+    """Why puts are rejected, or None."""
 
 
 class PlannedSegment(Value):
-    """What becomes of one segment. Offsets are physical, times milliseconds since the epoch."""
+    """The plan for one segment. Offsets are physical, times milliseconds since the epoch."""
 
     name: str
     offset: int
@@ -114,7 +114,7 @@ class PlannedSegment(Value):
 
 
 class RetentionPlan(Value):
-    """What retention would do at this moment, and what it would leave."""
+    """The segments that retention would remove at this moment, and those that would stay."""
 
     made_ms: int
     rule: Annotated[RetentionRule, Field(description="The settings that it was made by.")]
@@ -132,19 +132,19 @@ class RetentionPlan(Value):
 
     @property
     def fullest(self) -> Volume:
-        """The volume that is fullest once the deleted bytes are free; there is one where segments
-        go before their time."""
+        """The volume that is fullest once the deleted bytes are free; there is one when segments
+        are removed before their time."""
         return max(self.volumes, key=lambda each: each.expected_bytes / max(1, each.total_bytes))
 
     @property
     def next(self) -> PlannedSegment | None:
-        """The segment that goes first."""
+        """The segment that is removed first, or None."""
         first = self.segments[0] if self.segments else None
         return first if first is not None and first.goes else None
 
 
 def make(situation: Situation) -> RetentionPlan:
-    """Pure: the same situation gives the same plan."""
+    """Make the plan; a pure function of the situation."""
     judge = _Judge(situation)
     segments = tuple(judge.judge_all())
     return RetentionPlan(
@@ -176,7 +176,7 @@ class _Judge:
         self._newest = situation.newest or last
 
     def judge_all(self) -> Iterator[PlannedSegment]:
-        """A segment that stays keeps all that come after it."""
+        """Plan every segment; one that stays keeps all that come after it."""
         passed, earliest = True, self._situation.now_ms
         known: int | None = earliest
         for segment in self._situation.segments:

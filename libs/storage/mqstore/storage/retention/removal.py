@@ -1,4 +1,4 @@
-"""Unlinks segments with their checksums, and then what is derived from them alone.
+"""Unlinks segments with their checksums, and then the files derived from them alone.
 
 Source: CleanCommitLogService, CleanConsumeQueueService and IndexService.deleteExpiredFile of 4.9.7
 and 5.4.0.
@@ -18,7 +18,7 @@ from mqstore.storage.queues.queue_flush import QueueFlushService
 
 
 class Removal:
-    """One thread at a time."""
+    """Removes segments and derived files. One thread at a time."""
 
     def __init__(
         self,
@@ -31,9 +31,10 @@ class Removal:
         blocks: BlockFiles,
         forget: Callable[[], None],
     ) -> None:
-        """``forget`` makes look-ups let go of segments, whose disk space is free only then."""
+        """``forget`` makes look-ups release removed segments, so that their disk space becomes
+        free."""
         self.queue_files = 0
-        """Unlinked since the opening; so are ``index_files``."""
+        """Queue files unlinked since the opening; ``index_files`` likewise."""
         self.index_files = 0
         self._log = log
         self._queues = queues
@@ -44,14 +45,14 @@ class Removal:
         self._blocks = blocks
         self._forget = forget
         self._derived_min = 0
-        """The log's minimum that queues and index were last cleaned for."""
+        """The log's minimum at the last cleaning of queues and index."""
 
     def remove_segments(self, count: int) -> int:
-        """Unlink up to so many segments, the oldest first and never the last; how many went.
+        """Unlink up to ``count`` segments, the oldest first and never the last; returns how many.
 
-        Queue entries are brought to disk before their records go: nothing could make them again,
-        and the queue would give out their offsets a second time. What is not dispatched stays, and
-        so does, until destroyMapedFileIntervalForcibly is over, what somebody holds. Raises
+        Queue entries are synced before their records are removed: they could not be made again, and
+        the queue would assign their offsets a second time. A segment that is not dispatched stays,
+        and so does, until destroyMapedFileIntervalForcibly is over, one that is in use. Raises
         StoreFailed, OSError.
         """
         dispatched = self._dispatcher.position
@@ -60,7 +61,9 @@ class Removal:
         if not ready:
             return 0
         end = ready[-1].end_offset
-        if end > self._log.flushed_offset:  # else the log would begin above its durable watermark
+        if (
+            end > self._log.flushed_offset
+        ):  # otherwise the log would begin above its durable watermark
             self._log.flush.flush_all()
         if end > self._queue_flush.durable_position:
             self._queue_flush.flush_all()
@@ -70,15 +73,18 @@ class Removal:
         return removed
 
     def give_up_spares(self) -> int:
-        """Unlink segments that were only made ahead and hold nothing; their bytes. OSError."""
+        """Unlink segments that were made ahead and hold nothing; returns their bytes.
+
+        Raises OSError.
+        """
         return self._allocation.give_up_spares()
 
     def make_spares(self, allowed: bool) -> None:
-        """Say whether segments may be made before a put needs them."""
+        """Allow or forbid making segments before a put needs them."""
         self._allocation.makes_spares = allowed
 
     def remove_derived(self) -> Iterator[None]:
-        """Unlink what lies below the log's minimum, if that has grown; a step for each queue that
+        """Unlink files below the log's minimum, if that has grown; yields after each queue that
         lost files. Raises OSError."""
         minimum = self._log.min_offset
         if minimum <= self._derived_min:

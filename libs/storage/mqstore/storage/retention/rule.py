@@ -1,4 +1,4 @@
-"""The settings that decide what goes, as one value: what a plan was made by, and reports are."""
+"""The settings of retention as one value, for plans and reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqstore.storage.retention.value import Value
 
 
 class RetentionRule(Value):
-    """Settings of the store, under their own names. Ratios in percent."""
+    """Retention settings of the store, under their own names. Ratios are in percent."""
 
     file_reserved_time: Annotated[int, Field(description="Hours.")]
     delete_when: str
@@ -25,8 +25,12 @@ class RetentionRule(Value):
 
     @classmethod
     def of(cls, config: StoreConfig) -> Self:
+        """The retention settings of a config."""
         return cls(**{name: getattr(config, name) for name in cls.model_fields})
 
-    def applied_to(self, config: StoreConfig) -> StoreConfig:
-        """Checked again: a rule may come from elsewhere. Raises ValueError."""
+    def apply_to(self, config: StoreConfig) -> StoreConfig:
+        """A config with these settings, checked, as a rule may come from another store.
+
+        Raises ValueError.
+        """
         return StoreConfig.model_validate(config.model_dump() | self.model_dump())

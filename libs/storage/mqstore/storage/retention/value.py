@@ -1,4 +1,4 @@
-"""What this room's values share: immutable, and in JSON under camelCase names."""
+"""The base of retention's values: immutable, and in JSON under camelCase names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pydantic.alias_generators import to_camel
 
 
 class Value(BaseModel):
+    """An immutable value with camelCase names in JSON."""
+
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
     )

@@ -1,1 +1,1 @@
-"""The seams in production, and the copy-on-write file system of everything that only looks."""
+"""The seams in production, and a copy-on-write file system for read-only work."""

@@ -1,4 +1,4 @@
-"""Replacing small files so that a crash leaves either the old content or the new."""
+"""Replaces small files so that a crash leaves either the old content or the new."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from mqstore.storage.seams import FileSystem
 
 
 def replace_file(files: FileSystem, path: Path, data: bytes) -> None:
-    """Write beside, sync, rename over, sync the directory. Raises OSError."""
+    """Write a temporary file, sync it, rename it over ``path``, sync the directory.
+
+    Raises OSError.
+    """
     put_in_place(files, path, data)
     files.sync_directory(path.parent)
 
 
 def put_in_place(files: FileSystem, path: Path, data: bytes) -> None:
-    """As ``replace_file``, but a power cut may bring the old content back. Raises OSError."""
+    """Replace as ``replace_file``, but a power cut may restore the old content. Raises OSError."""
     change_together(files, {path: data})
 
 
 def change_together(
     files: FileSystem, replaced: Mapping[Path, bytes], removed: Iterable[Path] = ()
 ) -> None:
-    """Replace and remove several, for the caller to sync their directory once.
+    """Replace and remove several files; the caller then syncs their directory once.
 
-    Until that sync a power cut may leave each of them as it was or as it is. Raises OSError.
+    Until that sync a power cut may leave each of them old or new. Raises OSError.
     """
     for path, data in replaced.items():
         files.write(_beside(path), data)
@@ -36,8 +39,11 @@ def change_together(
 
 
 def remove_file(files: FileSystem, path: Path) -> None:
-    """Unlink durably. One that is not there may have been unlinked by somebody whose sync failed,
-    so that is synced all the same. Raises OSError."""
+    """Unlink a file durably. Raises OSError.
+
+    The directory is synced even when the file is missing: another process may have unlinked it and
+    failed to sync.
+    """
     if files.stat(path) is not None:
         files.unlink(path)
     elif files.stat(path.parent) is None:

@@ -1,4 +1,4 @@
-"""The few calls of the C library that Python's own modules lack or make while holding the GIL.
+"""Calls of the C library that Python's modules lack, or make while holding the GIL.
 
 ``mmap.mmap`` keeps a duplicate of the descriptor for every mapping and unmaps with the GIL held;
 here a mapping costs no descriptor, and mapping, populating, locking and unmapping release the GIL.
@@ -15,7 +15,7 @@ from typing import Final, cast
 MAP_NORESERVE: Final = 0x4000
 MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
-"""Linux 5.14, both; older kernels answer EINVAL."""
+"""Linux 5.14, both; older kernels return EINVAL."""
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,24 +42,24 @@ def map_shared(descriptor: int, size: int, *, writable: bool) -> memoryview:
 
 
 def map_private(descriptor: int, size: int) -> memoryview:
-    """As ``map_shared``, writable, but what is written stays in this process's memory."""
+    """Map as ``map_shared``, writable, but stores stay in this process's memory."""
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     return _map(descriptor, size, protection, mmap.MAP_PRIVATE | MAP_NORESERVE)
 
 
 def map_anonymous(size: int) -> memoryview:
-    """Zero-filled memory that takes room only where it is written."""
+    """Map zero-filled memory that takes room only where it is written."""
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     return _map(-1, size, protection, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
 
 
 def populate(view: memoryview, offset: int, length: int) -> None:
-    """Fault the pages of a range in for writing. A hint: a refusal of the kernel is ignored."""
+    """Fault the pages of a range in for writing. A hint: a rejection by the kernel is ignored."""
     _advise(view, offset, length, MADV_POPULATE_WRITE)
 
 
 def load(view: memoryview, offset: int, length: int) -> None:
-    """As ``populate``, for reading: the pages stay clean until they are stored into."""
+    """Fault the pages of a range in for reading: they stay clean until they are stored into."""
     _advise(view, offset, length, MADV_POPULATE_READ)
 
 
@@ -71,7 +71,7 @@ def _advise(view: memoryview, offset: int, length: int, advice: int) -> None:
 
 
 def lock(view: memoryview) -> None:
-    """Keep a whole mapping in memory, and ask for what is not there yet. OSError if refused."""
+    """Keep a whole mapping in memory, and start loading what is missing. Raises OSError."""
     address, size = _address(view), len(view)
     refused = ctypes.get_errno() if _libc.mlock(address, size) else 0
     _libc.madvise(address, size, mmap.MADV_WILLNEED)
@@ -92,7 +92,7 @@ def _map(descriptor: int, size: int, protection: int, flags: int) -> memoryview:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot map {size} bytes: {os.strerror(number)}")
     block = (ctypes.c_ubyte * size).from_address(address)
-    # Runs when the last slice is gone; at exit threads may still be reading, so never there.
+    # Runs when the last slice is gone, but never at exit: threads may still be reading.
     weakref.finalize(block, _libc.munmap, address, size).atexit = False
     return memoryview(block).cast("B")
 

@@ -1,4 +1,4 @@
-"""The process's limit of open files: each file of a store that is written keeps one."""
+"""The process's limit of open files: each written file of a store keeps one open."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A copy-on-write file system over another: everything looks written, nothing is.
+"""A copy-on-write file system over another: changes are visible in it, and never reach the base.
 
-Files of the base are mapped privately, so only changed pages take memory; new, replaced and
-lengthened files are anonymous memory. There is nothing to sync and nobody to lock out, and a
-read-only base will do. The overlay ends with the object. Not for several threads at once, beyond
-what the engine does: maps may be used by any thread, changes of names come from one.
+Files of the base are mapped privately, so that only changed pages take memory; new, replaced and
+lengthened files are anonymous memory. Syncs and locks do nothing, and the base may be read-only.
+The changes end with the object. Any thread may use maps; one thread at a time may change names.
 """
 
 from __future__ import annotations
@@ -27,78 +26,88 @@ _ZEROS: Final = bytes(COPY_CHUNK_SIZE)
 
 
 class PrivateBase(FileSystem, Protocol):
-    """A file system whose files can be mapped so that changes stay in this process's memory."""
+    """A file system whose files can be mapped so that stores stay in this process's memory."""
 
-    def map_private(self, path: Path) -> memoryview: ...
+    def map_private(self, path: Path) -> memoryview:
+        """Map a whole file, writable; stores stay in this process's memory."""
 
 
 @dataclass(slots=True)
 class _Content:
-    """One file as the overlay shows it; all maps of the file share ``view``."""
+    """One file of the overlay; all maps of the file share ``view``."""
 
     view: memoryview
     modified_ms: int
     may_differ: bool = True
-    """From the file of that path in the base."""
+    """Whether it may differ from the file at that path in the base."""
 
 
 class OverlayMapping:
+    """A mapped file of the overlay."""
+
     def __init__(self, view: memoryview) -> None:
         self.size = len(view)
         self._view: memoryview | None = view
 
     @property
     def view(self) -> memoryview:
+        """The whole file."""
         if self._view is None:
             raise ValueError("the file was unmapped; map it again")
         return self._view
 
     def sync(self) -> None:
-        pass
+        """Do nothing: there is no disk."""
 
     def rewrite(self, offset: int, length: int) -> None:
-        pass
+        """Do nothing: there is no disk."""
 
     def write(self, offset: int, data: memoryview) -> None:
+        """Copy ``data`` to ``offset``."""
         self.view[offset : offset + len(data)] = data
 
     def populate(self, offset: int, length: int) -> None:
-        pass
+        """Do nothing."""
 
     def load(self, offset: int, length: int) -> None:
-        pass
+        """Do nothing."""
 
     def lock(self) -> None:
-        pass
+        """Do nothing."""
 
     def unlock(self) -> None:
-        pass
+        """Do nothing."""
 
     def unmap(self) -> None:
+        """Do nothing: memory is freed with the last slice."""
         self._view = None
 
 
 class OverlayLock:
+    """A lock that excludes no other process."""
+
     def release(self) -> None:
-        pass
+        """Do nothing."""
 
     def is_in_place(self) -> bool:
+        """Always true."""
         return True
 
 
 class OverlayFileSystem:
-    """``seams.FileSystem`` over ``base``, of which it only ever reads."""
+    """A ``seams.FileSystem`` over ``base``, which it only reads."""
 
     def __init__(self, base: PrivateBase) -> None:
         self._base = base
         self._contents: dict[Path, _Content] = {}
         self._directories: set[Path] = set()
         self._names: defaultdict[Path, set[str]] = defaultdict(set)
-        """By directory, what the overlay added to it."""
+        """By directory, the names that the overlay added."""
         self._removed: set[Path] = set()
-        """Of the base: hidden, with all that lies below them."""
+        """Removed paths of the base; everything below them is hidden too."""
 
     def stat(self, path: Path) -> FileStat | None:
+        """The state of a file or directory; None when it is missing."""
         content = self._contents.get(path)
         if content is not None:
             return FileStat(len(content.view), content.modified_ms, is_directory=False)
@@ -107,6 +116,7 @@ class OverlayFileSystem:
         return None if self._is_hidden(path) else self._base.stat(path)
 
     def list(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted."""
         names = set(self._names.get(directory, ()))
         if not self._is_hidden(directory):
             below = self._base.list(directory)
@@ -114,12 +124,15 @@ class OverlayFileSystem:
         return sorted(names)
 
     def real_path(self, path: Path) -> Path:
+        """The path with the base's symbolic links resolved."""
         return self._base.real_path(path)
 
     def is_mount_point(self, path: Path) -> bool:
+        """Whether the base has a mount point there."""
         return self._base.is_mount_point(path)
 
     def make_directories(self, path: Path) -> None:
+        """Create a directory and its parents."""
         found = self.stat(path)
         if found is None:
             self.make_directories(path.parent)
@@ -129,32 +142,39 @@ class OverlayFileSystem:
             raise _error(errno.ENOTDIR, path)
 
     def read(self, path: Path) -> bytes:
+        """Read a whole small file."""
         found = self.stat(path)
         if found is not None and found.size > SMALL_FILE_MAX:
             raise too_large(path, found.size)
         return bytes(self._content(path).view)
 
     def irregular(self, directory: Path) -> builtins.list[str]:
+        """The names of links, pipes, sockets and devices of a directory of the base."""
         return self._base.irregular(directory)
 
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
+        """Read some bytes of a file, fewer at its end."""
         return bytes(self._content(path).view[offset : offset + length])
 
     def write(self, path: Path, data: bytes) -> None:
+        """Create or replace a small file."""
         content = self._contents.get(path)
         if content is not None and len(content.view) == len(data):
-            content.view[:] = data  # seen by those who have it mapped, as on a real disk
+            content.view[:] = data  # visible through existing maps, as on a real disk
             content.modified_ms, content.may_differ = _now_ms(), True
         else:
             self._put(path, memoryview(bytearray(data)))
 
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+        """Create a zero-filled file."""
         self._put_new(path, native.map_anonymous(size))
 
     def reserve(self, path: Path, offset: int, length: int) -> None:
+        """Check that the file exists; memory needs no reservation."""
         self._content(path)
 
     def extend(self, path: Path, size: int) -> None:
+        """Lengthen a file with zeros."""
         before = self._content(path).view
         if size < len(before):
             raise _error(errno.EINVAL, path)
@@ -163,6 +183,7 @@ class OverlayFileSystem:
         self._put(path, view)
 
     def copy(self, source: Path, target: Path, offset: int = 0, length: int | None = None) -> None:
+        """Copy some bytes into a new file."""
         origin = self._content(source).view
         part = origin[offset : len(origin) if length is None else offset + length]
         view = native.map_anonymous(len(part))
@@ -170,6 +191,7 @@ class OverlayFileSystem:
         self._put_new(target, view)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Rename a file, replacing the target."""
         content = self._content(source)
         self._check_parent(target)
         self._remove(source)
@@ -177,12 +199,14 @@ class OverlayFileSystem:
         self._show(target, content)
 
     def unlink(self, path: Path) -> None:
+        """Remove a file."""
         found = self.stat(path)
         if found is None or found.is_directory:
             raise _error(errno.ENOENT if found is None else errno.EISDIR, path)
         self._remove(path)
 
     def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
         found = self.stat(path)
         if found is None or not found.is_directory:
             raise _error(errno.ENOENT if found is None else errno.ENOTDIR, path)
@@ -192,19 +216,22 @@ class OverlayFileSystem:
         self._remove(path)
 
     def sync_directory(self, path: Path) -> None:
+        """Check that the directory exists; there is no disk."""
         if self.stat(path) is None:
             raise _error(errno.ENOENT, path)
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:
+        """Map a whole file."""
         content = self._content(path)
         content.may_differ = content.may_differ or writable
         return OverlayMapping(content.view if writable else content.view.toreadonly())
 
     def map_memory(self, size: int) -> MappedBytes:
+        """Map zero-filled memory."""
         return OverlayMapping(native.map_anonymous(size))
 
     def map_private(self, path: Path) -> memoryview:
-        """As the base does, so that overlays can be laid over each other."""
+        """Map a file privately, so that an overlay can be the base of another."""
         content = self._content(path)
         if not content.may_differ:
             return self._base.map_private(path)
@@ -213,26 +240,30 @@ class OverlayFileSystem:
         return view
 
     def lock(self, path: Path) -> FileLock:
+        """Return a lock that excludes no other process."""
         return OverlayLock()
 
     def is_locked(self, path: Path) -> bool:
-        """Whether somebody holds the lock of the base."""
+        """Whether a process holds the lock in the base."""
         return self._base.is_locked(path)
 
     def next_data(self, path: Path, offset: int) -> int | None:
+        """The next position at which the file may hold data."""
         content = self._content(path)
         if content.may_differ:
             return offset if offset < len(content.view) else None
         return self._base.next_data(path, offset)
 
     def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Set a file's modification time."""
         self._content(path).modified_ms = modified_ms
 
     def usage(self, path: Path) -> DiskUsage:
+        """The usage of the base's volume."""
         return self._base.usage(path)
 
     def _content(self, path: Path) -> _Content:
-        """The file's shared content; mapped from the base when it is first asked for."""
+        """The file's shared content; mapped from the base at the first call."""
         content = self._contents.get(path)
         if content is None:
             found = self.stat(path)
@@ -273,7 +304,7 @@ class OverlayFileSystem:
 
 
 def _copy_sparsely(source: memoryview, target: memoryview) -> None:
-    """Copy into zero-filled memory, leaving what is zero untouched."""
+    """Copy into zero-filled memory, without touching pages that stay zero."""
     for start in range(0, len(source), COPY_CHUNK_SIZE):
         chunk = bytes(source[start : start + COPY_CHUNK_SIZE])
         if chunk != _ZEROS[: len(chunk)]:
@@ -285,12 +316,12 @@ def _now_ms() -> int:
 
 
 def _error(number: int, path: Path) -> OSError:
-    """OSError picks the subclass (FileNotFoundError and so on) by the number."""
+    """Build an OSError; Python picks the subclass (FileNotFoundError and so on) by the number."""
     return OSError(number, os.strerror(number), str(path))
 
 
-def laid_over(files: FileSystem) -> OverlayFileSystem:
-    """An overlay over a file system. TypeError for one that maps nothing privately."""
+def make_overlay(files: FileSystem) -> OverlayFileSystem:
+    """Lay an overlay over a file system. Raises TypeError for one without private maps."""
     if not hasattr(files, "map_private"):
         raise TypeError(f"{type(files).__name__} cannot be laid over: it maps nothing privately")
     return OverlayFileSystem(cast(PrivateBase, files))

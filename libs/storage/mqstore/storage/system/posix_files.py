@@ -25,23 +25,23 @@ from mqstore.storage.system import native
 from mqstore.storage.system.file_limits import too_large
 
 LOCK_CONTENT: Final = b"lock"
-"""What RocketMQ writes into its ``lock`` file, and locks the first byte of."""
+"""The content of RocketMQ's ``lock`` file; its first byte is locked."""
 COPY_CHUNK_SIZE: Final = 1 << 20
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, process id."""
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4
-"""The field of a line that names the path, with octal escapes; see proc(5)."""
+"""The field of a line that holds the path, with octal escapes; see proc(5)."""
 _ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 _MAKING_DIRECTORIES: Final = RLock()
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 _FILE_MODE: Final = 0o666
-"""Mode of new files before the process's umask, see ``umask``; that of directories is 0777."""
+"""Mode of new files before the process's umask, see ``umask``; the mode of directories is 0777."""
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
 
 class _Descriptor:
-    """A descriptor closed when its last user lets go, so never under a running sync."""
+    """A descriptor that is closed with its last reference, so never during a sync."""
 
     __slots__ = ("number",)
 
@@ -62,23 +62,26 @@ class PosixMapping:
 
     @property
     def view(self) -> memoryview:
+        """The whole file."""
         if self._view is None:
             raise ValueError("the file was unmapped; map it again")
         return self._view
 
     def sync(self) -> None:
-        """Nothing to do once unmapped, or when mapped read-only."""
+        """Sync the file; do nothing after ``unmap``, or when mapped read-only."""
         descriptor = self._descriptor
         if descriptor is not None:
             os.fdatasync(descriptor.number)
 
     def rewrite(self, offset: int, length: int) -> None:
+        """Store a range's bytes again, so that the next ``sync`` writes them."""
         view = self.view
         for start in range(offset, offset + length, COPY_CHUNK_SIZE):
             end = min(start + COPY_CHUNK_SIZE, offset + length)
             view[start:end] = bytes(view[start:end])
 
     def write(self, offset: int, data: memoryview) -> None:
+        """Copy ``data`` into the page cache."""
         descriptor = self._descriptor
         if descriptor is None:
             raise ValueError("the file is not mapped for writing; map it so")
@@ -87,39 +90,46 @@ class PosixMapping:
             offset, data = offset + written, data[written:]
 
     def populate(self, offset: int, length: int) -> None:
+        """Fault pages in for writing. A hint."""
         view = self._view
         if view is not None and not view.readonly:
             native.populate(view, offset, length)
 
     def load(self, offset: int, length: int) -> None:
+        """Fault pages in for reading. A hint."""
         view = self._view
         if view is not None:
             native.load(view, offset, length)
 
     def lock(self) -> None:
+        """Keep every page in memory."""
         native.lock(self.view)
 
     def unlock(self) -> None:
+        """Undo ``lock``."""
         view = self._view
         if view is not None:
             native.unlock(view)
 
     def unmap(self) -> None:
+        """Drop this object's reference and the descriptor."""
         self._view = None
         self._descriptor = None
 
 
 class PosixLock:
-    """RocketMQ's ``lock``, bound to an open file description; ends with the process at latest."""
+    """RocketMQ's ``lock`` on an open file description; it ends with the process at the latest."""
 
     def __init__(self, path: Path, descriptor: _Descriptor) -> None:
         self._path = path
         self._descriptor: _Descriptor | None = descriptor
 
     def release(self) -> None:
+        """Release the lock."""
         self._descriptor = None
 
     def is_in_place(self) -> bool:
+        """Whether the locked file is still the one at its path."""
         descriptor = self._descriptor
         if descriptor is None:
             return False
@@ -130,9 +140,10 @@ class PosixLock:
 
 
 class PosixFileSystem:
-    """``seams.FileSystem`` of production."""
+    """The ``seams.FileSystem`` of production."""
 
     def stat(self, path: Path) -> FileStat | None:
+        """The state of a file or directory; None when it is missing."""
         try:
             found = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -144,6 +155,7 @@ class PosixFileSystem:
         return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode), place)
 
     def list(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted."""
         try:
             descriptor = os.open(directory, _DIRECTORY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
@@ -157,6 +169,7 @@ class PosixFileSystem:
             os.close(descriptor)
 
     def irregular(self, directory: Path) -> builtins.list[str]:
+        """The names of links, pipes, sockets and devices in a directory, sorted."""
         try:
             with os.scandir(directory) as entries:
                 return sorted(entry.name for entry in entries if not _is_regular(entry))
@@ -164,19 +177,22 @@ class PosixFileSystem:
             return []
 
     def real_path(self, path: Path) -> Path:
+        """The absolute path with every symbolic link resolved."""
         return Path(os.path.realpath(path))
 
     def is_mount_point(self, path: Path) -> bool:
+        """Whether a file system is mounted at ``path``."""
         mounted = os.fsencode(os.path.realpath(path))
         with _MOUNTS.open("rb") as mounts:
-            return any(_unescaped(line.split()[_MOUNT_POINT]) == mounted for line in mounts)
+            return any(_unescape(line.split()[_MOUNT_POINT]) == mounted for line in mounts)
 
     def make_directories(self, path: Path) -> None:
+        """Create a directory and its parents, synced into their parents."""
         if self.stat(path) is not None:
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "is there and no directory", str(path))
             return
-        with _MAKING_DIRECTORIES:  # a directory that is there must be on disk for whoever looks
+        with _MAKING_DIRECTORIES:  # a visible directory must be on disk
             self._make_directory(path)
 
     def _make_directory(self, path: Path) -> None:
@@ -192,7 +208,8 @@ class PosixFileSystem:
             raise
 
     def read(self, path: Path) -> bytes:
-        with _opened(path, os.O_RDONLY) as descriptor:
+        """Read a whole small file."""
+        with _open_for(path, os.O_RDONLY) as descriptor:
             parts, rest = [], SMALL_FILE_MAX + 1
             while rest and (part := os.read(descriptor, min(rest, COPY_CHUNK_SIZE))):
                 parts.append(part)
@@ -202,7 +219,8 @@ class PosixFileSystem:
             return b"".join(parts)
 
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
-        with _opened(path, os.O_RDONLY) as descriptor:
+        """Read some bytes of a file, fewer at its end."""
+        with _open_for(path, os.O_RDONLY) as descriptor:
             parts = []
             while length and (part := os.pread(descriptor, length, offset)):
                 parts.append(part)
@@ -212,11 +230,14 @@ class PosixFileSystem:
             return b"".join(parts)
 
     def write(self, path: Path, data: bytes) -> None:
-        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+        """Create or replace a small file's content, and sync it."""
+        with _open_for(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             _write_all(descriptor, data)
             os.fsync(descriptor)
 
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+        """Create a zero-filled file, reserve blocks, and sync it."""
+
         def fill(descriptor: int) -> None:
             os.ftruncate(descriptor, size)
             _reserve(descriptor, 0, size if reserve is None else min(reserve, size), path)
@@ -224,33 +245,40 @@ class PosixFileSystem:
         _make_file(path, fill)
 
     def reserve(self, path: Path, offset: int, length: int) -> None:
-        with _opened(path, os.O_RDWR) as descriptor:
+        """Reserve disk blocks for a range of a file."""
+        with _open_for(path, os.O_RDWR) as descriptor:
             size = os.fstat(descriptor).st_size
             _reserve(descriptor, offset, min(length, size - offset), path)
 
     def extend(self, path: Path, size: int) -> None:
-        with _opened(path, os.O_RDWR) as descriptor:
+        """Lengthen a file with zeros, and sync it."""
+        with _open_for(path, os.O_RDWR) as descriptor:
             if size < os.fstat(descriptor).st_size:
                 raise OSError(errno.EINVAL, f"is longer than {size} bytes already", str(path))
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
 
     def copy(self, source: Path, target: Path, offset: int = 0, length: int | None = None) -> None:
-        with _opened(source, os.O_RDONLY) as origin:
+        """Copy some bytes into a new file, and sync it."""
+        with _open_for(source, os.O_RDONLY) as origin:
             size = os.fstat(origin).st_size
             end = size if length is None else min(size, offset + length)
             _make_file(target, lambda descriptor: _copy_range(origin, descriptor, offset, end))
 
     def rename(self, source: Path, target: Path) -> None:
+        """Rename a file, replacing the target."""
         source.replace(target)
 
     def unlink(self, path: Path) -> None:
+        """Remove a file."""
         path.unlink()
 
     def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
+        """Sync a directory."""
         descriptor = os.open(path, _DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -258,20 +286,23 @@ class PosixFileSystem:
             os.close(descriptor)
 
     def map(self, path: Path, *, writable: bool) -> MappedBytes:
+        """Map a whole file."""
         descriptor = _Descriptor(_open(path, os.O_RDWR if writable else os.O_RDONLY))
         size = os.fstat(descriptor.number).st_size
         view = native.map_shared(descriptor.number, size, writable=writable)
         return PosixMapping(view, descriptor if writable else None)
 
     def map_memory(self, size: int) -> MappedBytes:
+        """Map zero-filled memory."""
         return PosixMapping(native.map_anonymous(size), None)
 
     def map_private(self, path: Path) -> memoryview:
-        """The whole file, writable, with what is written kept in this process's memory only."""
-        with _opened(path, os.O_RDONLY) as descriptor:
+        """Map a whole file, writable; stores stay in this process's memory."""
+        with _open_for(path, os.O_RDONLY) as descriptor:
             return native.map_private(descriptor, os.fstat(descriptor).st_size)
 
     def lock(self, path: Path) -> FileLock:
+        """Take RocketMQ's lock on a file."""
         descriptor = _Descriptor(_open(path, os.O_RDWR | os.O_CREAT))
         try:
             fcntl.fcntl(descriptor.number, fcntl.F_OFD_SETLK, _whole_lock())
@@ -285,29 +316,35 @@ class PosixFileSystem:
         return PosixLock(path, descriptor)
 
     def is_locked(self, path: Path) -> bool:
+        """Whether a process holds the lock."""
         try:
-            with _opened(path, os.O_RDONLY) as descriptor:
+            with _open_for(path, os.O_RDONLY) as descriptor:
                 answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_lock())
         except FileNotFoundError:
             return False
         return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def next_data(self, path: Path, offset: int) -> int | None:
-        with _opened(path, os.O_RDONLY) as descriptor:
+        """The next position at which the file may hold data."""
+        with _open_for(path, os.O_RDONLY) as descriptor:
             try:
                 return os.lseek(descriptor, offset, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return None
-                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # it cannot tell
+                if error.errno in (
+                    errno.EINVAL,
+                    errno.EOPNOTSUPP,
+                ):  # the file system does not support SEEK_DATA
                     return offset
                 raise
 
     def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Set a file's modification time."""
         os.utime(path, ns=(path.stat().st_atime_ns, modified_ms * 1_000_000))
 
     def usage(self, path: Path) -> DiskUsage:
-        """Of the nearest directory that is there, where ``path`` itself is not."""
+        """The usage of the volume that holds ``path`` or its nearest existing parent."""
         while not path.exists() and path != path.parent:
             path = path.parent
         found = os.statvfs(path)
@@ -318,7 +355,7 @@ class PosixFileSystem:
 
 
 def _open(path: Path, flags: int) -> int:
-    """A descriptor of a regular file. A link is not followed, and a pipe does not block."""
+    """Open a regular file. A link is not followed, and a pipe does not block."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, _FILE_MODE)
     except FileNotFoundError:
@@ -354,7 +391,7 @@ def _irregular(path: Path) -> OSError:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open_for(path: Path, flags: int) -> Iterator[int]:
     descriptor = _open(path, flags)
     try:
         yield descriptor
@@ -363,8 +400,8 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def _make_file(path: Path, fill: Callable[[int], None]) -> None:
-    """A new file, filled and synced; unlinked again when that fails."""
-    with _opened(path, _NEW_FILE) as descriptor:
+    """Create a file, fill and sync it; it is unlinked again on failure."""
+    with _open_for(path, _NEW_FILE) as descriptor:
         try:
             fill(descriptor)
             os.fsync(descriptor)
@@ -399,10 +436,10 @@ def _copy_range(origin: int, descriptor: int, offset: int, end: int) -> None:
         offset += len(chunk)
 
 
-def _unescaped(field: bytes) -> bytes:
+def _unescape(field: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), field)
 
 
 def _whole_lock() -> bytes:
-    """A write lock on byte 0, the range that RocketMQ locks; a waiting process is never named."""
+    """A write lock on byte 0, the range that RocketMQ locks, without a process id."""
     return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)

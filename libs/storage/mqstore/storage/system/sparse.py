@@ -1,10 +1,10 @@
-"""Reading files that are mostly zeros: holes are passed over unread, zeros chunk by chunk.
+"""Reads files that are mostly zeros: skips holes without reading, and zeros chunk by chunk.
 
-A segment of 1 GiB that holds a few megabytes would cost seconds to read to its end. Every function
-takes the bytes of a file and ``next_data``, which says where the next byte stands that may be
-other than zero (``FileSystem.next_data`` of that file).
+A segment of 1 GiB that holds a few megabytes would take seconds to read to its end. Every function
+takes the bytes of a file and ``next_data``, which returns the next position that may hold data
+(``FileSystem.next_data`` of that file).
 
-Called from recovery, and where a queue's end is found.
+Called from recovery, and to find a queue's end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from mqstore.storage._kernel import find_record, is_zero
 
 CHUNK: Final = 1 << 20
 SMALL_CHUNK: Final = 32 << 10
-"""For queue files: a store may have thousands, of a few entries each."""
+"""For queue files: a store may have thousands of them with a few entries each."""
 
 NextData = Callable[[int], int | None]
 
 
 def read_everything(position: int) -> int:
-    """The ``NextData`` of bytes about which nothing is known."""
+    """The ``NextData`` of bytes whose holes are unknown."""
     return position
 
 
 def data_chunks(
     start: int, end: int, next_data: NextData, size: int = CHUNK
 ) -> Iterator[tuple[int, int]]:
-    """Stretches of at most ``size`` bytes that together hold all that is no hole."""
+    """Ranges of at most ``size`` bytes that together cover everything but holes."""
     position: int | None = start
     while position is not None and position < end:
         position = next_data(position)
@@ -43,9 +43,9 @@ def data_chunks(
 def last_nonzero(
     view: memoryview, start: int, next_data: NextData = read_everything, size: int = CHUNK
 ) -> int:
-    """The position behind the last byte that is not zero, or ``start`` when all are.
+    """The position after the last byte that is not zero, or ``start`` when all are zero.
 
-    ``size``: of a chunk; what of it is a hole becomes a page of zeros in memory when it is read.
+    ``size`` is that of a chunk; reading a hole inside a chunk makes a page of zeros in memory.
     """
     found = start
     for begin, stop in data_chunks(start, len(view), next_data, size):
@@ -57,7 +57,7 @@ def last_nonzero(
 def find_whole(
     view: memoryview, position: int, base: int, next_data: NextData = read_everything
 ) -> int:
-    """As the kernel's ``find_record`` with bodies verified, but quick over long zeros."""
+    """Search as the kernel's ``find_record`` with bodies verified, but fast over long zeros."""
     for begin, stop in data_chunks(position, len(view), next_data):
         if is_zero(view[begin:stop]):
             continue

@@ -18,8 +18,8 @@ from mqstore.storage.system.posix_files import PosixFileSystem
 class ThreadSignal:
     """A futex word. Change the state, then ``notify``.
 
-    Lighter than a condition variable: waking takes no lock, and who is woken takes none. A
-    predicate only looks, and may find the state in the middle of a change.
+    Waking takes no lock, unlike a condition variable. A predicate may see the state in the middle
+    of a change, so it must only read.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,12 @@ class ThreadSignal:
         self._word = memoryview(bytearray(8))
 
     def notify(self) -> None:
+        """Wake all waiting threads."""
         add_u32(self._word, 0, 1)
         futex_wake(self._word, 0)
 
     def wait_for(self, predicate: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait until ``predicate`` is true; False after ``timeout_s``."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             seen = load_u32(self._word, 0)
@@ -61,12 +63,14 @@ class ServiceThread:
         self._thread.start()
 
     def wake(self) -> None:
-        # While set, a step that has not begun will see whatever the caller did before.
+        """Make the next step due now."""
+        # While set, a step that has not begun will see the caller's changes.
         if not self._awake:
             self._awake = True
             self._wakes.put(None)
 
     def stop(self) -> None:
+        """Stop after the current step, and wait for the thread."""
         self._stopping = True
         self._wakes.put(None)
         if self._thread is not current_thread():
@@ -88,7 +92,7 @@ class ServiceThread:
             due = self._service.step(self._clock.monotonic())
 
     def _sleep_until(self, due: float) -> None:
-        """Return when the time has come or somebody woke us."""
+        """Sleep until ``due``, or until ``wake`` is called."""
         remaining = due - self._clock.monotonic()
         try:
             if remaining <= 0:
@@ -102,22 +106,24 @@ class ServiceThread:
 
 
 class ThreadScheduler:
-    """``seams.Scheduler`` of production. Thread-safe."""
+    """The ``seams.Scheduler`` of production. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def signal(self) -> Signal:
+        """Create a signal."""
         return ThreadSignal()
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]
     ) -> ServiceHandle:
+        """Run a service in a thread of its own."""
         return ServiceThread(service, self._clock, on_failure)
 
 
 def production_seams() -> Seams:
-    """The real file system, clocks and threads, and the system's randomness."""
+    """Build the real file system, clocks and threads, and the system's randomness."""
     clock = SystemClock()
     scheduler: Scheduler = ThreadScheduler(clock)
     return Seams(PosixFileSystem(), clock, scheduler, random.SystemRandom())

@@ -1,7 +1,7 @@
-"""Permissions of the files and directories that a process makes: its umask.
+"""The process's umask: permissions of the files and directories that it creates.
 
-Called by every process that may write to a store. What is there already, ours or a broker's, keeps
-its permissions.
+Called by every process that may write to a store. Existing files, ours or a broker's, keep their
+permissions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ VARIABLE: Final = "MQSTORE_STORE_UMASK"
 
 
 def restrict_new_files(umask: str | None = None) -> None:
-    """Set the process's umask, octal digits; without one, the environment's, or PRIVATE.
+    """Set the process's umask from octal digits; default: the environment's, or PRIVATE.
 
-    Raises ValueError for what is no umask.
+    Raises ValueError for an invalid umask.
     """
     given = umask or os.environ.get(VARIABLE) or PRIVATE
     os.umask(int(given, 8))

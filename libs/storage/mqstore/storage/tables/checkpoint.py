@@ -1,12 +1,12 @@
-"""RocketMQ's ``checkpoint``: up to which store time log, queues and index are on disk.
+"""RocketMQ's ``checkpoint``: the store times up to which log, queues and index are on disk.
 
 4096 bytes; big-endian longs at 0 physicMsgTimestamp, 8 logicsMsgTimestamp, 16 indexMsgTimestamp
 and, written by 5.x only, 24 masterFlushedOffset, 32 confirmPhyOffset. Source: StoreCheckpoint of
 4.9.7 and 5.4.0.
 
-The page is mapped and written in place, as RocketMQ does: all five values lie in one disk sector,
-so a torn write cannot mix them, bytes that we do not know stay as they are, and a flush in every
-group commit costs no new file. Only brokers at rest read it.
+The page is mapped and written in place, as in RocketMQ: all five values lie in one disk sector, so
+that a torn write cannot mix them, unknown bytes stay as they are, and a flush in every group commit
+makes no new file. Only brokers at rest read it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLOCK_TOLERANCE_MS: Final = 3_000
 
 
 class Checkpoint:
-    """The values in memory; ``flush`` puts them on disk. Safe to use from several threads.
+    """The values in memory; ``flush`` writes them to disk. Thread-safe.
 
     Times are milliseconds since the epoch, 0 for never; offsets are physical, in bytes.
     """
@@ -51,10 +51,10 @@ class Checkpoint:
     def open(
         cls, path: Path, store_format: StoreFormat, seams: Seams, *, writable: bool = True
     ) -> Checkpoint:
-        """Open the checkpoint, making a zeroed one when there is none.
+        """Open the checkpoint, creating a zeroed one when there is none.
 
         Raises CheckpointError for a wrong size (the caller decides: recovery without one is
-        correct, only longer) and FileNotFoundError when there is none and nothing may be written.
+        correct, only longer) and FileNotFoundError when there is none and ``writable`` is false.
         """
         stat = seams.files.stat(path)
         if stat is None and writable:
@@ -69,21 +69,22 @@ class Checkpoint:
                 "remove it to recover without it"
             )
         elif writable:
-            # A broker's may be a hole, where a full disk would kill the process.
+            # A broker's file may be sparse: a store to it on a full disk would kill the process.
             seams.files.reserve(path, 0, CHECKPOINT_SIZE)
         return cls(seams.files.map(path, writable=writable), store_format)
 
     @property
     def min_ms(self) -> int:
-        """Store time before which log and queues are surely on disk."""
+        """The store time before which log and queues are certainly on disk."""
         return max(0, min(self.physic_ms, self.logics_ms) - CLOCK_TOLERANCE_MS)
 
     @property
     def min_with_index_ms(self) -> int:
+        """The store time before which log, queues and index are certainly on disk."""
         return min(self.min_ms, self.index_ms)
 
     def flush(self) -> None:
-        """Write the values and sync the page. Raises OSError when the disk refuses."""
+        """Write the values and sync the page. Raises OSError when the disk rejects the write."""
         with self._lock:
             view = self._mapped.view
             _TIMES.pack_into(view, 0, self.physic_ms, self.logics_ms, self.index_ms)
@@ -93,4 +94,5 @@ class Checkpoint:
             self._mapped.sync()
 
     def close(self) -> None:
+        """Unmap the file."""
         self._mapped.unmap()

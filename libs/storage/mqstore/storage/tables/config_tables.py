@@ -1,8 +1,8 @@
 """RocketMQ's ``config/*.json``: topics, groups, consumer offsets, delay offsets, filters.
 
-Each file has a ``.bak`` with the content before. A file that cannot be read (cut in half, empty)
-is replaced by its ``.bak``, as in RocketMQ, and the table says so. Fields that we do not know are
-kept. Source: ConfigManager and its subclasses of 4.9.7 and 5.4.0.
+Each file has a ``.bak`` with the previous content. As in RocketMQ, a file that cannot be read
+(truncated, empty) is replaced by its ``.bak``; the table then reports it. Unknown fields are kept.
+Source: ConfigManager and its subclasses of 4.9.7 and 5.4.0.
 
 Every method may be called from any thread.
 """
@@ -33,7 +33,7 @@ JsonObject = dict[str | int, Any]
 
 
 class Source(StrEnum):
-    """Where a table's content came from."""
+    """The file that a table was loaded from."""
 
     FILE = "file"
     BACKUP = "backup"
@@ -43,31 +43,31 @@ class Source(StrEnum):
 class Table:
     """One file: its content as a tree, and how it is read and written.
 
-    Changing methods change memory; ``save`` makes it durable.
+    Methods that change the table change memory; ``save`` makes the change durable.
     """
 
     file_name: ClassVar[str]
     table_name: ClassVar[str]
-    """The member that holds the entries."""
+    """The member of the file's object that holds the entries."""
 
     def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
         self.path = path
         self.source = Source.NEW
         self.problem: str | None = None
-        """Why the file itself could not be read, when its ``.bak`` was taken."""
+        """Why the file itself could not be read, when its ``.bak`` was loaded; else None."""
         self.data: JsonObject = {}
         self._format = store_format
         self._seams = seams
         self._lock = RLock()
         self._saving = Lock()
         self._saved: bytes | None = None
-        """Content of the last good load or save: the next ``.bak``."""
+        """Content of the last successful load or save: the next ``.bak``."""
 
     @classmethod
     def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
-        """Read the table; an empty one when there is neither file nor ``.bak``.
+        """Load the table; an empty one when there is neither file nor ``.bak``.
 
-        Raises ConfigTableError when what is there can be read in neither, OSError.
+        Raises ConfigTableError when neither of the existing files can be read, OSError.
         """
         table = cls(paths.config / cls.file_name, store_format, seams)
         table._load()
@@ -75,19 +75,20 @@ class Table:
 
     @property
     def backup_path(self) -> Path:
+        """The path of the ``.bak``."""
         return self.path.with_name(self.path.name + ".bak")
 
     def text(self) -> str:
-        """What ``save`` writes."""
+        """The text that ``save`` writes."""
         with self._lock:
-            return java_json.dump(self._prepared(), self._format)
+            return java_json.dump(self._tree_to_save(), self._format)
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
-        """Write the file atomically, the content before going to ``.bak`` first; what changes
-        meanwhile waits for nothing, and for the next save.
+        """Write the file atomically, after its previous content to ``.bak``.
 
-        ``await_log`` is called once the content is fixed and before any of it is written: it
-        returns when the log that the content refers to is on disk. Raises what it raises, OSError.
+        Changes made meanwhile do not wait, and belong to the next save. ``await_log`` is called
+        once the content is fixed and before it is written: it returns when the part of the log that
+        the content refers to is on disk. Raises its errors, and OSError.
         """
         with self._saving:
             content = self.text().encode()
@@ -100,7 +101,8 @@ class Table:
             self.source = Source.FILE
 
     def save_with_backup(self) -> None:
-        """Write the file and its ``.bak`` alike: where the content before must not come back."""
+        """Write the same content to the file and its ``.bak``, so that the previous content is
+        gone."""
         self.save()
         self.save()
 
@@ -117,14 +119,14 @@ class Table:
 
     @property
     def entries(self) -> JsonObject:
-        """The entries themselves; made when missing."""
+        """The entries themselves; created when missing."""
         entries = self.data.get(self.table_name)
         if not isinstance(entries, dict):
             entries = self.data[self.table_name] = {}
         return entries
 
-    def _prepared(self) -> JsonObject:
-        """The tree to be written: members in alphabetical order, as fastjson prints beans."""
+    def _tree_to_save(self) -> JsonObject:
+        """The tree to write: members in alphabetical order, as fastjson prints beans."""
         tree = {**self.data, self.table_name: self.entries}
         return dict(sorted(tree.items(), key=lambda member: str(member[0])))
 
@@ -165,20 +167,23 @@ class TopicConfig:
 
     @property
     def is_readable(self) -> bool:
+        """Whether consumers may read the topic."""
         return bool(self.perm & 4)
 
     @property
     def is_writable(self) -> bool:
+        """Whether producers may write to the topic."""
         return bool(self.perm & 2)
 
 
 class TopicTable(Table):
-    """``topics.json``: a TopicConfig by name."""
+    """``topics.json``: TopicConfigs by name."""
 
     file_name = "topics.json"
     table_name = "topicConfigTable"
 
     def get(self, name: str) -> TopicConfig | None:
+        """The topic of this name, or None."""
         with self._lock:
             found = self.entries.get(name)
             return _topic_from(name, found) if isinstance(found, dict) else None
@@ -193,7 +198,7 @@ class TopicTable(Table):
             ]
 
     def put(self, topic: TopicConfig) -> None:
-        """Add or replace a topic; unknown fields of an existing one stay."""
+        """Add or replace a topic; unknown fields of an existing one are kept."""
         with self._lock:
             known = self.entries.get(topic.name)
             merged = {**(known if isinstance(known, dict) else {}), **self._topic_to(topic)}
@@ -201,7 +206,7 @@ class TopicTable(Table):
             self.touch()
 
     def remove(self, name: str) -> None:
-        """Raises TopicUnknown."""
+        """Remove a topic. Raises TopicUnknown."""
         with self._lock:
             if self.entries.pop(name, None) is None:
                 raise TopicUnknown(f"there is no topic {name}")
@@ -231,9 +236,10 @@ class ConsumerOffsets(Table):
     def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
         super().__init__(path, store_format, seams)
         self.is_changed = False
-        """Whether memory is ahead of the file."""
+        """Whether memory has changes that the file has not."""
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
+        """Save the table, and clear ``is_changed``. Errors as ``Table.save``."""
         self.is_changed = False
         try:
             super().save(await_log)
@@ -242,6 +248,7 @@ class ConsumerOffsets(Table):
             raise
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The group's offset in one queue, or None."""
         with self._lock:
             return self.of(group, topic).get(queue_id)
 
@@ -251,6 +258,7 @@ class ConsumerOffsets(Table):
             return _integers(self.entries.get(topic + TOPIC_GROUP_SEPARATOR + group))
 
     def put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the group's offset in one queue."""
         with self._lock:
             key = topic + TOPIC_GROUP_SEPARATOR + group
             queues = self.entries.get(key)
@@ -258,10 +266,10 @@ class ConsumerOffsets(Table):
                 queues = self.entries[key] = {}
             queues.pop(str(queue_id), None)
             queues[queue_id] = offset
-            self._changed()
+            self._note_change()
 
     def with_group(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> ConsumerOffsets:
-        """A copy in which a group has these offsets alone: topic, queue id and offset of each."""
+        """A copy in which a group has exactly these offsets: topic, queue id and offset of each."""
         copied = ConsumerOffsets(self.path, self._format, self._seams)
         with self._lock:
             copied.entries.update(
@@ -275,7 +283,7 @@ class ConsumerOffsets(Table):
         return copied
 
     def with_all(self, offsets: Mapping[str, Mapping[int, int]]) -> ConsumerOffsets:
-        """A table of the same file that has these offsets alone, in the form of ``by_queue``."""
+        """A table of the same file that has exactly these offsets, in the form of ``by_queue``."""
         table = ConsumerOffsets(self.path, self._format, self._seams)
         table.entries.update((key, dict(found)) for key, found in offsets.items())
         table.source = self.source
@@ -296,11 +304,11 @@ class ConsumerOffsets(Table):
         ]
 
     def remove_group(self, group: str) -> None:
-        """Forget everything that a group has consumed."""
+        """Remove a group's offsets."""
         self._remove(lambda found: found[1] == group)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget what every group has consumed of a topic."""
+        """Remove all groups' offsets in a topic."""
         self._remove(lambda found: found[0] == topic)
 
     def _remove(self, is_meant: Callable[[tuple[str, str]], bool]) -> None:
@@ -309,15 +317,15 @@ class ConsumerOffsets(Table):
             for key in gone:
                 del self.entries[key]
             if gone:
-                self._changed()
+                self._note_change()
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         self.is_changed = True
         if self._format is StoreFormat.V5_X:
             self.touch()
 
     def groups(self) -> dict[str, list[str]]:
-        """Topics that each group has offsets in."""
+        """The topics in which each group has offsets."""
         found: dict[str, list[str]] = {}
         with self._lock:
             for key in self.entries:
@@ -326,12 +334,12 @@ class ConsumerOffsets(Table):
                     found.setdefault(group, []).append(topic)
         return found
 
-    def _prepared(self) -> JsonObject:
+    def _tree_to_save(self) -> JsonObject:
         if self._format is StoreFormat.V5_X:
             self.data["groupTopicMap"] = self.groups()
             if _DATA_VERSION not in self.data:
                 self.touch()
-        return super()._prepared()
+        return super()._tree_to_save()
 
 
 class DelayOffsets(Table):
@@ -341,28 +349,30 @@ class DelayOffsets(Table):
     table_name = "offsetTable"
 
     def get(self, level: int) -> int:
-        """0 for a level that delivered nothing yet."""
+        """The level's offset; 0 for a level that has delivered no message."""
         return self.all().get(level, 0)
 
     def all(self) -> dict[int, int]:
+        """The offsets by level."""
         with self._lock:
             return _integers(self.entries)
 
     def put(self, level: int, offset: int) -> None:
+        """Set the level's offset."""
         with self._lock:
             changed = {**_integers(self.entries), level: offset}
             self.data[self.table_name] = dict(sorted(changed.items()))
             if self._format is StoreFormat.V5_X:
                 self.touch()
 
-    def _prepared(self) -> JsonObject:
+    def _tree_to_save(self) -> JsonObject:
         if self._format is StoreFormat.V5_X:
             known = _integers(self.entries)
             levels: dict[str | int, int] = {level: known.pop(level, 0) for level in LEVELS}
             self.data[self.table_name] = {**levels, **known}
             if _DATA_VERSION not in self.data:
                 self.touch()
-        return super()._prepared()
+        return super()._tree_to_save()
 
 
 def _topic_and_group(key: str | int) -> tuple[str, str]:
@@ -389,6 +399,7 @@ def _topic_from(name: str, found: JsonObject) -> TopicConfig:
 
 
 def integer(value: Any, default: int) -> int:
+    """Return ``value`` when it is an integer, else ``default``."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 

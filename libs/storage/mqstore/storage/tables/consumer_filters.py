@@ -1,4 +1,4 @@
-"""``consumerFilter.json``: which messages of a topic a group wants, as an expression says.
+"""``consumerFilter.json``: the filter expression of each group's subscription to a topic.
 
 Source: ConsumerFilterManager and ConsumerFilterData of 4.9.7 and 5.4.0.
 """
@@ -22,34 +22,36 @@ class FilterData:
     expression: str
     expression_type: str
     client_version: int
-    """Grows with each registration."""
+    """Increases with each registration."""
     born_ms: int
-    """Messages stored after it may have their bits in ConsumeQueueExt."""
+    """Messages stored after this time may have the subscription's bits in ConsumeQueueExt."""
     dead_ms: int = 0
-    """When the last consumer went; 0, or below the birth, while there are some."""
+    """Time at which the last consumer left; 0, or before the birth, while there are consumers."""
     bits: int = 0
-    """Of a bitmap."""
+    """Bits of a bitmap."""
     positions: tuple[int, ...] = ()
-    """Of this subscription's bits in it."""
+    """Positions of this subscription's bits in a bitmap."""
 
     @property
     def is_dead(self) -> bool:
+        """Whether the subscription was removed."""
         return self.dead_ms >= self.born_ms
 
 
 class ConsumerFilters(Table):
-    """A FilterData by topic and group; fields that we do not know stay as found."""
+    """FilterData by topic and group; unknown fields are kept."""
 
     file_name = "consumerFilter.json"
     table_name = "filterDataByTopic"
 
     def get(self, topic: str, group: str) -> FilterData | None:
+        """The group's subscription to a topic, or None."""
         with self._lock:
             found = self._of_topic(topic).get(group)
             return _data_from(topic, group, found) if isinstance(found, dict) else None
 
     def all(self) -> list[FilterData]:
-        """By topic and group."""
+        """All subscriptions, by topic and group."""
         with self._lock:
             return [
                 _data_from(str(topic), str(group), found)
@@ -59,7 +61,7 @@ class ConsumerFilters(Table):
             ]
 
     def of_topic(self, topic: str) -> list[FilterData]:
-        """By group, also those that are dead."""
+        """The subscriptions to a topic, by group, dead ones included."""
         return [each for each in self.all() if each.topic == topic]
 
     def put(self, data: FilterData) -> None:
@@ -71,7 +73,7 @@ class ConsumerFilters(Table):
             of_topic[_GROUPS][data.group] = dict(sorted(merged.items()))
 
     def remove(self, topic: str, group: str) -> None:
-        """Nothing happens when it is not there."""
+        """Remove a subscription, if there is one."""
         with self._lock:
             groups = self._of_topic(topic)
             groups.pop(group, None)
@@ -79,7 +81,7 @@ class ConsumerFilters(Table):
                 self.entries.pop(topic, None)
 
     def remove_topic(self, topic: str) -> bool:
-        """Whether there were any."""
+        """Remove all subscriptions to a topic; returns whether there were any."""
         with self._lock:
             return self.entries.pop(topic, None) is not None
 

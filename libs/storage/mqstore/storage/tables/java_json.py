@@ -1,7 +1,7 @@
-"""JSON as RocketMQ's config files hold it: fastjson 1 (4.9) and fastjson2 (5.x) text.
+"""Reads and writes JSON as fastjson 1 (4.9) and fastjson2 (5.x) write RocketMQ's config files.
 
-Both write maps with integer keys as bare integers, which no strict parser reads. A bare integer
-key is an ``int`` key here. Source: text that the two libraries, as shipped with 4.9.7 and 5.4.0,
+Both write maps with integer keys as bare integers, which no strict parser reads. A bare integer key
+is an ``int`` key here. Source: text that the two libraries, as shipped with 4.9.7 and 5.4.0,
 printed with their pretty format.
 """
 
@@ -32,7 +32,7 @@ _SPECIAL_5_X: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
 
 
 def parse(text: str) -> dict[str | int, Any]:
-    """An object of strict JSON, or of JSON with bare integer keys; ValueError for anything else."""
+    """Parse an object of strict JSON, or of JSON with bare integer keys. Raises ValueError."""
     try:
         found = _load(_STRING_OR_BARE_KEY.sub(_quote_bare, text))
     except RecursionError:
@@ -43,7 +43,7 @@ def parse(text: str) -> dict[str | int, Any]:
 
 
 def dump(value: Any, store_format: StoreFormat) -> str:
-    """The pretty text of RocketMQ's own serializer for this format."""
+    """Print a value as RocketMQ's own serializer for this format does."""
     out: list[str] = []
     printer = _Fastjson1 if store_format is StoreFormat.V4_9 else _Fastjson2
     printer(out).write(value, 0)
@@ -68,7 +68,8 @@ def _key(name: str) -> str | int:
 
 
 class _Fastjson2:
-    """Every member on its line, tabs, an empty object or array over two lines."""
+    """Prints each member on its own line, with tabs, and an empty object or array over two
+    lines."""
 
     special = _SPECIAL_5_X
     hex_digits = "04x"
@@ -124,7 +125,7 @@ class _Fastjson2:
 
 
 class _Fastjson1(_Fastjson2):
-    """As above, but empty containers stay closed and integer keys begin no line."""
+    """As ``_Fastjson2``, but empty containers take one line and integer keys begin no line."""
 
     special = _SPECIAL_4_9
     hex_digits = "04X"

@@ -1,7 +1,7 @@
-"""``subscriptionGroup.json``: how each consumer group may consume.
+"""``subscriptionGroup.json``: the config of each consumer group.
 
-Fields and defaults are those of SubscriptionGroupConfig of 4.9.7 and 5.4.0; which names are
-RocketMQ's own is in MixAll and SubscriptionGroupManager.
+Fields and defaults are those of SubscriptionGroupConfig of 4.9.7 and 5.4.0; the names of RocketMQ's
+own groups are in MixAll and SubscriptionGroupManager.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GroupConfig:
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    """5.x only, like the fields that say so."""
+    """5.x only."""
     retry_queues: int = 1
     retry_times_max: int = 16
     broker_id: int = 0
@@ -56,16 +56,17 @@ _FIELDS_5_X: Final = {
     "groupSysFlag": "sys_flag",
 }
 _RETRY_POLICY: Final = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
-"""5.x: what a group has that names none."""
+"""5.x: the policy of a group that names none."""
 
 
 class SubscriptionGroups(Table):
-    """A GroupConfig by name; fields that we do not know stay as found."""
+    """GroupConfigs by name; unknown fields are kept."""
 
     file_name = "subscriptionGroup.json"
     table_name = "subscriptionGroupTable"
 
     def get(self, name: str) -> GroupConfig | None:
+        """The group of this name, or None."""
         with self._lock:
             found = self.entries.get(name)
             return _group_from(name, found) if isinstance(found, dict) else None
@@ -90,7 +91,7 @@ class SubscriptionGroups(Table):
             self.touch()
 
     def remove(self, name: str) -> None:
-        """Raises GroupUnknown."""
+        """Remove a group. Raises GroupUnknown."""
         with self._lock:
             if self.entries.pop(name, None) is None:
                 raise GroupUnknown(f"there is no group {name}")
@@ -103,10 +104,10 @@ class SubscriptionGroups(Table):
             values["attributes"] = dict(group.attributes)
         return values
 
-    def _prepared(self) -> JsonObject:
+    def _tree_to_save(self) -> JsonObject:
         if self._format is StoreFormat.V5_X:
             self.data.setdefault("forbiddenTable", {})
-        return super()._prepared()
+        return super()._tree_to_save()
 
 
 def _group_from(name: str, found: JsonObject) -> GroupConfig:
@@ -120,7 +121,7 @@ def _group_from(name: str, found: JsonObject) -> GroupConfig:
 
 
 def _as(default: Any, found: Any) -> Any:
-    """``found`` where it is of the default's kind."""
+    """``found`` when it has the default's type, else the default."""
     if isinstance(default, bool):
         return found if isinstance(found, bool) else default
     if isinstance(default, int):

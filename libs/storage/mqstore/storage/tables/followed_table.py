@@ -1,4 +1,4 @@
-"""A table of ``config/`` as another process keeps it: read again when its file has changed.
+"""``FollowedTable`` reads a config table of another process again when its file has changed.
 
 Called from the query service. Every method may be called from any thread, and may wait for the
 disk.
@@ -17,23 +17,26 @@ from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import Source, Table
 
 SETTLED_MS: Final = 10
-"""Two versions of one length may follow each other within a millisecond: until this long after a
-change, the file is read each time."""
+"""Time after a change during which the file is read at every call: two versions of the same length
+may follow each other within a millisecond."""
 
 T = TypeVar("T", bound=Table)
 
 
 @dataclass(frozen=True, slots=True)
-class Followed(Generic[T]):
-    """What the file said when it was last read; nobody changes ``table``."""
+class TableSnapshot(Generic[T]):
+    """A table as it was last read; ``table`` is never changed."""
 
     table: T
     saved_at_ms: int | None
-    """When the file was last written; None without one."""
+    """Time at which the file was last written; None without a file."""
 
 
 class FollowedTable(Generic[T]):
-    """One file of one store. What cannot be read leaves what was known: its writer reports it."""
+    """Follows one file of one store.
+
+    A file that cannot be read keeps the last content; its writer reports the problem.
+    """
 
     def __init__(self, kind: type[T], paths: StorePaths, seams: Seams) -> None:
         self._kind = kind
@@ -41,13 +44,13 @@ class FollowedTable(Generic[T]):
         self._path = paths.config / kind.file_name
         self._seams = seams
         self._lock = threading.Lock()
-        # Read alike in both formats; which one it is matters to writers only.
+        # The format matters to writers only: both are read alike.
         empty = kind(self._path, StoreFormat.V4_9, seams)
-        self._known: Followed[T] = Followed(empty, None)
+        self._known: TableSnapshot[T] = TableSnapshot(empty, None)
         self._seen: tuple[int, int] | None = None
 
-    def now(self) -> Followed[T]:
-        """The table as its file is. OSError."""
+    def now(self) -> TableSnapshot[T]:
+        """Read the table if its file has changed. Raises OSError."""
         with self._lock:
             self._refresh()
             return self._known
@@ -58,12 +61,12 @@ class FollowedTable(Generic[T]):
         if now is not None and now == self._seen:
             return
         if now is None and self._known.saved_at_ms is not None:
-            return  # a broker is putting a new one into its place
+            return  # a broker is replacing the file
         try:
             table = self._kind.load(self._paths, StoreFormat.V4_9, self._seams)
         except ConfigTableError:
             return
-        self._known = Followed(table, self._saved_at(table))
+        self._known = TableSnapshot(table, self._saved_at(table))
         is_settled = now is not None and self._seams.clock.now_ms() - now[1] > SETTLED_MS
         self._seen = now if is_settled else None
 

@@ -1,8 +1,8 @@
-"""Bytes of files just unlinked whose blocks are not free yet: some process still has them open.
+"""Counts bytes of unlinked files whose blocks are not free yet, as a process keeps the files open.
 
-They count as free until the volume shows it, so that retention does not delete the next segment
-for want of what the one before gives back. What no look shows in time is counted as used again, and
-is a reason to doubt that deleting more makes room.
+They count as free until the volume shows them as free, so that retention does not delete the next
+segment for lack of the room that the previous one frees. Bytes that no measurement shows as free in
+time count as used again, and forced deletion then pauses.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from typing import Final
 
 SHOWN_WITHIN_S: Final = 60.0
-"""How long a volume may take to show the blocks as free. Readers of ours drop their maps within a
-second; another process that keeps a deleted file open for longer may keep it for good."""
+"""Longest time that a volume may take to show the blocks as free.
+
+Our readers unmap within a second; another process that keeps a deleted file open for longer may
+keep it for good.
+"""
 DOUBT_MAX_S: Final = 3_600.0
-"""Longest time without a deletion after one that made no room; each is twice the one before."""
+"""Longest pause after a deletion that made no room; each pause is twice the one before."""
 
 
 @dataclass(slots=True)
-class _Unlinked:
+class _Deletion:
     size: int
     left: int
     at: float
@@ -30,7 +33,7 @@ class UnlinkedBytes:
     """Counts the unlinked bytes of one volume that may still be in use. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: deque[_Unlinked] = deque()
+        self._entries: deque[_Deletion] = deque()
         self._seen: tuple[int, int] | None = None
         self._doubt_s = 0.0
         self._doubts_until = -math.inf
@@ -41,19 +44,19 @@ class UnlinkedBytes:
         return sum(entry.left for entry in self._entries)
 
     def doubts(self, now: float) -> bool:
-        """Whether deleting more should wait: the last deletion made no room within
-        ``SHOWN_WITHIN_S``, and the time for the next attempt has not come, or it is under way."""
+        """Whether further deletion must wait: the last one made no room within ``SHOWN_WITHIN_S``,
+        and the next attempt is not due, or is under way."""
         return now < self._doubts_until or (self._doubt_s > 0 and bool(self._entries))
 
     def add(self, size: int, now: float) -> None:
-        """A file of so many bytes was unlinked at monotonic time ``now``."""
-        self._entries.append(_Unlinked(size, size, now))
+        """Note that a file of ``size`` bytes was unlinked at monotonic time ``now``."""
+        self._entries.append(_Deletion(size, size, now))
 
     def settle(self, used: int, made: int, now: float) -> int:
-        """Compare with a new look at the volume; the bytes that it did not show as free in time.
+        """Compare with a new measurement; returns the bytes that were not shown as free in time.
 
-        ``used`` bytes are in use; ``made`` counts, since the start, the bytes of new files, which
-        hide as much of what was freed.
+        ``used`` bytes are in use; ``made`` counts the bytes of new files since the start, which
+        hide as many of the freed bytes.
         """
         if self._seen is not None:
             used_before, made_before = self._seen
@@ -62,7 +65,7 @@ class UnlinkedBytes:
         lost = 0
         while self._entries and now - self._entries[0].at >= SHOWN_WITHIN_S:
             entry = self._entries.popleft()
-            # Less is what other files grew by at the same time.
+            # A smaller difference means that other files grew at the same time.
             lost += entry.left if 2 * entry.left >= entry.size else 0
         if lost:
             self._doubt_s = min(DOUBT_MAX_S, max(SHOWN_WITHIN_S, 2 * self._doubt_s))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mqstore.storage.retention.unlinked import DOUBT_MAX_S, SHOWN_WITHIN_S, UnlinkedBytes
+from mqstore.storage.retention.unlinked_bytes import DOUBT_MAX_S, SHOWN_WITHIN_S, UnlinkedBytes
 
 
 def looked(used: int = 1000) -> UnlinkedBytes:

@@ -1,10 +1,10 @@
-"""Recognises what was delivered before the store was opened and is not in delayOffset.json.
+"""Finds delayed messages that were delivered before the opening but are not in delayOffset.json.
 
-A crash leaves that file behind the log by up to flushDelayOffsetInterval, and a clean close soon
-after it may leave it so; a lost file is behind by everything.
+After a crash that file is behind the log by up to flushDelayOffsetInterval; after a clean close it
+may be; a lost file is behind by everything.
 
 A delivered copy has the UNIQ_KEY of the delayed record and keeps its DELAY, REAL_TOPIC and
-REAL_QID, whether it was made here or by a real broker: the index finds it. Of messages that a
+REAL_QID, whether this store or a real broker made it, so the index finds it. Of messages that a
 client sent twice under one key, as many count as delivered as there are copies.
 """
 
@@ -21,19 +21,19 @@ from mqstore.storage.layout import (
 from mqstore.storage.lookup.lookups import Lookups
 
 
-class CannotTellYet(StorageError):
-    """The index is still being made."""
+class DeliveryUnknown(StorageError):
+    """The index is not complete, so it is unknown whether a message was delivered."""
 
 
-class Repeats:
-    """Looks for copies of records that stand below ``end``, the log's end at the opening."""
+class DeliveredCopies:
+    """Searches the index for copies of records below ``end``, the log's end at the opening."""
 
     def __init__(self, lookups: Lookups, end: int) -> None:
         self._lookups = lookups
         self._end = end
 
     def is_delivered(self, found: Record) -> bool:
-        """Whether the log shows that a delayed record was delivered. Raises CannotTellYet."""
+        """Whether the log shows that a delayed record was delivered. Raises DeliveryUnknown."""
         key, topic = found.uniq_key, (found.properties or {}).get(PROPERTY_REAL_TOPIC)
         if found.physical_offset >= self._end or key is None or topic is None:
             return False
@@ -43,7 +43,7 @@ class Repeats:
         )
 
     def _count(self, topic: str, key: str, like: Record, end: int) -> int:
-        """Records below ``end`` that are the same message as ``like``."""
+        """Count the records below ``end`` that are the same message as ``like``."""
         count, cursor = 0, None
         while True:
             answer = self._lookups.by_key(topic, key, cursor=cursor)
@@ -55,7 +55,7 @@ class Repeats:
             if cursor is None:
                 break
         if not answer.complete:
-            raise CannotTellYet("the index, which tells what was delivered, is not complete yet")
+            raise DeliveryUnknown("the index, which shows what was delivered, is not complete yet")
         return count
 
 
