@@ -92,7 +92,7 @@ promtool: ## build/promtool from Debian's package of Prometheus, with which `mak
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \
 		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool .. && rm -rf "$$PWD"
 
-nightly: $(SPARK_READY) ## the long runs, with examples nobody has seen: 50 random stores a version and direction, and more
+nightly: $(SPARK_READY) ## the long runs, with new random examples: 50 random stores a version and direction, and more
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
 		-m "referee or slow or nightly" --timeout 0 $(ARGS)
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from tests.compat.referee import VERSIONS, Referee, missing
 from tests.leftover_processes import restore_interrupts, watch
 
-# A change that others wait for is tested with the same examples as the one before it; examples that
-# nobody has seen are for the night (MQSTORE_EXPLORE).
+# A change that others wait for is tested with the same examples as the one before it; new
+# examples are for the night (MQSTORE_EXPLORE).
 settings.register_profile(
     "default",
     deadline=None,
@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In CI a skipped referee test is a failure: nobody would see it."""
+    """In CI a skipped referee test is a failure, because a report of it would be missed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("MQSTORE_REQUIRE_REFEREE") != "1" or reporter is None:
         return

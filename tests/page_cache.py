@@ -11,7 +11,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def evict(path: Path) -> None:
-    """Drop a file's pages, unless somebody has mapped and touched them."""
+    """Drop a file's pages, unless a process has mapped and touched them."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -5,8 +5,8 @@ With ``make test-ci`` or ``pip install -e spark-jobs[spark]`` done once, and a J
     .venv/bin/python docs/examples/count_by_hour.py data/store
     .venv/bin/python docs/examples/count_by_hour.py http://127.0.0.1:8082
 
-Only the two columns that are named are decoded. What cannot be read is told in one line, and the
-exit code is then 2, or 3 where a service does not answer.
+Only the two columns that are named are decoded. If the store cannot be read, the command prints the
+reason in one line and ends with exit code 2, or 3 if a service does not reply.
 """
 
 from __future__ import annotations

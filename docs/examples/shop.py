@@ -7,13 +7,13 @@ Beside a running mqstore (``make run``) with a topic ``orders``::
 Kill it at any point and start it again: an order's message can be read if the order is in
 ``shop.db``, and never otherwise. It takes three steps:
 
-1. ``begin`` stores the message where nobody sees it yet.
+1. ``begin`` stores the message where no consumer sees it.
 2. One transaction of the database holds both the order and what becomes of its message.
 3. ``commit`` makes the message visible.
 
-Killed in between, the shop does not remember what it was about to do. It need not: the
-coordinator asks a producer of its group (``take_checks``), and the database has the answer.
-Where it has none yet it notes "rollback", so that a step 2 that comes late is refused.
+If the shop is killed in between, the coordinator checks the transaction with a producer of its
+group (``take_checks``), which reads the decision from the database. If there is none yet, the
+producer stores "rollback", so that a step 2 that comes late fails.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def is_booked(database: sqlite3.Connection, number: int) -> bool:
 
 
 def book(database: sqlite3.Connection, number: int, transaction_id: str) -> None:
-    """Step 2: the order, and that its message counts. Nothing of it when it comes too late."""
+    """Step 2: store the order and the decision to commit; nothing if a check came first."""
     with contextlib.suppress(sqlite3.IntegrityError), database:
         database.execute("insert into outcomes values (?, 'commit')", (transaction_id,))
         database.execute("insert into orders values (?, 'two teapots')", (number,))
 
 
 def decision(database: sqlite3.Connection, transaction_id: str) -> str:
-    """What becomes of a transaction: without an answer so far, from now on it is rolled back."""
+    """The decision of a transaction; one without a decision is rolled back from now on."""
     with database:
         database.execute("insert or ignore into outcomes values (?, 'rollback')", (transaction_id,))
     found = database.execute(
@@ -68,43 +68,43 @@ def decision(database: sqlite3.Connection, transaction_id: str) -> str:
 
 
 def settle(client: Client, database: sqlite3.Connection, transaction_id: str) -> None:
-    """Step 3, by whoever comes first: tell the coordinator what the database says."""
+    """Step 3, by ``place`` or by a check: send the coordinator the decision of the database."""
     commits = decision(database, transaction_id) == "commit"
-    tell = client.commit_transaction if commits else client.rollback_transaction
+    decide = client.commit_transaction if commits else client.rollback_transaction
     try:
-        patiently(lambda: tell(transaction_id, reason="as in the shop's database"))
-    except ProblemError as refused:  # somebody decided it by hand
+        patiently(lambda: decide(transaction_id, reason="as in the shop's database"))
+    except ProblemError as refused:  # an operator decided it
         print(f"transaction {transaction_id}: {refused}", flush=True)
 
 
 def place(client: Client, database: sqlite3.Connection, number: int) -> None:
-    """Book an order and announce it; to be tried again when the order is not booked then."""
+    """Book an order and announce it. The caller repeats it while the order is not booked."""
     message = NewMessage(
         body=f"order {number}: two teapots",
         keys=(f"order-{number}",),
-        uniq_key=uuid.uuid4().hex,  # so that a begin without an answer can be repeated
+        uniq_key=uuid.uuid4().hex,  # so that a begin without a reply can be repeated
     )
     try:
         begun = patiently(lambda: client.begin(GROUP, TOPIC, [message]))
     except ProblemError as refused:
         if refused.type == "transaction-decided":
-            return  # rolled back by a check, before this begin was answered
+            return  # rolled back by a check, before the reply to this begin
         raise
     book(database, number, begun.transaction_id)
     settle(client, database, begun.transaction_id)
 
 
 def answer_checks(path: str, options: dict[str, Any]) -> None:
-    """Decide what a shop of this group began and did not end; for ever."""
+    """Decide the transactions that a shop of this group began and did not end; never returns."""
     with Client(**options) as client, opened(path) as database:
         while True:
-            asked = patiently(lambda: client.take_checks(GROUP, wait_s=20))
-            for each in asked.transactions:
+            checks = patiently(lambda: client.take_checks(GROUP, wait_s=20))
+            for each in checks.transactions:
                 settle(client, database, each.transaction_id)
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """Ask until there is an answer: every call here may be repeated."""
+    """Repeat a call until it is replied to; every call here is safe to repeat."""
     while True:
         try:
             return call()
@@ -117,7 +117,7 @@ def patiently(call: Callable[[], T]) -> T:
 
 
 def run(path: str, count: int, **options: Any) -> None:
-    """Place the orders that the database lacks, and answer checks until Ctrl-C."""
+    """Place the orders that the database lacks, and decide checks until Ctrl-C."""
     with Client(**options) as client, opened(path) as database:
         threading.Thread(target=answer_checks, args=(path, options), daemon=True).start()
         for number in range(1, count + 1):

@@ -61,7 +61,7 @@ def go_module(module: str) -> Path:
 
 
 def until(question: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
-    """What it answers once that is true; nothing tells of it, so it is asked again and again."""
+    """Call ``question`` until its result is true, and return that; it has no event to wait for."""
     deadline = time.monotonic() + patience_s
     while not (answer := question()):
         assert time.monotonic() < deadline, f"{what}: not so after {patience_s:g} s"
@@ -106,7 +106,7 @@ class Release:
         return json.loads(self.kubectl("get", *words, "-o", "json") or "{}")
 
     def install(self, *, wait: bool = True) -> None:
-        """Also an upgrade. Returns when everything is ready, unless told not to wait."""
+        """Also an upgrade. Returns when everything is ready, unless it is not to wait."""
         words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(self.chart)]
         words += ["--wait", "--timeout=150s"] if wait else []
         run(*words, "-f", "-", given=json.dumps(self.values))
@@ -169,7 +169,7 @@ class ClientPod:
         return lines[0]
 
     def stop(self) -> None:
-        """Tells the script to come to its end, which it says."""
+        """Make the script end, which it reports."""
         self.release.kubectl("exec", self.name, "--", "touch", "/tmp/stop")
 
     def ends(self) -> list[dict[str, Any]]:

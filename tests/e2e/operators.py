@@ -1,4 +1,4 @@
-"""Somebody who looks after a release by the kubectl plugin, with the chart's role for operators."""
+"""An operator who uses the kubectl plugin with the chart's role for operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
 
 @dataclass(frozen=True)
 class Operator:
-    """Somebody with the role for operators, and nothing else."""
+    """A user with the role for operators and no other."""
 
     kubeconfig: Path
     namespace: str

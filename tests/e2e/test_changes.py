@@ -54,17 +54,17 @@ def test_two_shards_answer_at_one_address_and_a_drain_takes_one_at_a_time() -> N
     with namespace() as name:
         release = Release(name, "pair", small_values(shards=2))
         release.install()
-        asked = release.client_pod("shards", "shards", NAME=release.full_name)
-        asked.says("ready")
+        client_pod = release.client_pod("shards", "shards", NAME=release.full_name)
+        client_pod.says("ready")
         try:
             assert "Cannot evict pod" in _drained(release)
             left = release.get("pods", "-l", f"{INSTANCE}=pair,{COMPONENT}=shard")["items"]
             assert [each["spec"]["nodeName"] for each in left if _is_ready(each)] == [NODE]
-            made, tried, whole, partial = asked.ends()
+            made, tried, whole, partial = client_pod.ends()
         finally:
             run("kubectl", "uncordon", NODE)
         release.rolled_out()
-    assert made["made"] == [0, 1]
+    assert made["made"]["asked"] == [0, 1]
     for number, found in enumerate(tried["tried"]):
         assert (found["shard"], found["decided"], found["byId"]) == (number, number, number)
         assert found["pulled"]

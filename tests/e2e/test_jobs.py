@@ -41,8 +41,8 @@ ASK = """
 import urllib.request
 token = open("/etc/mqstore/tokens/admin").read().split()[0]
 headers = {{"authorization": "Bearer " + token}}
-asked = urllib.request.Request("{url}", headers=headers)
-print(urllib.request.urlopen(asked).read().decode())
+request = urllib.request.Request("{url}", headers=headers)
+print(urllib.request.urlopen(request).read().decode())
 """
 LOSE_INDEX = "import shutil; shutil.rmtree('/var/lib/mqstore/store/index')"
 BY_KEY = "/v1/topics/mqstore-test/messages?key=nothing"
@@ -64,8 +64,8 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         # A message, a committed one, and what a transaction leaves: its half and its op record.
         assert summary["shards"][0]["messages"] == 4, said
         assert len(executors) >= 2
-        told = _asked(release, 8081, "/v1/reports/expiry")
-        assert summary["shards"][0]["out"] in json.dumps(told)
+        report = _request(release, 8081, "/v1/reports/expiry")
+        assert summary["shards"][0]["out"] in json.dumps(report)
         until(lambda: not _executors(release, "expiry-report"), "the executors are gone")
         if is_kube_tool():
             made = {path.suffix for path in _results(name)}
@@ -82,7 +82,7 @@ def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
         release.install()
         assert "was committed" in release.test()
         release.in_container("store-writer", "python", "-c", LOSE_INDEX)
-        until(lambda: not _asked(release, 8082, BY_KEY)["complete"], "query says so")
+        until(lambda: not _request(release, 8082, BY_KEY)["complete"], "query says so")
         command = [*PLUGIN, "rebuild", "-n", name]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plugin:
             executors: set[str] = set()
@@ -98,14 +98,14 @@ def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
         assert len(executors) >= 2
         [shard] = json.loads(said.splitlines()[-1])["shards"]
         assert shard["published"]
-        assert _asked(release, 8082, BY_KEY)["complete"]
-        last = _asked(release, 8081, "/v1/index-rebuilds")["last"]
+        assert _request(release, 8082, BY_KEY)["complete"]
+        last = _request(release, 8081, "/v1/index-rebuilds")["last"]
         assert last["outcome"] == "published"
         job = said.split()[0].removeprefix("job.batch/")
         assert last["owner"] == f"index-rebuild job {job}"
 
 
-def _asked(release: Release, port: int, path: str) -> Any:
+def _request(release: Release, port: int, path: str) -> Any:
     container = "query" if port == 8082 else "store-writer"
     ask = ASK.format(url=f"http://127.0.0.1:{port}{path}")
     return json.loads(release.in_container(container, "python", "-c", ask))

@@ -33,7 +33,7 @@ def operator(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield found
 
 
-def test_status_tells_how_shards_are(operator: Operator) -> None:
+def test_status_has_the_state_of_each_shard(operator: Operator) -> None:
     said = json.loads(operator.does("status", "--json"))
     assert [(each["state"], each["ready"], each["isWell"]) for each in said["shards"]] == [
         ("Running", "2/2", True)
@@ -51,12 +51,12 @@ def test_writes_are_paused_and_go_on(operator: Operator) -> None:
     produce(operator, "paused", "one")
 
 
-def test_any_service_is_asked_and_its_refusal_told(operator: Operator) -> None:
+def test_a_request_reaches_any_service_and_its_refusal_is_printed(operator: Operator) -> None:
     assert json.loads(operator.does("ask", "/v1/store"))["shard"] == 0
     queries = operator.does("ask", "/v1/store", "--shard", "0", "-c", "query")
     assert json.loads(queries)["writer"] == "alive"
-    asked = ("ask", "-c", "coordinator", "-d", '{"decision": "rollback", "reason": "a test"}')
-    refused = operator(*asked, "/v1/transactions/0-00:resolve")
+    resolve = ("ask", "-c", "coordinator", "-d", '{"decision": "rollback", "reason": "a test"}')
+    refused = operator(*resolve, "/v1/transactions/0-00:resolve")
     assert refused.returncode == 2
     assert "transaction-unknown" in refused.stderr
     assert operator("ask", "v1/store").returncode == 2
@@ -116,8 +116,8 @@ def _are_well(operator: Operator, count: int) -> bool:
 
 
 def _listed(operator: Operator) -> list[int]:
-    told = json.loads(operator.does("ask", "/healthz/startup", "--shard", "0"))
-    return list(told["shards"])
+    startup = json.loads(operator.does("ask", "/healthz/startup", "--shard", "0"))
+    return list(startup["shards"])
 
 
 @pytest.mark.skipif(not is_kube_tool(), reason="needs the kube tool's storage class `sized`")

@@ -39,7 +39,7 @@ def _reasons(pod: str) -> list[tuple[str, int]]:
 def stateful_set() -> Iterator[str]:
     """The name of one whose pod 0 is there, and waits for a node for ever."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    container = {"name": "c", "image": "nobody/pulls:1"}
+    container = {"name": "c", "image": "no-registry/image:1"}
     spec = {"containers": [container], "nodeSelector": {"mqstore/no": "node"}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-0"}, "spec": spec}
     run("kubectl", "-n", NAMESPACE, "create", "-f", "-", given=json.dumps(pod))
@@ -51,24 +51,24 @@ def test_two_coordinators_write_each_event_once_and_one_goes_on_alone(
     tmp_path: Path, stateful_set: str
 ) -> None:
     pod = f"{stateful_set}-0"
-    tells = {
+    events_on_pods = {
         "shard_namespace": NAMESPACE,
         "shard_stateful_set": stateful_set,
     }
     with (
         shard_at(tmp_path) as shard,
-        shard.coordinator(**tells) as old,
-        shard.coordinator(**tells),
+        shard.coordinator(**events_on_pods) as old,
+        shard.coordinator(**events_on_pods),
     ):
         shard.client.put_expiry_report(EXAMPLE)
         _pause_and_resume(shard, "one")
         once = [("RecoveryFinished", 1), ("UnconsumedAtRisk", 1)]
-        told = [*once, ("WritesPaused", 1), ("WritesResumed", 1)]
-        until(lambda: _reasons(pod) == told, "what happened is told")
+        expected = [*once, ("WritesPaused", 1), ("WritesResumed", 1)]
+        until(lambda: _reasons(pod) == expected, "each event is written")
         old.process.kill()
         _pause_and_resume(shard, "two")
-        told = [*once, ("WritesPaused", 2), ("WritesResumed", 2)]
-        until(lambda: _reasons(pod) == told, "the other one goes on")
+        expected = [*once, ("WritesPaused", 2), ("WritesResumed", 2)]
+        until(lambda: _reasons(pod) == expected, "the other one goes on")
     [paused] = [each for each in _events(pod) if each["reason"] == "WritesPaused"]
     assert paused["message"].endswith(": two")
     uid = json.loads(run("kubectl", "-n", NAMESPACE, "get", "pod", pod, "-o", "json"))
@@ -83,10 +83,10 @@ def _pause_and_resume(shard: Shard, reason: str) -> None:
         last = next(each.id for each in shard.client.events(after=last) if each.kind == "writes")
 
 
-def test_a_recovery_is_told_on_the_pod_that_was_killed(release: Release) -> None:
+def test_a_recovery_is_an_event_of_the_pod_that_was_killed(release: Release) -> None:
     release.kill_writer()
-    told = until(lambda: _finished(release), "kubectl describe shows the recovery")
-    assert "nothing was cut" in told
+    line = until(lambda: _finished(release), "kubectl describe shows the recovery")
+    assert "nothing was cut" in line
     until(release.is_ready, "the pod is ready")
 
 

@@ -30,7 +30,9 @@ def test_query_cannot_write_to_the_volume_that_it_shares(release: Release) -> No
     assert "Read-only file system" in refused
 
 
-def test_containers_are_nobody_of_note_with_an_init_and_a_root_that_stays(release: Release) -> None:
+def test_containers_have_an_unprivileged_user_an_init_and_a_read_only_root(
+    release: Release,
+) -> None:
     for container in ("store-writer", "query"):
         assert release.in_container(container, "id", "-u").strip() == "1000"
         first = release.in_container(container, "cat", "/proc/1/comm").strip()

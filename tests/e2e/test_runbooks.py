@@ -51,7 +51,7 @@ def _steps(page: str) -> list[str]:
 
 @dataclass(frozen=True)
 class OnCall:
-    """Somebody with a shell, kubectl at the release's namespace, and a page."""
+    """An operator with a shell, kubectl at the release's namespace, and a page."""
 
     release: Release
     home: Path
@@ -189,8 +189,8 @@ with open(path, "r+b") as log:
 def _flip(on_call: OnCall, message: str) -> str:
     """A byte of the message's body; the name of its segment."""
     show = f"kubectl mqstore ask /v1/messages/{message} -c query"
-    told = json.loads(on_call.does(show))
-    segment, at = str(told["segment"]), int(told["segmentPosition"]) + 200_000
+    shown = json.loads(on_call.does(show))
+    segment, at = str(shown["segment"]), int(shown["segmentPosition"]) + 200_000
     path = f"{STORE}/commitlog/{segment}"
     on_call.release.in_container("store-writer", "python", "-c", FLIP, str(at), path)
     return segment

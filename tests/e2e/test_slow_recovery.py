@@ -25,14 +25,14 @@ BATCH = 5_000
 PROCESSOR = "30m"
 """Three hundredths of a core: what makes the recovery slow, and everything else."""
 LIVENESS = {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 6}
-# Nothing tells from where the log is known to be whole, so all of it is read; and then a kill.
+# No file says from where the log is known to be whole, so all of it is read; and then a kill.
 FORGET = (
     "cd /var/lib/mqstore/store && rm -f mqstore/state mqstore/running.json checkpoint; kill -9 -1"
 )
 
 PIPE = "config/delayOffset.json"
-"""Whoever opens it to read waits for somebody to write: the recovery does so once it is done with
-the queues. The process is well otherwise."""
+"""A process that opens the pipe to read waits for a writer: the recovery does so after the queues.
+The process works otherwise."""
 HANG = f"cd /var/lib/mqstore/store && rm -f {PIPE} && mkfifo {PIPE}; kill -9 -1"
 ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8081/healthz/{}').read().decode())"
 
@@ -69,7 +69,7 @@ def test_a_recovery_that_hangs_in_a_process_that_is_well_is_restarted() -> None:
         before = release.restarts("store-writer")
         release.in_container("store-writer", "sh", "-c", HANG, check=False)
         until(lambda: _stands_still(release), "the recovery hangs")
-        assert _asked(release, "live")["status"] == "starting", "and is live, for now"
+        assert _request(release, "live")["status"] == "starting", "and is live, for now"
         release.in_container("store-writer", "rm", f"/var/lib/mqstore/store/{PIPE}")
         assert release.restarts("store-writer") == before + 1
         until(
@@ -84,11 +84,11 @@ def test_a_recovery_that_hangs_in_a_process_that_is_well_is_restarted() -> None:
 
 
 def _stands_still(release: Release) -> bool:
-    seen, again = (_asked(release, "startup") for _ in range(2))
+    seen, again = (_request(release, "startup") for _ in range(2))
     return bool(seen == again and seen.get("stage") == "queues")
 
 
-def _asked(release: Release, probe: str) -> Any:
+def _request(release: Release, probe: str) -> Any:
     """What store-writer answers to a probe; nothing while it does not."""
     said = release.in_container("query", "python", "-c", ASK.format(probe), check=False)
     return json.loads(said or "{}")

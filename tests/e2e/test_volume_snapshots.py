@@ -93,7 +93,7 @@ def _volumes() -> Path:
     return Path(os.environ["KUBECONFIG"]).parent / "volumes"
 
 
-def test_without_the_api_a_directory_is_asked_for(operator: Operator) -> None:
+def test_without_the_api_a_directory_is_required(operator: Operator) -> None:
     for words in (("backup", "0", "--snapshot", CLASS), ("restore", "0", "--snapshot", "any")):
         refused = operator(*words)
         assert refused.returncode == 2
@@ -107,7 +107,7 @@ def test_a_shard_is_restored_from_a_snapshot_of_its_volume(
 ) -> None:
     produce(operator, "snapped", "one", "two")
     with operator.started("backup", "0", "--snapshot", CLASS) as backup:
-        [snapshot] = until(lambda: release.get(KIND)["items"], "the snapshot is asked for")
+        [snapshot] = until(lambda: release.get(KIND)["items"], "the snapshot is requested")
         assert snapshot["spec"]["volumeSnapshotClassName"] == CLASS
         name = snapshot["metadata"]["name"]
         assert operator("restore", "0", "--snapshot", name, "--replace").returncode == 2, "not yet"

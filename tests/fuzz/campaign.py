@@ -48,7 +48,7 @@ def run(records: int, seed: int) -> int:
     began, memory, done = time.monotonic(), 0, 0
     for number in range(seed, seed + -(-records // ROUND)):
         count = min(ROUND, records - done)
-        # Before, so that a crash has told its seed.
+        # Before the round, so that the seed of a crash is printed.
         print(f"seed {number}: {count} records", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="mqstore-fuzz-") as root:
             run_round(number, count, Path(root))

@@ -1,6 +1,7 @@
 """Each bit of a store of ours flipped: detected or harmless, never a wrong message served.
 
-BODYCRC covers the body alone; our block checksums cover everything, and tell which bytes changed.
+BODYCRC covers the body alone; our block checksums cover everything, and locate
+the bytes that changed.
 ``make test`` takes every 61st bit of each file, ``make test-ci`` every 21st, ``make nightly`` all.
 """
 
@@ -57,7 +58,7 @@ def records(store: MessageStore) -> dict[int, Record]:
 
 @contextmanager
 def flipped_in_log(store: MessageStore, bit: int) -> Iterator[None]:
-    """As for whoever reads its block for the first time."""
+    """A flipped bit, as a reader finds it that reads its block for the first time."""
     with flipped(store.log.files.files[0].view, bit):
         store.state.advance_epoch()
         yield

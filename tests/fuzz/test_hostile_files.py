@@ -1,4 +1,4 @@
-"""Files cut, twisted and pointed elsewhere: each ends in one named error or one known recovery."""
+"""Files cut, twisted and with wrong pointers: each ends in a named error or a known recovery."""
 
 from __future__ import annotations
 

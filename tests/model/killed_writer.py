@@ -1,4 +1,4 @@
-"""A process that writes to a real store until it is killed, and tells what was acknowledged."""
+"""A process that writes to a real store until it is killed, and sends what was acknowledged."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ Event = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass
-class Teller:
-    """A journal on the other end of a pipe: what was sent is there whatever befalls us."""
+class PipedJournal:
+    """A journal on the other end of a pipe: what was sent outlives a kill of this process."""
 
     pipe: Connection
     log: CommitLog
-    told: int
+    sent_end: int
     """The log's bytes below this offset were sent."""
 
-    def _tell(self, name: str, *arguments: Any, **named: Any) -> None:
+    def _send(self, name: str, *arguments: Any, **named: Any) -> None:
         self.pipe.send((name, arguments, named))
 
     def expect(self, messages: Sequence[Message]) -> None:
-        self._tell("expect", list(messages))
+        self._send("expect", list(messages))
 
     def stored(self, end: int) -> None:
-        self._tell("take", self._bytes_up_to(end), self.told)
-        self.told = end
+        self._send("take", self._bytes_up_to(end), self.sent_end)
+        self.sent_end = end
 
     def _bytes_up_to(self, end: int) -> bytes:
         return b"".join(
-            bytes(file.view[max(0, self.told - file.base_offset) : end - file.base_offset])
+            bytes(file.view[max(0, self.sent_end - file.base_offset) : end - file.base_offset])
             for file in self.log.files.files
-            if file.end_offset > self.told and file.base_offset < end
+            if file.end_offset > self.sent_end and file.base_offset < end
         )
 
     def refused(self) -> None:
-        self._tell("refused")
+        self._send("refused")
 
     def promise(self, end: int) -> None:
-        self._tell("promise", end)
+        self._send("promise", end)
 
     def expire_up_to(self, offset: int) -> None:
-        self._tell("expire_up_to", offset)
+        self._send("expire_up_to", offset)
 
     def expired(self, min_offset: int) -> None:
-        self._tell("expired", min_offset)
+        self._send("expired", min_offset)
 
     def topic(self, name: str, queues: int, *, done: bool) -> None:
-        self._tell("topic", name, queues, done=done)
+        self._send("topic", name, queues, done=done)
 
     def consume(self, key: QueueKey, offset: int, *, done: bool) -> None:
-        self._tell("consume", key, offset, done=done)
+        self._send("consume", key, offset, done=done)
 
 
 def open_real(
@@ -82,7 +82,7 @@ def write(root: Path, store_format: StoreFormat, seed: int, first: int, pipe: Co
     logging.disable(logging.CRITICAL)
     seams = production_seams()
     store = open_real(root, store_format, seams, pooled=seed % 2 == 1)
-    driver = Driver(store, Teller(pipe, store.log, store.log.max_offset), seams)
+    driver = Driver(store, PipedJournal(pipe, store.log, store.log.max_offset), seams)
     player = Player(random.Random(seed))
     player.next_number = first
     while True:

@@ -73,7 +73,7 @@ class Killed:
 
 
 def _events(reader: Connection, most: int | None) -> Iterator[Event]:
-    """What the process tells: so many events, or all until its end."""
+    """The events that the process sends: so many, or all until its end."""
     count = 0
     while most is None or count < most:
         if not reader.poll(WAIT_S):

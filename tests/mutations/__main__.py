@@ -53,8 +53,8 @@ def _try_apart(number: int, arguments: argparse.Namespace) -> int:
     options = [f"--states={arguments.states}", f"--every={arguments.every}", "--here"]
     command = [sys.executable, "-m", "tests.mutations", str(number), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    told = (done.stdout.splitlines() or done.stderr.splitlines() or ["nothing was said"])[-1]
-    print(f"{number:3} {MUTATIONS[number].what}: {told[:300]}", flush=True)
+    last_line = (done.stdout.splitlines() or done.stderr.splitlines() or ["nothing was said"])[-1]
+    print(f"{number:3} {MUTATIONS[number].what}: {last_line[:300]}", flush=True)
     return done.returncode
 
 

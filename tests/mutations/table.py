@@ -1,4 +1,4 @@
-"""What is broken, and who is to notice it; docs/reliability.md tells after how many states."""
+"""What each mutation breaks, and which test is to fail; docs/reliability.md has the figures."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ _RECOVERY: Final = (
         "recovery.plan",
         "        complete = queue.holds(count)\n",
         "        complete = True\n",
-        f"{_RECOVERED}::test_a_queue_that_a_note_promises_and_somebody_took_away_is_made_again",
+        f"{_RECOVERED}::test_a_queue_that_a_note_promises_and_that_was_removed_is_made_again",
     ),
 )
 

@@ -36,20 +36,20 @@ def main(arguments: list[str]) -> int:
         if named:
             raise ValueError(f"unknown {', '.join(named)}")
     except ValueError as error:
-        _tell(f"{error}; {USAGE}")
+        _print_line(f"{error}; {USAGE}")
         return 2
     if replay.point is not None:
-        _tell(f"{CrashStates(replay).run()} states of {replay} keep what was promised")
+        _print_line(f"{CrashStates(replay).run()} states of {replay} keep what was promised")
         return 0
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
-    done = explore(replay.seed, states, jobs, _tell, first_part=first_part)
+    done = explore(replay.seed, states, jobs, _print_line, first_part=first_part)
     if done.broken:
         return 1
     return STOPPED if done.stopped else 0
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until somebody moves it."""
+"""A clock that stands still until it is moved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SimulatedClock:
         self.starts = 0
         """Of the machine, before this one."""
         self.glance: Callable[[], None] = lambda: None
-        """Called by whoever asks for the monotonic time."""
+        """Called at each read of the monotonic time."""
 
     def copy(self) -> SimulatedClock:
         """A clock that shows the same and goes on by itself."""

@@ -25,7 +25,7 @@ from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of,
 from tests.simulation.mapping import SimulatedMapping, SimulatedMemory
 
 CAPACITY: Final = 1 << 30
-"""More than any workload fills: nobody counts blocks then."""
+"""More than any workload fills: blocks are not counted then."""
 READS: Final = frozenset(
     {"stat", "list", "read", "map", "is_locked", "next_data", "usage", "holds"}
 )
@@ -197,7 +197,7 @@ class SimulatedDisk:
         return rng.choice(sorted(moments))
 
     def _operation(self, name: str, path: str) -> Fault | None:
-        """Count it, look for changed pages, and let it fail where it was told to.
+        """Count it, look for changed pages, and let it fail where a fault is planned.
 
         A fault that leaves content half done is handed to the caller to raise.
         """
@@ -235,7 +235,7 @@ class SimulatedDisk:
             self.holes_written.append(f"page {page} of {self._mapped[inode]}")
 
     def _glance(self) -> None:
-        """Somebody looked at the clock: time enough to see that lost pages are stored again, which
+        """The clock was read: time enough to see that lost pages are stored again, which
         need not show any more at the next operation."""
         if not self._dead:
             for inode in self._mapped:

@@ -1,4 +1,4 @@
-"""What a workload does to a store, and whom it tells before and after.
+"""What a workload does to a store, and the journal that it calls before and after.
 
 The same operations run on the simulated disk, in the state machine, and in real processes.
 """
@@ -56,7 +56,7 @@ LARGE: Final = 3_500
 
 
 class Journal(Protocol):
-    """Who is told what is about to happen, and what was promised."""
+    """Records what is about to happen, and what was promised."""
 
     def expect(self, messages: Sequence[Message]) -> None:
         """These are about to be put."""

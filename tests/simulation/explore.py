@@ -41,7 +41,7 @@ class Progress:
 
 
 def explore(
-    seed: int, states: int, jobs: int, tell: Callable[[str], None], *, first_part: int = 0
+    seed: int, states: int, jobs: int, report: Callable[[str], None], *, first_part: int = 0
 ) -> Progress:
     """Examine at least so many states of the workloads from ``seed`` on, or until interrupted.
 
@@ -49,21 +49,21 @@ def explore(
     """
     progress = Progress(states, first_part)
     try:
-        tell(f"{states} crash states from SEED={seed} PART={first_part} on, {jobs} at a time")
-        _explore(progress, seed, jobs, tell)
+        report(f"{states} crash states from SEED={seed} PART={first_part} on, {jobs} at a time")
+        _explore(progress, seed, jobs, report)
     except KeyboardInterrupt:
         progress.stopped = True
-    tell(f"{progress}; what comes next: SEED={seed} PART={progress.next_part}")
+    report(f"{progress}; what comes next: SEED={seed} PART={progress.next_part}")
     return progress
 
 
-def _explore(progress: Progress, seed: int, jobs: int, tell: Callable[[str], None]) -> None:
+def _explore(progress: Progress, seed: int, jobs: int, report: Callable[[str], None]) -> None:
     first = progress.next_part
     parts = range(first, first - (-progress.states // PART_STATES))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_leave_interrupts) as pool:
         try:
-            _follow(progress, [pool.submit(run_part, seed, part) for part in parts], tell)
+            _follow(progress, [pool.submit(run_part, seed, part) for part in parts], report)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
@@ -72,24 +72,24 @@ def _explore(progress: Progress, seed: int, jobs: int, tell: Callable[[str], Non
 
 
 def _follow(
-    progress: Progress, futures: list[Future[tuple[int, str | None]]], tell: Callable[[str], None]
+    progress: Progress, futures: list[Future[tuple[int, str | None]]], report: Callable[[str], None]
 ) -> None:
     """In their order, so that what is done is what lies before ``next_part``."""
-    told = time.monotonic()
+    reported_at = time.monotonic()
     for each in futures:
         examined, failure = each.result()
         progress.done += examined
         progress.next_part += 1
         if failure is not None:
             progress.broken.append(failure)
-            tell(failure)
-        if time.monotonic() - told >= REPORT_EVERY_S:
-            told = time.monotonic()
-            tell(str(progress))
+            report(failure)
+        if time.monotonic() - reported_at >= REPORT_EVERY_S:
+            reported_at = time.monotonic()
+            report(str(progress))
 
 
 def _leave_interrupts() -> None:
-    """To the process that tells what was done."""
+    """Leave interrupts to the process that reports the progress."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -1,6 +1,6 @@
-"""One file of the simulated disk: what everybody sees, what is durable, and what may be.
+"""One file of the simulated disk: what every process sees, what is durable, and what may be.
 
-Bytes that nobody changes are shared between a file and its copies on other disks: only a file that
+Unchanged bytes are shared between a file and its copies on other disks: only a file that
 is mapped has memory of its own.
 """
 
@@ -136,7 +136,7 @@ class Inode:
         self.dirty = {}
 
     def write_back_half(self, moment: int) -> None:
-        """Of the dirty pages every other one becomes durable; the moment tells which."""
+        """Of the dirty pages every other one becomes durable; the moment selects which."""
         written = sorted(self.dirty)[moment % 2 :: 2]
         self._write(written)
         self.lost.difference_update(written)

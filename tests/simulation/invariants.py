@@ -135,7 +135,7 @@ class Checker:
         for key, queue in found.items():
             expected = self.model.queues.get(key)
             if expected is None:
-                assert queue.max_index == 0, f"nobody put anything into {key}"
+                assert queue.max_index == 0, f"nothing was put into {key}"
             else:
                 self._queue(key, queue, expected)
         for key, expected in self.model.queues.items():
@@ -287,7 +287,7 @@ class Checker:
 
     def _tables(self) -> None:
         model, topics, offsets = self.model, self._topics(), self._consumer_offsets()
-        assert topics.keys() <= model.topics.keys(), "a topic that nobody made"
+        assert topics.keys() <= model.topics.keys(), "a topic that was never created"
         for name, allowed in model.topics.items():
             assert topics.get(name, 0) in allowed, (name, topics.get(name), allowed)
         for key, allowed in model.consumed.items():

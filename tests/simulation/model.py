@@ -135,7 +135,7 @@ class Model:
     def follow(self, log: CommitLog) -> list[Stored]:
         """Take over what the log has that the model has not; the new records.
 
-        AssertionError for a record that nobody put, or in another order.
+        Raises AssertionError for a record that was not put, or in another order.
         """
         new: list[Stored] = []
         for file in log.files.files:
@@ -147,8 +147,8 @@ class Model:
         return new
 
     def follow_failed_commit(self, log: CommitLog) -> None:
-        """Take over what a commit of the pool wrote before the disk failed it half way: nobody was
-        told of it, and a kill may bring it back."""
+        """Take over what a commit of the pool wrote before the disk failed it half way: it was not
+        acknowledged, and a kill may bring it back."""
         for file in log.files.files:
             if file.end_offset > self.end:
                 self._take_whole(bytes(file.view), file.base_offset)
@@ -180,7 +180,7 @@ class Model:
         return new
 
     def _add(self, found: Record) -> Stored:
-        assert self.pending, f"nobody put the record at {found.physical_offset}"
+        assert self.pending, f"no put made the record at {found.physical_offset}"
         assert found.body == self.pending.pop(0), f"another record at {found.physical_offset}"
         stored = self._stored(found)
         self.records.append(stored)

@@ -1,4 +1,4 @@
-"""A scheduler without threads: whoever waits runs the other services' steps, in a seeded order."""
+"""A scheduler without threads: a wait runs the other services' steps, in a seeded order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLY_STEP_CHANCE: Final = 0.1
 
 
 class Deadlock(AssertionError):
-    """Somebody waits without limit for what no service will ever do."""
+    """A wait without limit for what no service will ever do."""
 
 
 class SimulatedService:

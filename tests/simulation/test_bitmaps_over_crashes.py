@@ -116,7 +116,7 @@ class Life:
                 assert queue.ext is not None
                 try:
                     found = self.store.log.record_at(entry.physical_offset)
-                except StorageError:  # a tombstone: nobody knows what its unit is to say
+                except StorageError:  # a tombstone: its unit is undefined
                     continue
                 unit = queue.ext.unit(entry.tags_code)
                 if unit is None and found.queue_offset != index:

@@ -124,20 +124,20 @@ def test_an_exploration_that_is_stopped_says_how_far_it_came() -> None:
         assert process.stderr is not None
         assert "1000000 crash states" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        told = process.stderr.read()
+        output = process.stderr.read()
     assert process.returncode == command.STOPPED
-    assert "of 1000000 states, 0 broken" in told
-    assert "stopped; what comes next: SEED=1 PART=" in told
-    assert "Traceback" not in told
+    assert "of 1000000 states, 0 broken" in output
+    assert "stopped; what comes next: SEED=1 PART=" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.slow
 def test_an_exploration_goes_on_where_another_ended() -> None:
-    told: list[str] = []
-    done = explore(3, 1, 1, told.append, first_part=19)
+    lines: list[str] = []
+    done = explore(3, 1, 1, lines.append, first_part=19)
     assert (done.done, done.next_part, done.broken) == (PART_STATES, 20, [])
-    assert told[0].startswith("1 crash states from SEED=3 PART=19 on")
-    assert told[-1].endswith("what comes next: SEED=3 PART=20")
+    assert lines[0].startswith("1 crash states from SEED=3 PART=19 on")
+    assert lines[-1].endswith("what comes next: SEED=3 PART=20")
 
 
 def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
@@ -147,7 +147,7 @@ def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
         states.run()
 
 
-def test_a_state_that_breaks_in_a_services_step_is_told_too() -> None:
+def test_a_state_that_breaks_in_a_services_step_is_reported() -> None:
     """The store takes whatever its services raise for its own failure, and goes on."""
     states = CrashStates(Replay(1), points=QUICK_POINTS)
     world = states.world

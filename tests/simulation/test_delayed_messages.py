@@ -38,7 +38,7 @@ CRASHES: Final = (None, *Loss)
 
 
 class Life:
-    """Puts and waits, with restarts; what it was told, it holds every crash to."""
+    """Puts and waits, with restarts; every crash must keep what was acknowledged."""
 
     def __init__(self, seed: int, examined: float = 0.0) -> None:
         """``examined``: the share of crash points that are looked at."""

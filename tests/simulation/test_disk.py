@@ -365,7 +365,7 @@ def test_waiting_gives_up_when_simulated_time_is_up() -> None:
     assert {now for _, now in seen} >= {0.0, 1.0, 2.0}
 
 
-def test_waiting_for_what_nobody_does_is_a_deadlock() -> None:
+def test_waiting_for_what_no_service_does_is_a_deadlock() -> None:
     with pytest.raises(Deadlock):
         SimulatedMachine(seed=3).scheduler.signal().wait_for(lambda: False, None)
 

@@ -83,7 +83,7 @@ class Process:
 
 
 class Life:
-    """Sends, crashes, sends again; what it was told, it holds every crash to."""
+    """Sends, crashes, sends again; every crash must keep what was acknowledged."""
 
     def __init__(self, seed: int, examined: float = 0.0) -> None:
         """``examined``: the share of crash points that are looked at."""

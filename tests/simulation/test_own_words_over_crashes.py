@@ -46,7 +46,7 @@ def opened(machine: SimulatedMachine) -> MessageStore:
 
 
 class Words:
-    """A store at which somebody pauses, pins and scrubs; a bit of it rots now and then."""
+    """A store with pauses, pins and scrubs; now and then one of its bits changes."""
 
     def __init__(self, seed: int, examined: float = 0.0) -> None:
         self.rng = random.Random(seed)
@@ -214,7 +214,7 @@ class Words:
         return disk._inode(str(path)).seen if path in disk.paths() else None
 
     def _hold(self, store: MessageStore) -> None:
-        """Nothing that was answered is forgotten, and nothing is read that nobody said."""
+        """Nothing that was answered is forgotten, and nothing is read that was not requested."""
         current = store.write_pause.current
         assert (None if current is None else current.reason) in self.pause
         assert _archived(store) in self.archive

@@ -142,7 +142,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
 
 
 def test_a_close_that_the_disk_refuses_says_so() -> None:
-    """Else whoever closes would take what it had put for durable."""
+    """Else the caller of close would take its puts for durable."""
     world = opened()
     put(world, durability=Durability.ASYNC)
     world.disk.fail_next("sync", errno.EIO)
@@ -192,7 +192,7 @@ def test_small_mapped_files_that_a_halt_left_as_holes_get_their_blocks() -> None
     assert world.disk.holes_written == []
 
 
-def test_a_sync_that_failed_elsewhere_fails_the_requests_that_wait() -> None:
+def test_a_sync_that_failed_in_another_caller_fails_the_requests_that_wait() -> None:
     world = opened()
     put(world, durability=Durability.ASYNC)
     request = world.store.flush.request(world.store.log.max_offset)
@@ -371,7 +371,7 @@ def test_queue_offsets_go_on_although_a_sync_of_the_process_before_had_failed() 
 
 
 def _expire_it(world: World) -> None:
-    """Nothing but its queue's entries tells then where that queue goes on."""
+    """Only the queue's entries say then where that queue goes on."""
     driver = world.driver
     assert driver is not None
     for number in range(150):

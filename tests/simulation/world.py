@@ -140,7 +140,7 @@ class World:
     # what happens meanwhile
 
     def crash_point(self) -> None:
-        """Whoever is called may look at the disk and the model: that is done here, always, so that
+        """The callback may look at the disk and the model: that is done here, always, so that
         a history is the same whether its states are examined or not."""
         self.disk.look()
         self._follow()
@@ -269,7 +269,7 @@ def seams_on(disk: SimulatedDisk, seed: int) -> Seams:
 
 
 def rocketmq_settings(config: StoreConfig) -> dict[str, int]:
-    """What a broker must be told of a store's sizes."""
+    """The settings that a broker needs for a store's sizes."""
     return {
         "mappedFileSizeCommitLog": config.mapped_file_size_commit_log,
         "mappedFileSizeConsumeQueue": config.queue_file_size,

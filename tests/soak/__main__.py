@@ -153,7 +153,7 @@ def _disk(store: Path) -> float:
 
 
 def _is_flat(samples: Sequence[Sample]) -> bool:
-    """Whether nobody's private memory is greater in the last tenth than where it had settled."""
+    """Whether no process has more private memory in the last tenth than where it had settled."""
     middle = samples[int(len(samples) * SETTLED) : int(len(samples) * (SETTLED + 0.1)) + 1]
     last = samples[int(len(samples) * 0.9) :]
     return all(

@@ -15,7 +15,7 @@ def _sample(writer_mib: float) -> soak.Sample:
     return soak.Sample(0, 0, 0, writer_mib, 0, 0, 0)
 
 
-def test_memory_that_goes_on_growing_is_told() -> None:
+def test_memory_that_goes_on_growing_is_reported() -> None:
     assert soak._is_flat([_sample(min(at, 40)) for at in range(100)])
     assert not soak._is_flat([_sample(at) for at in range(100)])
 

@@ -1,4 +1,4 @@
-"""A segment of the log that somebody deletes while a job is at work."""
+"""A segment of the log that is deleted while a job is at work."""
 
 from __future__ import annotations
 

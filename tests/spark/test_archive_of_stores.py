@@ -79,12 +79,12 @@ def test_all_columns_of_what_goes_are_read_back_by_spark_and_duckdb(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = topics_written(tmp_path / "store")
-    told = archived(spark, str(root), tmp_path).report["archive"]
+    summary = archived(spark, str(root), tmp_path).report["archive"]
     files = f"{tmp_path}/archive/messages"
     names = [name for name in MESSAGES if name != "store_time" and name != "born_time"]
-    log = commitlog(spark, str(root), columns=names, offsets=(0, told["upTo"]))
+    log = commitlog(spark, str(root), columns=names, offsets=(0, summary["upTo"]))
     expected = plain(log.orderBy("physical_offset").collect())
-    assert len(expected) == told["messages"] > 900
+    assert len(expected) == summary["messages"] > 900
     by_spark = spark.read.parquet(files).select(names).orderBy("physical_offset").collect()
     assert plain(by_spark) == expected
     by_duckdb = duckdb.connect().execute(
@@ -112,12 +112,12 @@ def test_a_second_run_archives_only_what_came_to_its_end_since(
         assert (mark.offset, mark.place) == (first["upTo"], f"file://{tmp_path}/archive")
 
 
-def test_what_went_before_it_was_archived_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_went_before_it_was_archived_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     root = topics_written(tmp_path / "store")
     aged(root, 0)
     outcome = archived(spark, str(root), tmp_path)
-    told = outcome.report["archive"]
-    assert (outcome.exit_code, told["segments"], told["missedBytes"]) == (0, 0, 0)
+    summary = outcome.report["archive"]
+    assert (outcome.exit_code, summary["segments"], summary["missedBytes"]) == (0, 0, 0)
     min((root / "commitlog").iterdir()).unlink()  # as at the disk's ceiling
     outcome = archived(spark, str(root), tmp_path)
     assert outcome.exit_code == 1

@@ -104,14 +104,14 @@ def test_the_example_says_how_it_is_called() -> None:
     assert "usage: count_by_hour.py" in errors
 
 
-def test_a_job_that_nobody_answers_ends_with_three() -> None:
+def test_a_job_without_a_reply_ends_with_three() -> None:
     code, errors = example("http://127.0.0.1:9", SPARK_LOCAL_IP="127.0.0.1")
     assert code == 3
     assert "mqstore: http://127.0.0.1:9 does not answer" in errors
     assert "Traceback" not in errors
 
 
-def test_wrong_credentials_are_told_before_anything_runs(
+def test_wrong_credentials_are_reported_before_anything_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     token, given = "c" * 32, tmp_path / "token"

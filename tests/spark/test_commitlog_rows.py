@@ -218,7 +218,7 @@ def test_a_filter_that_is_pushed_down_finds_the_same(
     }
 
 
-def test_what_the_helper_is_told_narrows_as_a_filter_does(
+def test_arguments_of_the_helper_narrow_as_a_filter_does(
     spark: SparkSession, known: tuple[str, list[Record]]
 ) -> None:
     root, stored = known
@@ -252,7 +252,7 @@ def test_ranges_outside_of_the_offsets_are_not_read(
     assert some.count() == 10
 
 
-def test_damage_and_forgeries_are_no_messages_and_told_of(
+def test_damage_and_forgeries_are_no_messages_and_are_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with open_store(tmp_path / "store") as store:
@@ -265,8 +265,8 @@ def test_damage_and_forgeries_are_no_messages_and_told_of(
     messages = commitlog(spark, str(tmp_path / "store"), columns=["physical_offset"])
     lost = {starts[5], starts[100]}
     assert sorted(row[0] for row in messages.collect()) == [s for s in starts if s not in lost]
-    told: list[Row] = corrupt_stretches(spark, str(tmp_path / "store")).collect()
-    assert {(each.physical_offset, each.defect) for each in told} == {
+    stretches: list[Row] = corrupt_stretches(spark, str(tmp_path / "store")).collect()
+    assert {(each.physical_offset, each.defect) for each in stretches} == {
         (starts[5], "body-corrupt"),
         (starts[100], "magic-unknown"),
     }
@@ -279,7 +279,7 @@ def test_a_store_without_messages_is_an_empty_table(spark: SparkSession, tmp_pat
     assert corrupt_stretches(spark, str(tmp_path / "store")).count() == 0
 
 
-def test_what_cannot_be_read_is_told_before_anything_runs(
+def test_what_cannot_be_read_is_reported_before_anything_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(NoStore, match="is no directory"):

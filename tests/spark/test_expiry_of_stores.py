@@ -155,7 +155,7 @@ def decided(store: MessageStore, body: bytes) -> None:
     put_message(store, new, Durability.ASYNC)
 
 
-def test_half_messages_are_lost_that_nobody_decided(spark: SparkSession, tmp_path: Path) -> None:
+def test_undecided_half_messages_are_lost(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with open_store(root, KEEPING) as store:
         for key in ("below", "named", "one-of-many", "again", "open", "again", "last"):
@@ -192,8 +192,8 @@ def test_a_segment_that_is_deleted_meanwhile_ends_it_and_nothing_is_put_out(
     job = DeletingRun(spark, first, before="counting")
     capsys.readouterr()
     assert job.over([str(root)], partial(report_shard, options=options)) == 2
-    (told,) = json.loads(capsys.readouterr().out)["shards"]
-    assert told["error"].startswith(f"segment {first.name} was deleted while it was read")
+    (shard,) = json.loads(capsys.readouterr().out)["shards"]
+    assert shard["error"].startswith(f"segment {first.name} was deleted while it was read")
     left = [path for name in ("out", "archive") for path in (tmp_path / name).rglob("*.*")]
     assert left == []
 
@@ -233,7 +233,7 @@ def test_by_addresses_the_same_is_said_as_by_path(spark: SparkSession, tmp_path:
         assert without_times(by_url[1][name]) == without_times(by_path[1][name])
     assert by_url[0].exit_code == by_path[0].exit_code == 1
     assert by_url[1]["risks"][0]["name"] == "g"
-    assert kept is not None  # store-writer was told
+    assert kept is not None  # store-writer has it
     assert (kept["madeMs"], kept["risks"]) == (by_url[1]["madeMs"], by_url[0].report["risks"])
 
 

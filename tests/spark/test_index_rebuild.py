@@ -41,15 +41,15 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
-    """One shard rebuilt with these settings: what is told of it."""
+    """Rebuild one shard with these settings; returns its report."""
 
     def go(root: Path, **settings: Any) -> dict[str, Any]:
-        asked = RebuildSettings(**({"disk_ratio": 100} | settings))
+        chosen = RebuildSettings(**({"disk_ratio": 100} | settings))
         capsys.readouterr()
-        JobRun("index-rebuild", spark).over([str(root)], partial(rebuild_shard, asked))
-        (told,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
-        assert isinstance(told, dict)
-        return told
+        JobRun("index-rebuild", spark).over([str(root)], partial(rebuild_shard, chosen))
+        (report,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
+        assert isinstance(report, dict)
+        return report
 
     return go
 
@@ -85,8 +85,8 @@ def test_the_bytes_are_those_of_rocketmqs_own_build(
         "hash_slots": script.config["maxHashSlotNum"],
         "index_num": script.config["maxIndexNum"],
     }
-    told = run(store, **sizes)
-    assert told["exitCode"] == 0, told
+    report = run(store, **sizes)
+    assert report["exitCode"] == 0, report
     assert len(due) > 1
     assert index_of(store) == due
     assert Dump.of(referee.dump(copy_of(store), script.config)).messages
@@ -110,10 +110,10 @@ def test_whatever_the_index_was_it_is_whole_afterwards(
                 store.wait_for_index()
             shutil.rmtree(index)
             shutil.copytree(other / "index", index)
-    told = run(root)
-    assert (told["exitCode"], told["records"], told["items"]) == (0, 700, 1400)
+    report = run(root)
+    assert (report["exitCode"], report["records"], report["items"]) == (0, 700, 1400)
     assert index_of(root) == due
-    assert [path.name for path in sorted(index.iterdir())] == told["published"]
+    assert [path.name for path in sorted(index.iterdir())] == report["published"]
     assert not (root / "mqstore/index-rebuild").exists()
     assert found_in(root) == set(range(700))
 
@@ -167,19 +167,19 @@ def test_queues_that_are_gone_come_back_with_the_index(run: Run, tmp_path: Path)
     assert {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")} == due
 
 
-def test_other_counts_and_the_other_format_are_for_the_asking(run: Run, tmp_path: Path) -> None:
+def test_other_counts_and_the_other_format_are_options(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store")
-    told = run(root, hash_slots=31, index_num=1001, store_format=StoreFormat.V5_X)
-    assert (told["items"], told["files"]) == (2100, 3)
+    report = run(root, hash_slots=31, index_num=1001, store_format=StoreFormat.V5_X)
+    assert (report["items"], report["files"]) == (2100, 3)
     assert {len(data) for data in index_of(root)} == {40 + 4 * 31 + 20 * 1001}
     with open_store(root) as store:
         assert store.index.query("T", "k5", 10).offsets
 
 
-def test_verify_tells_each_difference_and_changes_nothing(run: Run, tmp_path: Path) -> None:
+def test_verify_reports_each_difference_and_changes_nothing(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store")
-    told = run(root, mode=Mode.VERIFY)
-    assert (told["exitCode"], told["differences"]) == (0, 0)
+    report = run(root, mode=Mode.VERIFY)
+    assert (report["exitCode"], report["differences"]) == (0, 0)
     first, *_, last = sorted((root / "index").iterdir())
     data = bytearray(first.read_bytes())
     data[40 + 4 * 100 + 20 * 7] ^= 1  # the hash of item 7
@@ -187,21 +187,21 @@ def test_verify_tells_each_difference_and_changes_nothing(run: Run, tmp_path: Pa
     first.write_bytes(bytes(data))
     last.unlink()
     before = index_of(root)
-    told = run(root, mode=Mode.VERIFY)
-    assert told["exitCode"] == 1
-    kinds = {each["kind"] for each in told["found"]}
+    report = run(root, mode=Mode.VERIFY)
+    assert report["exitCode"] == 1
+    kinds = {each["kind"] for each in report["found"]}
     assert {"missing", "surplus", "header"} <= kinds
     assert index_of(root) == before
     assert not (root / "mqstore/index-rebuild").exists()
 
 
 def header_differences(run: Run, root: Path) -> list[tuple[str, str]]:
-    told = run(root, mode=Mode.VERIFY)
-    return [(each["kind"], each["field"]) for each in told["found"]]
+    report = run(root, mode=Mode.VERIFY)
+    return [(each["kind"], each["field"]) for each in report["found"]]
 
 
 @pytest.mark.parametrize(("field", "at"), [("begin_ms", 7), ("end_ms", 15)])
-def test_verify_tells_of_times_that_a_header_has_wrong(
+def test_verify_reports_times_that_a_header_has_wrong(
     run: Run, tmp_path: Path, field: str, at: int
 ) -> None:
     root = written(tmp_path / "store")
@@ -212,7 +212,7 @@ def test_verify_tells_of_times_that_a_header_has_wrong(
     assert header_differences(run, root) == [("header", field)]
 
 
-def test_verify_tells_of_ends_of_files_that_are_not_cut_as_a_rebuild_cuts_them(
+def test_verify_reports_ends_of_files_that_are_not_cut_as_a_rebuild_cuts_them(
     run: Run, tmp_path: Path
 ) -> None:
     root = written(tmp_path / "store")
@@ -229,18 +229,18 @@ def test_verify_tells_of_ends_of_files_that_are_not_cut_as_a_rebuild_cuts_them(
 def test_a_dry_run_says_how_much_and_changes_nothing(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    told = run(root, mode=Mode.DRY_RUN)
-    assert (told["exitCode"], told["items"], told["dryRun"]) == (0, 1400, True)
+    report = run(root, mode=Mode.DRY_RUN)
+    assert (report["exitCode"], report["items"], report["dryRun"]) == (0, 1400, True)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
 def test_what_would_fill_the_disk_is_refused_before_it_begins(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store")
     before = index_of(root)
-    told = run(root, disk_ratio=1)
-    assert told["exitCode"] == 2
+    report = run(root, disk_ratio=1)
+    assert report["exitCode"] == 2
     assert (
-        "above 1 % (diskMaxUsedSpaceRatio, or the job's own): make room; nothing" in told["error"]
+        "above 1 % (diskMaxUsedSpaceRatio, or the job's own): make room; nothing" in report["error"]
     )
     assert index_of(root) == before
 
@@ -253,9 +253,9 @@ def test_a_store_that_is_in_use_is_refused_and_another_rebuild_named(
         assert "is in use by another process" in run(root)["error"]
         store.paths.index_staging.mkdir()
         note_owner(store.paths.index_staging)
-        told = run(root)
-        assert told["exitCode"] == 2
-        assert "another index rebuild" in told["error"]
+        report = run(root)
+        assert report["exitCode"] == 2
+        assert "another index rebuild" in report["error"]
 
 
 def items_by(way: type[Spilled] | type[Shuffled], spark: SparkSession, root: Path) -> list[Any]:
@@ -273,9 +273,9 @@ def test_sparks_shuffle_carries_the_same_items_as_files_do(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = written(tmp_path / "store")
-    told, items = items_by(Spilled, spark, root)
-    assert items_by(Shuffled, spark, root) == [told, items]
-    assert len(told) > 2
+    report, items = items_by(Spilled, spark, root)
+    assert items_by(Shuffled, spark, root) == [report, items]
+    assert len(report) > 2
     assert len(items) == 3
 
 
@@ -297,9 +297,9 @@ def test_a_segment_that_is_deleted_meanwhile_ends_it_with_why_and_the_index_stay
     job = DeletingRun(spark, first, **when)
     capsys.readouterr()
     code = job.over([str(root)], partial(rebuild_shard, RebuildSettings(disk_ratio=100)))
-    (told,) = json.loads(capsys.readouterr().out)["shards"]
-    assert code == told["exitCode"] == 2
-    assert f"segment {first.name} was deleted while it was read" in told["error"]
+    (report,) = json.loads(capsys.readouterr().out)["shards"]
+    assert code == report["exitCode"] == 2
+    assert f"segment {first.name} was deleted while it was read" in report["error"]
     assert index_of(root) == due
     assert not (root / "mqstore/index-rebuild").exists()
     assert not (root / "mqstore/index-rebuild.json").exists()
@@ -307,5 +307,5 @@ def test_a_segment_that_is_deleted_meanwhile_ends_it_with_why_and_the_index_stay
 
 def test_an_empty_store_gets_an_empty_index(run: Run, tmp_path: Path) -> None:
     root = written(tmp_path / "store", 0)
-    told = run(root)
-    assert (told["exitCode"], told["files"], told["published"]) == (0, 0, [])
+    report = run(root)
+    assert (report["exitCode"], report["files"], report["published"]) == (0, 0, [])

@@ -40,16 +40,16 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture
 def rebuild(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Rebuild:
-    """One shard rebuilt with these settings: what is told of it."""
+    """Rebuild one shard with these settings; returns its report."""
 
     def go(shard: str, **settings: Any) -> dict[str, Any]:
         given: dict[str, Any] = {"disk_ratio": 100, "name": "by-hand"}
-        asked = RebuildSettings(**(given | settings))
+        chosen = RebuildSettings(**(given | settings))
         capsys.readouterr()
-        JobRun("index-rebuild", spark).over([shard], partial(rebuild_shard, asked))
-        (told,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
-        assert isinstance(told, dict)
-        return told
+        JobRun("index-rebuild", spark).over([shard], partial(rebuild_shard, chosen))
+        (report,) = json.loads(capsys.readouterr().out.splitlines()[-1])["shards"]
+        assert isinstance(report, dict)
+        return report
 
     return go
 
@@ -96,28 +96,28 @@ def test_an_index_that_was_deleted_is_whole_again_and_the_writer_names_the_job(
         "by address": f"{run.query_url},{run.writer_url}",
         "as the store says": str(root),
     }
-    told = rebuild(place[way], token_file=token)
-    assert told["exitCode"] == 0, told
-    assert told["owner"] == "index-rebuild job by-hand"
-    assert (told["records"], told["items"]) == (COUNT, 2 * COUNT)
+    report = rebuild(place[way], token_file=token)
+    assert report["exitCode"] == 0, report
+    assert report["owner"] == "index-rebuild job by-hand"
+    assert (report["records"], report["items"]) == (COUNT, 2 * COUNT)
     there = sorted(path.name for path in (root / "index").iterdir())
-    assert there[: len(told["published"])] == told["published"]
+    assert there[: len(report["published"])] == report["published"]
     assert missing(run) == []
     with run.client(token=TOKENS["token_system"]) as client:
         last = client.index_rebuilds().last
     assert last is not None
-    assert (last.id, last.outcome, last.owner) == (told["rebuild"], "published", told["owner"])
+    assert (last.id, last.outcome, last.owner) == (report["rebuild"], "published", report["owner"])
 
 
-def test_a_second_rebuild_is_refused_and_told_whose_the_first_one_is(
+def test_a_second_rebuild_is_refused_with_the_owner_of_the_first(
     rebuild: Rebuild, services: tuple[Run, Path], token: str
 ) -> None:
     run, root = services
     with run.client(token=TOKENS["token_system"]) as client:
-        first = client.begin_index_rebuild("somebody else", ttl_s=600)
-        told = rebuild(f"{root},{run.writer_url}", token_file=token)
-        assert told["exitCode"] == 2
-        assert "somebody else" in told["error"]
+        first = client.begin_index_rebuild("another owner", ttl_s=600)
+        report = rebuild(f"{root},{run.writer_url}", token_file=token)
+        assert report["exitCode"] == 2
+        assert "another owner" in report["error"]
         running_now = client.index_rebuilds().running
         assert running_now is not None
         assert running_now.id == first.id
@@ -131,11 +131,11 @@ def test_a_segment_that_goes_meanwhile_ends_it_with_why_and_the_old_index_serves
     first = min((root / "commitlog").iterdir())
     first.rename(root / "aside")
     try:
-        told = rebuild(f"{root},{run.writer_url}", token_file=token)
+        report = rebuild(f"{root},{run.writer_url}", token_file=token)
     finally:
         (root / "aside").rename(first)
-    assert told["exitCode"] == 2
-    assert f"segment {first.name} was deleted while it was read" in told["error"]
+    assert report["exitCode"] == 2
+    assert f"segment {first.name} was deleted while it was read" in report["error"]
     with run.client(token=TOKENS["token_system"]) as client:
         last = client.index_rebuilds().last
     assert last is not None
@@ -143,7 +143,7 @@ def test_a_segment_that_goes_meanwhile_ends_it_with_why_and_the_old_index_serves
     assert missing(run) == []
 
 
-def test_looking_alone_begins_nothing_and_tells_each_difference(
+def test_verify_begins_nothing_and_reports_each_difference(
     rebuild: Rebuild, services: tuple[Run, Path], token: str
 ) -> None:
     run, root = services
@@ -172,7 +172,7 @@ def test_looking_alone_begins_nothing_and_tells_each_difference(
     assert "--verify compares files; name the store's directory" in refused["error"]
 
 
-def test_a_job_that_its_writer_gave_up_is_told_so(services: tuple[Run, Path]) -> None:
+def test_a_job_that_its_writer_gave_up_ends_so(services: tuple[Run, Path]) -> None:
     run, _ = services
     with run.client(token=TOKENS["token_system"]) as client:
         lease = Lease(client, client.begin_index_rebuild("by-hand"), beat_s=0.01)
@@ -191,6 +191,6 @@ def test_what_only_a_store_at_rest_can_get_and_a_wrong_token_are_refused(
     for mode in Mode:
         assert "at rest only" in rebuild(place, token_file=token, hash_slots=31, mode=mode)["error"]
     (tmp_path / "other").write_text(TOKENS["token_consume"])
-    told = rebuild(place, token_file=str(tmp_path / "other"))
-    assert told["exitCode"] == 2
-    assert "403" in told["error"]
+    report = rebuild(place, token_file=str(tmp_path / "other"))
+    assert report["exitCode"] == 2
+    assert "403" in report["error"]

@@ -35,9 +35,7 @@ FILE_LINES: Final = 600
 CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
 
 NOT_CLEAN: Final[tuple[str, ...]] = (
-    "Makefile",
     "charts/mqstore",
-    "docs",
     "libs/client",
     "libs/service",
     "libs/storage/mqstore/storage/_kernel.pyi",
@@ -66,16 +64,7 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
     "services/store-writer",
     "services/transaction-coordinator",
     "tests/compat",
-    "tests/conftest.py",
-    "tests/e2e",
-    "tests/fuzz",
-    "tests/model",
-    "tests/mutations",
-    "tests/page_cache.py",
     "tests/services",
-    "tests/simulation",
-    "tests/soak",
-    "tests/spark",
     "tests/unit/chart",
     "tests/unit/client",
     "tests/unit/coordinator",

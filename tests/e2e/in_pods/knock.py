@@ -15,7 +15,7 @@ PATIENCE_S = float(os.environ.get("PATIENCE_S", "2"))
 
 def is_open(name: str) -> bool:
     url = urlsplit(os.environ[name])
-    # The address is found out by whoever may: what is asked is whether it lets us through.
+    # Any pod may resolve the address: the question is whether the policy lets this one connect.
     try:
         socket.create_connection((url.hostname, url.port), timeout=PATIENCE_S).close()
     except OSError:

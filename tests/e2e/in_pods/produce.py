@@ -1,4 +1,4 @@
-"""Runs in a pod: produces synchronously until it is told to stop, then looks for every message.
+"""Runs in a pod: produces synchronously until it is to stop, then looks for every message.
 
 A message is sent again under its key until it is acknowledged. Lines of JSON: ``acked`` as it
 grows, and at the end what was found: ``lost`` and ``doubled`` are to be empty.

@@ -606,7 +606,7 @@ class ShiftedClock:
         return self._clock.now_ms() + self._shift_ms
 
 
-def test_a_queue_that_a_note_promises_and_somebody_took_away_is_made_again(killed: Path) -> None:
+def test_a_queue_that_a_note_promises_and_that_was_removed_is_made_again(killed: Path) -> None:
     store = open_store(killed)
     store._running.step(0.0)
     abandon(store)
