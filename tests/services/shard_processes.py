@@ -92,6 +92,15 @@ class Cluster:
         for each in self.shards:
             each.await_status("ready")
 
+    def restart_writer(self, number: int) -> None:
+        """Another store-writer at the address of the last one, which may still run."""
+        before = self.shards[number].writer
+        before.kill()
+        given = {"shard": number, "shards_file": self.listed, "store_host": store_host(number)}
+        store = self.root / f"store-{number}"
+        started = writer(store, port=before.port, **given, **self.settings)
+        self.shards[number].writer = self._stack.enter_context(started)
+
     def close(self) -> None:
         self._stack.close()
 
@@ -110,9 +119,10 @@ def entry_at(number: int, url: str) -> dict[str, Any]:
     }
 
 
-def write_list(path: Path, entries: list[dict[str, Any]]) -> None:
+def write_list(path: Path, entries: list[dict[str, Any]], **keys: Any) -> None:
+    """Write the list of shards, with ``keys`` beside it where they are given."""
     staged = path.with_suffix(".new")
-    staged.write_text(json.dumps({"shards": entries}))
+    staged.write_text(json.dumps({"shards": entries} | ({"keys": keys} if keys else {})))
     staged.rename(path)
 
 

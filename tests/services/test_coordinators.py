@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +15,12 @@ from typing import Any
 import httpx
 import pytest
 
-from mqstore.client import Client
+from mqstore.client import Client, Target
 from mqstore.service.forwarding import FORWARDED
-from tests.services.service_processes import Process
-from tests.services.shard_processes import write_list
-from tests.services.transaction_shard import Shard, begin, end, shard_at
+from mqstore.service.key_shards import shard_of
+from tests.services.service_processes import Process, service
+from tests.services.shard_processes import Cluster, cluster, write_list
+from tests.services.transaction_shard import Shard, begin, bodies_of, end, shard_at
 
 PATIENCE_S = 120.0
 
@@ -195,32 +198,53 @@ def test_coordinators_killed_at_random_lose_nothing_and_double_nothing(tmp_path:
 
 
 @pytest.fixture(scope="module")
-def two_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shard, Shard]]:
-    root = tmp_path_factory.mktemp("shards")
-    with two_at(root) as found:
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with two_at(tmp_path_factory.mktemp("shards")) as found:
         yield found
 
 
 @contextlib.contextmanager
-def two_at(root: Path) -> Iterator[tuple[Shard, Shard]]:
-    with shard_at(root / "0") as one, shard_at(root / "1", shard=1) as two:
-        yield one, two
+def two_at(root: Path) -> Iterator[Cluster]:
+    """Two shards that know each other, with topic orders; producers are checked at once."""
+    with cluster(root, transaction_time_out=0) as found:
+        with found.client(0) as client:
+            client.create_topic("orders")
+        yield found
 
 
-def coordinator_of(one: Shard, two: Shard) -> contextlib.AbstractContextManager[Process]:
-    """A coordinator of both, once it is ready."""
-    entries = [
-        {
-            "shard": number,
-            "storeHost": f"127.0.0.{number + 1}:10911",
-            "writerUrl": each.writer.url,
-            "queryUrl": each.query.url,
-        }
-        for number, each in enumerate((one, two))
-    ]
-    path = one.root / "shards.json"
-    write_list(path, entries)
-    return one.coordinator(shards_file=path, shard_timeout_s=20)
+def coordinator_of(shards: Cluster) -> contextlib.AbstractContextManager[Process]:
+    """A coordinator of all of them, once it is ready."""
+    return service(
+        Target.WRITER,
+        ["-m", "mqstore.coordinator"],
+        shards.root / "store-0",
+        shards_file=shards.listed,
+        shard_timeout_s=20,
+    )
+
+
+def bodies_over(shards: Cluster) -> list[list[str]]:
+    """What a consumer reads of topic orders on each shard, sorted."""
+    found = []
+    for each in shards.shards:
+        with shards.client(each.number, shard=each.number) as client:
+            found.append(sorted(bodies_of(client).elements()))
+    return found
+
+
+def key_of(*homes: int) -> str:
+    """A key whose shard is ``homes[N]`` among shards 0 to N."""
+    wanted = [(home, range(count)) for count, home in enumerate(homes, 1)]
+    keys = (f"k{number}" for number in itertools.count())
+    return next(
+        key for key in keys if all(shard_of(key, numbers) == home for home, numbers in wanted)
+    )
+
+
+def begin_under(process: Process, key: str) -> httpx.Response:
+    message = {"body": key, "uniqKey": key}
+    spec = {"producerGroup": "billing", "topic": "orders", "messages": [message]}
+    return httpx.post(f"{process.url}/v1/transactions", json=spec, timeout=60)
 
 
 def refused_cursors(process: Process, cursor: str) -> None:
@@ -237,11 +261,8 @@ def refused_cursors(process: Process, cursor: str) -> None:
         assert (answer.status_code, problem(answer)) == (400, "bad-cursor"), params
 
 
-def test_a_transaction_lives_on_the_shard_that_its_id_names(
-    two_shards: tuple[Shard, Shard],
-) -> None:
-    one, two = two_shards
-    with coordinator_of(one, two) as process:
+def test_a_transaction_lives_on_the_shard_that_its_id_names(shards: Cluster) -> None:
+    with coordinator_of(shards) as process:
         found = [begin(process, body) for body in "abcd"]
         assert sorted(each.partition("-")[0] for each in found) == ["0", "0", "1", "1"]
         listed = httpx.get(f"{process.url}/v1/transactions", timeout=60).json()
@@ -259,39 +280,73 @@ def test_a_transaction_lives_on_the_shard_that_its_id_names(
             taken |= {each["transactionId"] for each in answer["transactions"]}
         for each in found:
             assert end(process, each, "commit").status_code == 200
-        assert sorted(one.bodies() + two.bodies()) == ["a", "b", "c", "d"]
-        assert len(one.bodies()) == 2
+        one, two = bodies_over(shards)
+        assert sorted(one + two) == ["a", "b", "c", "d"]
+        assert len(one) == 2
 
 
-def test_a_begin_that_is_sent_again_finds_its_shard(two_shards: tuple[Shard, Shard]) -> None:
-    one, two = two_shards
-    with coordinator_of(one, two) as process:
-        url = f"{process.url}/v1/transactions"
-        for key in ("k1", "k2", "k3"):
-            message = {"body": key, "uniqKey": key}
-            spec = {"producerGroup": "billing", "topic": "orders", "messages": [message]}
-            first, again = (httpx.post(url, json=spec, timeout=60).json() for _ in range(2))
-            assert first == again
-        chosen = httpx.post(url, json=spec | {"shard": 7}, timeout=60)
+@pytest.mark.parametrize("home", [0, 1])
+def test_a_begin_under_a_key_is_one_transaction_through_any_service(
+    shards: Cluster, home: int
+) -> None:
+    key = key_of(0, home)
+    with coordinator_of(shards) as process:
+        ways = [process, process, *(each.writer for each in shards.shards)]
+        begun = [begin_under(each, key).json() for each in ways]
+        assert begun == [{"transactionId": f"{home}-{key}", "state": "pending"}] * 4
+        assert end(process, f"{home}-{key}", "rollback").is_success
+        spec = {"producerGroup": "billing", "topic": "orders", "messages": [{"body": "x"}]}
+        chosen = httpx.post(f"{process.url}/v1/transactions", json=spec | {"shard": 7}, timeout=60)
         assert chosen.status_code == 422
 
 
 def test_a_shard_answers_for_its_own_transactions_alone_when_it_is_forwarded_to(
-    two_shards: tuple[Shard, Shard],
+    shards: Cluster,
 ) -> None:
-    one, _ = two_shards
     headers = {FORWARDED: "transaction-coordinator"}
-    url = f"{one.writer.url}/v1/transactions/1-other:commit"
+    url = f"{shards.shards[0].writer.url}/v1/transactions/1-other:commit"
     assert not httpx.post(url, headers=headers, timeout=60).is_success
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("shards")
+def test_a_begin_repeated_after_its_key_moved_finds_its_transaction(tmp_path: Path) -> None:
+    """The former shard was restarted meanwhile; the producer's first reply was lost."""
+    with two_at(tmp_path) as shards, coordinator_of(shards) as process:
+        keys, entries = [key_of(0, 1), f"{key_of(0, 1)}~2"], [e.entry() for e in shards.shards]
+        write_list(shards.listed, entries, shards=[0])
+        for number in (0, 1):
+            shards.restart_writer(number)
+        before = [begin_under(process, key).json()["transactionId"] for key in keys]
+        assert before == [f"0-{key}" for key in keys]
+        assert end(process, before[0], "commit").is_success
+        now_ms = time.time_ns() // 1_000_000
+        write_list(shards.listed, entries, shards=[0, 1], before=[0], changedAtMs=now_ms)
+        for number in (0, 1):
+            shards.restart_writer(number)
+        for way in (process, *(each.writer for each in shards.shards)):
+            again = [begin_under(way, key).json() for key in keys]
+            assert [each["transactionId"] for each in again] == before
+            assert [each["state"] for each in again] == ["committed", "pending"]
+            new = begin_under(way, f"{keys[0]}~new").json()["transactionId"]
+            assert new == f"1-{keys[0]}~new"
+        assert end(process, before[1], "commit").is_success
+        assert bodies_over(shards) == [sorted(keys), []]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("shards")
 def test_a_shard_that_is_down_stops_no_other(tmp_path: Path) -> None:
-    with two_at(tmp_path) as (one, two), coordinator_of(one, two) as process:
+    with two_at(tmp_path) as shards, coordinator_of(shards) as process:
         there = max(begin(process, "x"), begin(process, "y"))
-        two.writer.kill()
+        shards.shards[1].writer.kill()
         answer = end(process, there, "commit")
         assert (answer.status_code, problem(answer)) == (503, "coordinator-not-ready")
+        for _ in range(2):
+            answer = begin_under(process, key_of(0, 1))
+            assert (answer.status_code, problem(answer)) == (503, "shard-unreachable")
+            assert (answer.json()["shard"], answer.json()["sent"]) == (1, False)
+            assert begin_under(process, key_of(0, 0)).status_code == 201
         listed = httpx.get(f"{process.url}/v1/transactions", timeout=60).json()
         assert (listed["complete"], listed["missing"]) == (False, [1])
         for body in "abc":
@@ -299,8 +354,9 @@ def test_a_shard_that_is_down_stops_no_other(tmp_path: Path) -> None:
         ready = httpx.get(f"{process.url}/healthz/ready", timeout=60)
         assert ready.status_code == 200
         assert "shard 1" in ready.json()["detail"]
-        two.start_writer()
+        shards.restart_writer(1)
         while (answer := end(process, there, "commit")).status_code != 200:
             assert answer.status_code == 503
+        assert begin_under(process, key_of(0, 1)).json()["transactionId"] == f"1-{key_of(0, 1)}"
         with Client(coordinator_url=process.url) as client:
             assert client.transactions().complete

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
-from zlib import crc32
 
 import httpx
 import pytest
@@ -89,7 +88,6 @@ def test_a_begin_goes_on_as_it_came_and_the_answer_comes_back_as_it_is(tmp_path:
     assert (sent.method, sent.target, sent.body) == ("POST", BEGIN, body)
     for name in ("authorization", "content-type", "idempotency-key", "x-request-id"):
         assert sent.headers[name] == headers[name]
-    assert sent.headers[FORWARDED] == BY
     assert "cookie" not in sent.headers
 
 
@@ -99,30 +97,68 @@ def test_begins_without_a_key_go_to_the_shards_in_turn(tmp_path: Path) -> None:
         assert [len(each.seen) for each in shards] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("key", ["k1", "k2", "k3", "Ω"])
-@pytest.mark.parametrize("is_header", [False, True])
-def test_a_key_of_the_application_names_its_shard(
-    key: str, is_header: bool, tmp_path: Path
+MARKED = [
+    (spec(), {}),
+    (spec(shard=0), {}),
+    (spec("k", shard=0), {}),
+    (spec(shard=0), {"idempotency-key": "k"}),
+    (spec() | {"messages": [{"body": "a"}, {"body": "b", "uniqKey": "k"}]}, {}),
+]
+NOT_MARKED = [
+    (spec("k"), {}),
+    (spec("Ω"), {}),
+    (spec(), {"idempotency-key": "k"}),
+    (spec() | {"messages": [{"body": "a"}] * 2}, {"idempotency-key": "k"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "headers", "is_marked"),
+    [*((*each, True) for each in MARKED), *((*each, False) for each in NOT_MARKED)],
+)
+def test_a_shard_may_forward_a_begin_whose_key_names_another_one(
+    given: dict[str, Any], headers: dict[str, str], is_marked: bool, tmp_path: Path
 ) -> None:
-    if is_header and not key.isascii():
-        return
-    headers = {"idempotency-key": key} if is_header else {}
-    with fakes(begun(0), begun(1), begun(2)) as shards:
-        given = spec() if is_header else spec(key)
-        ask(shards, tmp_path, BEGIN, times=3, json=given, headers=headers)
-        chosen = crc32(key.encode()) % 3
-        assert [len(each.seen) for each in shards] == [3 if at == chosen else 0 for at in range(3)]
+    with fakes(begun(0)) as shards:
+        (answer,) = ask(shards, tmp_path, BEGIN, json=given, headers=headers)
+        (sent,) = shards[0].seen
+    assert answer.status_code == 201
+    assert sent.headers.get(FORWARDED) == (BY if is_marked else None)
 
 
-def test_the_first_message_of_several_has_the_key_of_the_header_with_its_number(
+def test_begins_under_one_key_go_to_any_shard_that_can_be_used(tmp_path: Path) -> None:
+    with fakes(begun(0), None, begun(0)) as shards:
+        answers = ask(shards, tmp_path, BEGIN, times=4, json=spec("k"))
+        assert [each.json()["transactionId"] for each in answers] == ["0-k"] * 4
+        assert [len(each.seen) for each in shards] == [2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        problems.STORE_NOT_READY,
+        problems.COORDINATOR_NOT_READY,
+        problems.SHUTTING_DOWN,
+        problems.SHARD_UNREACHABLE,
+        problems.SHARD_UNKNOWN,
+        problems.UNIQUE_KEY_TAKEN,
+    ],
+)
+def test_what_the_shard_of_a_key_replies_is_the_answer(kind: ProblemType, tmp_path: Path) -> None:
+    with fakes(refusing(kind), refusing(kind)) as shards:
+        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
+        assert sum(len(each.seen) for each in shards) == 1
+    assert (answer.status_code, kind_of(answer)) == (kind.status, kind.name)
+
+
+def test_a_begin_under_a_key_is_sent_again_while_the_shards_do_not_agree_on_its_shard(
     tmp_path: Path,
 ) -> None:
-    given = spec()
-    given["messages"] *= 2
-    with fakes(begun(0), begun(1), begun(2)) as shards:
-        ask(shards, tmp_path, BEGIN, json=given, headers={"idempotency-key": "order"})
-        chosen = crc32(b"order~0") % 3
-        assert [len(each.seen) for each in shards] == [int(at == chosen) for at in range(3)]
+    with fakes(refusing(problems.WRONG_SHARD)) as shards:
+        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
+        (named,) = ask(shards, tmp_path, BEGIN, json=spec("k", shard=0))
+    assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
+    assert (named.status_code, kind_of(named)) == (421, "wrong-shard")
 
 
 def test_a_shard_that_is_named_is_used(tmp_path: Path) -> None:
@@ -193,9 +229,12 @@ def test_a_shard_that_has_looked_at_nothing_is_passed_over(
         assert [kind_of(each) for each in answers] == [kind.name] * 2
 
 
-def test_a_begin_that_may_have_been_stored_goes_to_no_other_shard(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_begin_that_may_have_been_stored_goes_to_no_other_shard(
+    key: str | None, tmp_path: Path
+) -> None:
     with fakes(lambda _: None, lambda _: None) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec())
+        (answer,) = ask(shards, tmp_path, BEGIN, json=spec(key))
         assert sum(len(each.seen) for each in shards) == 1
     assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
     assert "may have been done" in answer.json()["detail"]
@@ -226,7 +265,19 @@ def test_a_begin_of_a_fixed_shard_waits_for_the_topic(tmp_path: Path) -> None:
     assert "shard 0 does not have topic a/b yet" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("given", [spec(), spec(shard=0)])
+def test_a_begin_under_a_key_waits_for_the_topic(tmp_path: Path) -> None:
+    """The shard that gets it has the topic; the one of its key, to which it is forwarded, not."""
+
+    def reply(received: Received) -> Answer:
+        return problem(problems.TOPIC_UNKNOWN) if received.method == "POST" else Answer()
+
+    with fakes(reply) as shards:
+        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
+    assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
+    assert "the shard of its key does not have topic t yet" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("given", [spec(), spec("k"), spec(shard=0)])
 def test_a_topic_that_no_shard_has_is_unknown(given: dict[str, Any], tmp_path: Path) -> None:
     with fakes(lacking, lacking) as shards:
         (answer,) = ask(shards, tmp_path, BEGIN, json=given)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ def running(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
+async def knows(is_known: bool, *_: list[int]) -> bool:
+    return is_known
+
+
 class Cluster:
     """Shard ``own`` of three; ``others`` are the replies of the other two."""
 
@@ -62,7 +67,7 @@ class Cluster:
     async def produce(self, key: str, *, is_known: bool = False) -> Reply:
         ((visits, _),) = self.routing.parts([key], WINDOW_MS).items()
         forwarded = ForwardedRequest("POST", PATH, {}, b"{}")
-        return await self.routing.visit(visits, forwarded, lambda: is_known, self._store)
+        return await self.routing.visit(visits, forwarded, partial(knows, is_known), self._store)
 
     async def _store(self) -> Reply:
         self.visited.append(self.shards.own)
@@ -139,7 +144,8 @@ async def test_after_two_windows_only_the_new_shard_is_visited(
     assert relay.visited == [2]
 
 
-def test_a_forwarded_request_is_stored_where_its_keys_belong(
+@running
+async def test_a_forwarded_request_is_stored_where_its_keys_belong(
     cluster: Callable[..., Cluster],
 ) -> None:
     for own, is_known, is_stored in (
@@ -148,10 +154,10 @@ def test_a_forwarded_request_is_stored_where_its_keys_belong(
         routing = cluster(own=own).routing
         parts = routing.parts([MOVED], WINDOW_MS)
         if is_stored:
-            routing.require_own(parts, lambda _, known=is_known: known)  # type: ignore[misc]
+            await routing.require_own(parts, partial(knows, is_known))
             continue
         with pytest.raises(Problem) as refused:
-            routing.require_own(parts, lambda _, known=is_known: known)  # type: ignore[misc]
+            await routing.require_own(parts, partial(knows, is_known))
         assert (refused.value.kind, refused.value.extra["shard"]) == (WRONG_SHARD, 2)
 
 

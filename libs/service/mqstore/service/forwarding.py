@@ -47,14 +47,15 @@ class ForwardedRequest:
     content: bytes = b""
 
     @classmethod
-    def of(cls, scope: Scope, by: str, content: bytes = b"") -> ForwardedRequest:
-        """What a client asked, with its own token; ``by`` is who passes it on."""
+    def of(cls, scope: Scope, by: str | None, content: bytes = b"") -> ForwardedRequest:
+        """A client's request with the client's token. ``by`` names the process that forwards it;
+        None lets the receiving process forward it once more."""
         query = scope["query_string"].decode("latin-1")
         target = quote(scope["path"], safe="/:")
         return cls(
             scope["method"],
             f"{target}?{query}" if query else target,
-            carried(scope) | {FORWARDED: by},
+            carried(scope) | ({} if by is None else {FORWARDED: by}),
             content,
         )
 

@@ -471,7 +471,7 @@ SHARD_UNREACHABLE = _register(
     503,
     "The shard is unreachable",
     "The shard that has the message or transaction does not reply.",
-    "Check that shard; the others work. Repeat a produce under its unique keys.",
+    "Check that shard; the others work. Repeat a produce or begin under its unique keys.",
     retry_after_s=1,
 )
 COORDINATOR_NOT_READY = _register(

@@ -66,7 +66,9 @@ class TransactionSpec(_Strict):
         Annotated[
             int,
             Field(
-                ge=0, description="Default: by the first `uniqKey`, else in turn where it can be."
+                ge=0,
+                description="Default: the shard that the first message's `uniqKey` names; without "
+                "a key any shard.",
             ),
         ]
         | None

@@ -1,9 +1,10 @@
-"""Messages under unique keys go to the shards that their keys name, so that a duplicate needs one
-shard.
+"""Messages and begins of transactions under unique keys go to the shards that their keys name, so
+that a duplicate needs one shard.
 
-A request whose keys name one shard goes there whole. One whose keys name several is divided: each
+A produce whose keys name one shard goes there whole. One whose keys name several is divided: each
 shard gets its messages as a request of their own, which is all or none by itself, and the reply has
-all placements in the order of the request.
+all placements in the order of the request. A begin is never divided: the unique key of its first
+message chooses the shard.
 """
 
 from __future__ import annotations
@@ -68,22 +69,24 @@ class KeyRouting:
         own = (self._shards.own,)
         return all(visits == own for visits in parts)
 
-    def require_own(self, parts: Parts, is_known: Callable[[list[int]], bool]) -> None:
+    async def require_own(
+        self, parts: Parts, is_known: Callable[[list[int]], Awaitable[bool]]
+    ) -> None:
         """Raise Problem (421) for a forwarded request that another shard has to store.
 
-        ``is_known`` says whether any of the numbered messages was stored here before.
+        ``is_known`` returns whether any of the numbered messages was stored here before.
         """
         own = self._shards.own
         for visits, numbers in parts.items():
             last = self._shards.other(visits[-1], _NOT_FORWARDED)
-            if last is not None and not (own in visits and is_known(numbers)):
+            if last is not None and not (own in visits and await is_known(numbers)):
                 raise self._shards.misdirected(last)
 
     async def visit(
         self,
         visits: Visits,
         forwarded: ForwardedRequest,
-        is_known: Callable[[], bool],
+        is_known: Callable[[], Awaitable[bool]],
         store: Callable[[], Awaitable[Reply]],
     ) -> Reply:
         """The reply of the shard that stores the messages of one part, or knows them.
@@ -95,7 +98,7 @@ class KeyRouting:
             entry = self._shards.other(shard, _NOT_FORWARDED)
             is_last = number == len(visits)
             if entry is None:
-                if is_last or is_known():
+                if is_last or await is_known():
                     return await store()
                 continue
             try:

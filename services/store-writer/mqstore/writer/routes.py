@@ -250,7 +250,7 @@ class Producer:
         if service.key_routing.are_own(parts):
             return await self._done(topic, batch)
         if was_forwarded(request.scope):
-            service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
+            await service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
             return await self._done(topic, batch)
         forwarded = ForwardedRequest.of(request.scope, str(service.shards.own), body)
         is_json = not asked.is_encoded
@@ -300,7 +300,7 @@ class Producer:
         window_ms = store.config.unique_key_window
         return {} if given is None else self._service.key_routing.parts(given, window_ms)
 
-    def _is_known(
+    async def _is_known(
         self, topic: TopicConfig, batch: _Batch | _EncodedBatch, numbers: Sequence[int]
     ) -> bool:
         """Whether any of these messages was stored here before."""

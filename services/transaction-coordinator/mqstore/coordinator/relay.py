@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 from urllib.parse import quote
 
@@ -17,13 +18,14 @@ from mqstore.service import problems
 from mqstore.service.forwarding import ForwardedRequest, returned
 from mqstore.service.http import Reply
 from mqstore.service.problems import Problem
-from mqstore.wire.idempotency import unique_keys
 
 _REFUSED_BEFORE: Final = frozenset(
     each.urn
     for each in (problems.COORDINATOR_NOT_READY, problems.STORE_NOT_READY, problems.SHUTTING_DOWN)
 )
 """Problems of a shard that has looked at nothing of the request."""
+_STORED_NOTHING: Final = _REFUSED_BEFORE | {problems.TOPIC_UNKNOWN.urn}
+"""Problems after which another shard may begin the transaction: a new shard lacks the topic."""
 
 
 class Message(msgspec.Struct, rename="camel"):
@@ -36,6 +38,10 @@ class Place(msgspec.Struct, rename="camel"):
     messages: list[Message]
     topic: str = ""
     shard: int | None = None
+
+    def has_key(self, idempotency_key: str | None) -> bool:
+        """Whether the client names the transaction, so that it belongs to the shard of its key."""
+        return idempotency_key is not None or self.messages[0].uniq_key is not None
 
 
 _PLACE: Final = msgspec.json.Decoder(Place)
@@ -68,29 +74,26 @@ class Relay:
         return response_of(await _sent(shard, ForwardedRequest.of(request.scope, BY, body)))
 
     async def begin(self, scope: Scope, body: bytes, idempotency_key: str | None) -> Reply:
-        """The reply of the shard that the transaction belongs to, or that its turn has come to.
-        Raises Problem."""
-        request, place = ForwardedRequest.of(scope, BY, body), place_of(body)
-        fixed = None if place is None else self._fixed(place, idempotency_key)
-        if fixed is None:
-            return _reply(await self._begin_in_turn(request))
-        reply = await _sent(fixed, request)
-        if place is not None and problem_type(reply) == problems.TOPIC_UNKNOWN.urn:
-            await self._refuse_early(fixed, place.topic)
+        """The reply of the shard that the request names, that the unique key of its first message
+        names, or whose turn has come. Raises Problem."""
+        place = place_of(body)
+        if place is None or (place.shard is None and not place.has_key(idempotency_key)):
+            marked = ForwardedRequest.of(scope, BY, body)
+            return _reply(await self._begin_in_turn(marked, _STORED_NOTHING))
+        if place.shard is not None:
+            named = self._shards.of_number(place.shard)
+            reply = await _sent(named, ForwardedRequest.of(scope, BY, body))
+        else:
+            # Not marked, so that the shard that gets it forwards it to the one of the key.
+            reply = await self._begin_in_turn(ForwardedRequest.of(scope, None, body), frozenset())
+        await self._refuse_early(place, reply)
         return _reply(reply)
 
-    def _fixed(self, place: Place, idempotency_key: str | None) -> Shard | None:
-        """The one shard where the transaction may begin; None: any. Raises Problem."""
-        if place.shard is not None:
-            return self._shards.of_number(place.shard)
-        key = place.messages[0].uniq_key
-        if key is None and idempotency_key is not None:
-            key = unique_keys(idempotency_key, len(place.messages))[0]
-        return None if key is None else self._shards.of_key(key)
-
-    async def _begin_in_turn(self, request: ForwardedRequest) -> httpx.Response:
-        """A shard that cannot be reached, that is not ready, or that is new and lacks the topic, is
-        passed over: it has stored nothing. Raises Problem."""
+    async def _begin_in_turn(
+        self, request: ForwardedRequest, passed_over: frozenset[str]
+    ) -> httpx.Response:
+        """The first reply that is no problem of the types ``passed_over``. A shard that surely did
+        not get the request is passed over, too. Raises Problem."""
         replies: list[httpx.Response] = []
         trouble: ShardUnavailable | None = None
         for shard in self._shards.in_turn():
@@ -101,31 +104,34 @@ class Relay:
                     raise error.problem from error
                 trouble = error
                 continue
-            kind = problem_type(reply)
-            if kind != problems.TOPIC_UNKNOWN.urn and kind not in _REFUSED_BEFORE:
+            if problem_type(reply) not in passed_over:
                 return reply
             replies.append(reply)
         if trouble is not None and not replies:
             raise trouble.problem
         return min(replies, key=lambda reply: problem_type(reply) not in _REFUSED_BEFORE)
 
-    async def _refuse_early(self, fixed: Shard, topic: str) -> None:
-        """Raises Problem (503) where another shard has the topic: a new shard has yet to copy it,
-        and a client that reads 404 would give the transaction up."""
+    async def _refuse_early(self, place: Place, reply: httpx.Response) -> None:
+        """Raise Problem (503) in place of a refusal that ends by itself, and after which a client
+        would give the transaction up: a new shard has yet to copy the topic, which another shard
+        has, or the shards' lists differ for a moment."""
+        kind = problem_type(reply)
+        shard = "the shard of its key" if place.shard is None else f"shard {place.shard}"
+        if kind == problems.WRONG_SHARD.urn and place.shard is None:
+            why = f"the shards do not agree yet on {shard}"
+        elif kind == problems.TOPIC_UNKNOWN.urn and await self._has_topic(place.topic):
+            why = f"{shard} does not have topic {place.topic} yet"
+        else:
+            return
+        raise Problem(problems.COORDINATOR_NOT_READY, f"{why}; try again")
+
+    async def _has_topic(self, topic: str) -> bool:
+        """Whether a shard that can be reached has the topic."""
         for shard in self._shards:
-            if shard is not fixed and await _has_topic(shard, topic):
-                raise Problem(
-                    problems.COORDINATOR_NOT_READY,
-                    f"shard {fixed.ordinal} does not have topic {topic} yet; try again",
-                )
-
-
-async def _has_topic(shard: Shard, topic: str) -> bool:
-    try:
-        reply = await shard.call("GET", f"/v1/topics/{quote(topic, safe='')}")
-    except ShardUnavailable:
+            with contextlib.suppress(ShardUnavailable):
+                if (await shard.call("GET", f"/v1/topics/{quote(topic, safe='')}")).is_success:
+                    return True
         return False
-    return reply.is_success
 
 
 async def _sent(shard: Shard, request: ForwardedRequest) -> httpx.Response:

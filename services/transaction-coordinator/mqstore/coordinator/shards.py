@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Final
-from zlib import crc32
 
 import httpx
 import msgspec
@@ -152,11 +151,6 @@ class Shards:
         if ordinal not in self._shards:
             raise Problem(problems.BODY_INVALID, f"there is no shard {ordinal} here")
         return self._shards[ordinal]
-
-    def of_key(self, uniq_key: str) -> Shard:
-        """The shard of a key that an application chose: always the same one."""
-        every = list(self)
-        return every[crc32(uniq_key.encode()) % len(every)]
 
     def in_turn(self) -> list[Shard]:
         """Shards that can be used, each in its turn the first."""

@@ -76,6 +76,18 @@ class Begins:
             return True
         return not self._may_be_stored(begin)
 
+    def knows(self, topic: str, keys: Sequence[str]) -> bool:
+        """See ``TransactionEngine.knows``."""
+        log = self._ledger.log
+        if self._ledger.state.find(keys[0]) is not None:
+            return True
+        if not log.may_have(topic, keys):
+            return False
+        # A power cut may leave committed messages of an unknown transaction: see _was_committed.
+        return loading.find(log, keys[0]) is not None or any(
+            loading.committed(log, topic, key) is not None for key in keys
+        )
+
     def plan(self, begins: Sequence[Begin]) -> Plan[Begun]:
         """See ``TransactionEngine.take``."""
 

@@ -143,6 +143,14 @@ class TransactionEngine:
         with self._lock:
             return story_of(self._decisions.find(key))
 
+    def knows(self, topic: str, keys: Sequence[str]) -> bool:
+        """Whether a transaction was begun here under the unique keys that a producer chose: those
+        of messages of ``topic``, the first message's first. Also one that was decided, and one that
+        was begun before a restart. May read the log. Raises TransactionsNotLoaded."""
+        self._require_loaded()
+        with self._lock:
+            return self._begins.knows(topic, keys)
+
     def stories(
         self,
         states: Collection[State],

@@ -76,7 +76,8 @@ BEGIN: Final = Operation(
     description="Stores a half message for each message; no consumer receives them before the "
     "commit. Begun again under the same `uniqKey`s, it is the same transaction: retry when no "
     "answer came. By another group, or with another body, topic or number of messages, it is 409 "
-    "`unique-key-taken`.",
+    "`unique-key-taken`. The `uniqKey` of the first message names the shard, unless `shard` does; "
+    "that shard has to be reachable.",
     parameters=(
         parameter(
             "Begun again under it, it is the same transaction; with another body or number of "
@@ -90,6 +91,7 @@ BEGIN: Final = Operation(
     status=201,
     text="Begun.",
     problems=(
+        problems.SHARD_UNKNOWN,
         problems.TRANSACTION_DECIDED,
         problems.UNIQUE_KEY_TAKEN,
         problems.TOPIC_UNKNOWN,

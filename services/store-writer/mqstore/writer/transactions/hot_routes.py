@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
@@ -30,6 +29,7 @@ from mqstore.storage.admin import TopicConfig
 from mqstore.storage.puts import UniqueKeys
 from mqstore.storage.transactions import Decide, Verdict
 from mqstore.wire.operations import transactions as operations
+from mqstore.writer.key_routing import Parts
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.ids import shard_and_key
 from mqstore.writer.transactions.requests import BeginRequests
@@ -70,15 +70,21 @@ class HotRoutes:
         body = await body_of_begin(request)
         spec = bodies.read(_SPEC, request, body)
         _provide_keys(spec, key)
-        other = self._shard_for(spec, is_forwarded=was_forwarded(request.scope))
-        if other is not None:
-            return await self._relayed(other, request, body)
-        return await _reply(self._begun(spec, _client_of(request)), HTTPStatus.CREATED)
+        parts, routing = self._parts(spec), self._service.key_routing
+        if routing.are_own(parts):
+            return await self._store(spec, request)
+        if was_forwarded(request.scope):
+            await routing.require_own(parts, lambda _: self._is_known(spec))
+            return await self._store(spec, request)
+        ((visits, _),) = parts.items()
+        forwarded = ForwardedRequest.of(request.scope, str(self._service.shards.own), body)
+        is_known, store = partial(self._is_known, spec), partial(self._store, spec, request)
+        return await routing.visit(visits, forwarded, is_known, store)
 
     def _prepare_begin(self, request: HotRequest) -> Prepared:
         check_query(request)
         key = idempotency.read(request)
-        client, is_forwarded = _client_of(request), was_forwarded(request.scope)
+        client = _client_of(request)
         is_json = _says_json(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> http.HotResult:
@@ -87,33 +93,35 @@ class HotRoutes:
             bodies.check_values(body, VALUES_MAX)
             spec = bodies.decode(_SPEC, body)
             _provide_keys(spec, key)
-            if self._shard_for(spec, is_forwarded=is_forwarded) is not None:
+            if not self._service.key_routing.are_own(self._parts(spec)):
                 return None
             return self._begun(spec, client)
 
         return Prepared(begin, HTTPStatus.CREATED)
 
-    def _shard_for(self, spec: TransactionSpec, *, is_forwarded: bool) -> ShardEntry | None:
-        """The other shard on which a transaction has to begin; None: it begins here.
+    def _parts(self, spec: TransactionSpec) -> Parts:
+        """The shards that a begin visits: those of its first message's key, unless the client names
+        one. No parts: it begins here. Raises Problem (422) for a named shard that is unknown."""
+        service = self._service
+        members = service.shards.members
+        if spec.shard is not None:
+            if spec.shard not in members.numbers:
+                raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
+            return {(spec.shard,): [0]}
+        if members.alone:
+            return {}
+        window_ms = service.store.config.unique_key_window
+        return service.key_routing.parts([spec.messages[0].uniq_key], window_ms)
 
-        Under a key that may be sent again a transaction always begins on the same shard. Raises
-        Problem.
-        """
-        shards, shard = self._service.shards, spec.shard
-        if shard is None:
-            uniq_key = spec.messages[0].uniq_key
-            if uniq_key is None or is_forwarded or shards.members.alone:
-                return None
-            numbers = list(shards.members.entries)
-            shard = numbers[crc32(uniq_key.encode()) % len(numbers)]
-        if shard == shards.own:
-            return None
-        entry = shards.members.entries.get(shard)
-        if entry is None:
-            raise Problem(problems.BODY_INVALID, f"there is no shard {shard} here")
-        if is_forwarded:
-            raise shards.misdirected(entry)
-        return entry
+    async def _is_known(self, spec: TransactionSpec) -> bool:
+        """Whether the transaction was begun here before. Raises Problem, TransactionsNotLoaded."""
+        keys = [each.uniq_key for each in spec.messages if each.uniq_key is not None]
+        engine = self._service.transactions.engine
+        return await asyncio.to_thread(engine.knows, spec.topic, keys)
+
+    async def _store(self, spec: TransactionSpec, request: HotRequest) -> Reply:
+        """Raises Problem, StorageError."""
+        return await _reply(self._begun(spec, _client_of(request)), HTTPStatus.CREATED)
 
     def _begun(self, spec: TransactionSpec, client: str) -> DeferredReply:
         """Raises Problem, StorageError."""

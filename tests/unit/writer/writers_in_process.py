@@ -1,0 +1,153 @@
+"""Store-writers of several shards in one process, which reach each other without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from mqstore.service.settings import Settings
+from mqstore.storage import StoreConfig
+from mqstore.writer.__main__ import build
+from mqstore.writer.service import WriterService
+from tests.unit.storage.stores import open_store
+
+T = TypeVar("T")
+SMALL: Final = StoreConfig(
+    mapped_file_size_commit_log=1 << 20,
+    disk_max_used_space_ratio=100,
+    disk_space_clean_forcibly_ratio=100,
+    disk_space_warning_level_ratio=100,
+)
+"""A small store, however full the disk is that tests run on."""
+ADDRESS: Final = ("10.9.9.9", 4711)
+"""Of every client that is no shard."""
+
+
+class Writers:
+    """Shards 0 to ``count`` - 1, each with a store of its own below ``root``."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        self.listed = root / "shards.json"
+        self._root = root
+        self._count = count
+        self._services: dict[int, WriterService] = {}
+
+    def http(self, shard: int, address: tuple[str, int] = ADDRESS) -> httpx.AsyncClient:
+        """A client of one shard. Without that shard each request raises ConnectError."""
+        transport = _Transport(self._services, address)
+        return httpx.AsyncClient(transport=transport, base_url=url_of(shard), timeout=60)
+
+    def service(self, shard: int) -> WriterService:
+        return self._services[shard]
+
+    def put_list(self, keys: dict[str, Any] | None = None) -> None:
+        """Write the list of shards; every running shard has read it then."""
+        entries = [
+            {
+                "shard": each,
+                "storeHost": f"10.9.0.{each}:10911",
+                "writerUrl": url_of(each),
+                "queryUrl": url_of(each),
+            }
+            for each in range(self._count)
+        ]
+        listed = {"shards": entries} | ({} if keys is None else {"keys": keys})
+        staged = self.listed.with_suffix(".new")
+        staged.write_text(json.dumps(listed))
+        staged.rename(self.listed)
+        for service in self._services.values():
+            service.shards.members.reload_if_changed()
+
+    async def start(self, shard: int) -> None:
+        """Returns once the shard is ready."""
+        settings = Settings.model_validate(
+            {
+                "store": self._root / f"store-{shard}",
+                "store_host": f"10.9.0.{shard}:10911",
+                "shard": shard,
+                "shards_file": self.listed,
+                "store_config": SMALL,
+            }
+        )
+        if not settings.store.exists():  # a shard without a topic copies those of others first
+            with open_store(settings.store, SMALL, shard=str(shard)) as store:
+                store.create_topic("t")
+        service = build(settings)
+        service.address = f"127.0.0.1:{shard + 1}"
+        transport = _Transport(self._services, (f"10.9.0.{shard}", 1))
+        vars(service.shards)["_http"] = httpx.AsyncClient(transport=transport)
+        self._services[shard] = service
+        await service.start()
+        service.health.ready()
+        await service.shards.joining.joined.wait()
+
+    async def stop(self, shard: int) -> None:
+        service = self._services.pop(shard)
+        service.interrupt()
+        await service.stop()
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """Delivers each request to the service whose address it has."""
+
+    def __init__(self, services: dict[int, WriterService], client: tuple[str, int]) -> None:
+        self._services = services
+        self._client = client
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        service = self._services.get((request.url.port or 0) - 1)
+        if service is None:
+            raise httpx.ConnectError("no such process", request=request)
+        transport = httpx.ASGITransport(app=service.front, client=self._client)
+        return await transport.handle_async_request(request)
+
+
+def url_of(shard: int) -> str:
+    return f"http://127.0.0.1:{shard + 1}"
+
+
+@contextlib.asynccontextmanager
+async def writers(root: Path, count: int) -> AsyncIterator[Writers]:
+    """Running shards that know each other, with the topic ``t``."""
+    found = Writers(root, count)
+    found.put_list()
+    try:
+        await asyncio.gather(*(found.start(each) for each in range(count)))
+        yield found
+    finally:
+        for each in range(count):
+            with contextlib.suppress(KeyError):
+                await found.stop(each)
+
+
+def run(root: Path, act: Callable[[Writers], Awaitable[T]], count: int = 2) -> T:
+    """The result of ``act``, called with so many running shards."""
+
+    async def live() -> T:
+        async with writers(root, count) as found:
+            return await act(found)
+
+    return asyncio.run(asyncio.wait_for(live(), 120))
+
+
+def spec(*keys: str | None, **more: Any) -> dict[str, Any]:
+    """A transaction whose messages have these unique keys."""
+    messages = [{"body": "a"} | ({} if key is None else {"uniqKey": key}) for key in keys]
+    return {"producerGroup": "g", "topic": "t", "messages": messages, **more}
+
+
+def kind_of(reply: httpx.Response) -> tuple[int, str]:
+    return reply.status_code, str(reply.json()["type"]).rpartition(":")[2]
+
+
+def states(replies: Sequence[httpx.Response]) -> list[tuple[str, str]]:
+    """The id and the state of each transaction that was begun."""
+    for each in replies:
+        assert each.status_code == 201, each.text
+    return [(each.json()["transactionId"], each.json()["state"]) for each in replies]
