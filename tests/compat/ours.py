@@ -72,8 +72,8 @@ def close_without_index(directory: Path, config: Mapping[str, Any], store_format
 
     halted = _open(directory, config, store_format, create=False)
     halted._stop_services()
-    halted._running.step(0.0)
-    halted._opened.lock.release()
+    halted._parts.running_manifest.step(0.0)
+    halted._parts.directory.lock.release()
     for file in (directory / "index").iterdir():
         file.unlink()
     with patch.object(dispatch, "INDEX_PATIENCE_S", 0):

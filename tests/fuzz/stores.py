@@ -83,7 +83,7 @@ def make_long_queue(root: Path) -> None:
 def abandon(store: MessageStore) -> None:
     """Leave as a killed process does."""
     store._stop_services()
-    store._opened.lock.release()
+    store._parts.directory.lock.release()
     store._closed = True
 
 

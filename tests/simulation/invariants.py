@@ -116,7 +116,7 @@ class Checker:
 
     def _blocks(self) -> None:
         """Every checksum of a block is of the log as it is, and of nothing behind its end."""
-        plan, blocks = self.store.recovery.plan, self.store._opened.blocks
+        plan, blocks = self.store.recovery.plan, self.store._parts.directory.blocks
         assert plan.damaged_block_count == 0, plan.damaged_blocks
         segments = {file.base_offset: file for file in self.store.log.files.files}
         for base in blocks.bases():

@@ -143,7 +143,7 @@ def stage(store: MessageStore, layout: Layout) -> tuple[list[StagedFile], BuildP
 
     plan = IndexPlan([chunk for chunk, _ in chunks], layout)
     build = BuildPlan.of(plan, plan.files(item))
-    files, directory = store._seams.files, store.paths.index_staging
+    files, directory = store._parts.seams.files, store.paths.index_staging
     make_files(files, directory, build)
     built = []
     for part in range(PARTS):

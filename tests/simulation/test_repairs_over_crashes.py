@@ -99,7 +99,7 @@ class Life:
             self._others_are_served(store)
             assert not store.plan_repairs().actions
             end = store.log.max_offset
-            broker = foresee(store._opened.view, end)
+            broker = foresee(store._parts.directory.view, end)
             assert broker.end >= end, "a broker would cut the log"
 
     def _others_are_served(self, store: MessageStore) -> None:
@@ -149,4 +149,4 @@ def test_without_a_repair_a_broker_would_cut() -> None:
     """What the old code left: the simulation finds it."""
     life = Life(11, StoreFormat.V4_9, flipped_bit)
     with opened(life.machine) as store:
-        assert foresee(store._opened.view, store.log.max_offset).end < store.log.max_offset
+        assert foresee(store._parts.directory.view, store.log.max_offset).end < store.log.max_offset

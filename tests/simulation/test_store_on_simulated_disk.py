@@ -198,8 +198,8 @@ def test_a_sync_that_failed_in_another_caller_fails_the_requests_that_wait() -> 
     request = world.store.flush.request(world.store.log.max_offset)
     world.disk.fail_next("sync", errno.EIO)
     with pytest.raises(StorageError):
-        world.store._parts.queue_flush.flush_all()
-    world.store._fail(OSError("queues cannot be synced"))
+        world.store._parts.core.queue_flush.flush_all()
+    world.store._parts.failure.report(OSError("queues cannot be synced"))
     assert request.failed
 
 
@@ -338,7 +338,7 @@ def test_what_a_process_before_the_last_noted_of_the_queues_is_not_believed() ->
     assert world.driver is not None
     prepared = NewMessage(1, 50, 0, None, SysFlag.TRANSACTION_PREPARED)
     assert world.driver.put(("T", 1), [prepared], Durability.ASYNC)
-    world.store._running.step(0.0)
+    world.store._parts.running_manifest.step(0.0)
     world.lose_power(Loss.DROP)
     world.open()
     assert world.driver.put(("T", 1), [NewMessage(2, 90, 0, None)], Durability.SYNC)

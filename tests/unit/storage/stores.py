@@ -61,4 +61,4 @@ def all_bodies(count: int) -> set[bytes]:
 def abandon(store: MessageStore) -> None:
     """End as a killed process does: no flush, no close; only the lock goes."""
     store._stop_services()
-    store._opened.lock.release()
+    store._parts.directory.lock.release()

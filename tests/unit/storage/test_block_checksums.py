@@ -93,7 +93,7 @@ def covered_end(store: MessageStore) -> int:
     """Up to where every byte of the log is covered, and as it was."""
     end = store.log.min_offset
     for file in store.log.files.files:
-        entries = store._opened.blocks.entries(file.base_offset)
+        entries = store._parts.directory.blocks.entries(file.base_offset)
         for number in range(blocks_of(file.size)):
             covered = 0
             if entries is not None:
@@ -107,7 +107,7 @@ def covered_end(store: MessageStore) -> int:
 
 def catch_up(store: MessageStore) -> None:
     """Do what runs in the background; the store must run without services."""
-    cover = store._parts.block_cover
+    cover = store._parts.core.block_cover
     assert cover is not None
     while cover.step(0.0) < math.inf:
         pass
@@ -141,7 +141,9 @@ def test_a_sync_put_is_covered_when_it_returns_to_whoever_synced(tmp_path: Path)
 def test_expiry_removes_the_checksums_too(closed: Path) -> None:
     with open_store(closed) as store:
         assert store.expire(2) == 2
-        assert store._opened.blocks.bases() == [f.base_offset for f in store.log.files.files]
+        assert store._parts.directory.blocks.bases() == [
+            f.base_offset for f in store.log.files.files
+        ]
 
 
 def test_a_store_without_checksums_gets_them_in_the_background(closed: Path) -> None:
@@ -310,7 +312,7 @@ def test_checksums_of_a_store_that_lost_its_log_are_gone_before_another_one_begi
     lost = accept_loss.plan(closed, CONFIG, files, clock).loss
     accept_loss.accept(closed, CONFIG, files, clock, lost.confirmation)
     with open_store(closed) as store:
-        assert all(base >= lost.watermark for base in store._opened.blocks.bases())
+        assert all(base >= lost.watermark for base in store._parts.directory.blocks.bases())
         placed = put_message(store, message(store, 1), Durability.SYNC)
         assert store.lookups.by_physical_offset(placed.physical_offset).body
 

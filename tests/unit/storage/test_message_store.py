@@ -142,14 +142,14 @@ def test_a_put_that_is_overtaken_by_close_is_stored_and_touches_nothing_afterwar
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(root)
-    dispatch, appended, go = store._appends.dispatch, threading.Event(), threading.Event()
+    dispatch, appended, go = store._parts.appends.dispatch, threading.Event(), threading.Event()
 
     def dispatch_late(end: int) -> None:
         appended.set()
         assert go.wait(60)
         dispatch(end)
 
-    monkeypatch.setattr(store._appends, "dispatch", dispatch_late)
+    monkeypatch.setattr(store._parts.appends, "dispatch", dispatch_late)
     with ThreadPoolExecutor(1) as pool:
         put = pool.submit(put_message, store, message(store, 0, queue_id=0), Durability.SYNC)
         assert appended.wait(60)
@@ -198,8 +198,8 @@ def without_index(root: Path) -> Path:
     store = open_store(root)
     put_some(store, 1000)
     store._stop_services()
-    store._running.step(0.0)
-    store._opened.lock.release()
+    store._parts.running_manifest.step(0.0)
+    store._parts.directory.lock.release()
     for file in (root / "index").iterdir():
         file.unlink()
     return root
@@ -375,7 +375,7 @@ def test_a_failed_service_ends_the_store_and_leaves_abort(root: Path) -> None:
     failures: list[BaseException] = []
     store = open_store(root, on_failure=failures.append)
     put_some(store, 3)
-    store._fail(OSError("the disk is gone"))
+    store._parts.failure.report(OSError("the disk is gone"))
     with pytest.raises(StoreNotWritable, match="failed"):
         store.append(message(store, 3))
     store.close()

@@ -7,19 +7,19 @@ hold a directory open this way (RocketMQ's own ``lock`` file); readers use ``sto
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
+from typing import overload
 
-from mqstore.storage._kernel import LogWindow
-from mqstore.storage.admin.administration import Administration, AdminTables
+from mqstore.storage._kernel import EncodedBatch
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
-from mqstore.storage.appends import Appends
-from mqstore.storage.assembly import Assembly, Parts, filter_bitmaps
+from mqstore.storage.assembly import StoreParts
+from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delayed_messages import DelayedMessages
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import (
     DiskRefuses,
@@ -30,36 +30,26 @@ from mqstore.storage.errors import (
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
-from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.log.put_refusal import PutRefusal
-from mqstore.storage.lookup.lookups import Lookups
-from mqstore.storage.once.puts import OncePuts
-from mqstore.storage.opening import Opened, open_directory
+from mqstore.storage.once.puts import NO_REPEATS, Keys, OncePuts, Originals, Put, refuse_reads
+from mqstore.storage.opening import open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import store_lock
-from mqstore.storage.own.block_guard import BlockGuard
-from mqstore.storage.own.clock_steps import StepsView
 from mqstore.storage.own.lock_watch import LockWatch
-from mqstore.storage.own.quarantine_service import QuarantineService
-from mqstore.storage.own.running_manifest import RunningManifestService
 from mqstore.storage.own.state_page import Health, StatePage
-from mqstore.storage.own.write_pause import WritePause
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import ConsumeQueues
-from mqstore.storage.queues.files_ahead import FilesAhead
-from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.recovery.report import LISTED_MAX, RepairPlan, RepairReport
-from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.plan import RetentionPlan
-from mqstore.storage.scrub.repairs import LogRepairs
-from mqstore.storage.scrub.service import Scrub, ScrubProgress
-from mqstore.storage.seams import BackgroundService, Seams, ServiceHandle
+from mqstore.storage.scrub.service import ScrubProgress
+from mqstore.storage.seams import Seams
 from mqstore.storage.store_status import SegmentInfo, StoreStatus
 from mqstore.storage.system.atomic_file import put_in_place, remove_file
 from mqstore.storage.system.overlay_files import make_overlay
-from mqstore.storage.tables.config_tables import DelayOffsets, TopicConfig
+from mqstore.storage.tables.config_tables import TopicConfig
 
 __all__ = [
     "Durability",
@@ -76,8 +66,8 @@ log = logging.getLogger(__name__)
 class MessageStore:
     """An open store. Every method may be called from any thread.
 
-    ``append`` stores messages and never waits for a sync; ``wait`` does: both as of ``Appends``. A
-    caller with an event loop calls ``flush.request`` instead of ``wait``.
+    ``append`` stores messages and never waits for a sync; ``wait`` does. A caller with an event
+    loop calls ``flush.request`` instead of ``wait``.
     """
 
     @classmethod
@@ -94,139 +84,154 @@ class MessageStore:
         options = options or StoreOptions()
         if not options.in_place:
             seams = replace(seams, files=make_overlay(seams.files))
-        opened = open_directory(root, config, seams, options)
+        directory = open_directory(root, config, seams, options)
         try:
-            return cls(opened, seams, options)
+            return cls(StoreParts(directory, seams, options))
         except OSError as error:
-            opened.lock.release()
+            directory.lock.release()
             raise store_lock.not_usable(
                 f"{root} cannot be recovered ({error}); check its permissions and its disk", error
             ) from error
         except StoreFailed as error:
-            opened.lock.release()
+            directory.lock.release()
             raise DiskRefuses(f"{root} cannot be recovered: {error}") from error
         except BaseException:
-            opened.lock.release()
+            directory.lock.release()
             raise
 
-    def __init__(self, opened: Opened, seams: Seams, options: StoreOptions) -> None:
-        """Use ``open``."""
-        self._seams = seams
-        self._options = options
-        self._opened = opened
-        self._services: list[ServiceHandle] = []
-        self._retention_handle: ServiceHandle | None = None
-        self._scrub_handle: ServiceHandle | None = None
-        self._failure: BaseException | None = None
+    def __init__(self, parts: StoreParts) -> None:
+        """Use ``open``. Starts the services of ``parts``; OSError when the disk refuses."""
+        directory, core = parts.directory, parts.core
+        self._parts = parts
+        self._put_plain = core.log.end.put
         self._closing = Lock()
         self._closed = False
-        self.config: StoreConfig = opened.config
+        self.config: StoreConfig = directory.config
         """As opened: sizes are those of the files."""
-        self.paths: StorePaths = opened.paths
-        self.format = opened.format.rocketmq_format
-        self.store_id = opened.format.store_id
-        self.shard = opened.format.shard
-        self.epoch = opened.format.epoch
-        self.host = parse_host(options.store_host)
-        """STOREHOST of what is put; a Message's ``store_host`` should be this."""
-        tables = opened.paths, self.format, seams
-        admin_tables = AdminTables.load(*tables)
-        bitmaps = filter_bitmaps(opened, admin_tables.filters)
-        self._parts: Parts = Assembly(opened, seams, options, self._fail, bitmaps).run()
-        self.log: CommitLog = self._parts.log
-        self.queues: ConsumeQueues = self._parts.queues
-        self.index: IndexService = self._parts.index
-        self.dispatcher: Dispatcher = self._parts.dispatcher
-        self.state: StatePage = opened.state
-        self.flush: FlushService = self.log.flush
-        self.commits: CommitService | None = self.log.commits
-        """There with a TransientStorePool: what is put counts once it is committed."""
-        ahead = None if options.waits_for_files else FilesAhead(self.queues, self.log)
-        self._appends = Appends(self.log, self.dispatcher, self.config, self.format, ahead)
-        self.append = self._appends.append
-        self.wait = self._appends.wait
-        self.recovery: RecoveryReport = self._parts.report
-        self.repairs = LogRepairs(
-            opened,
-            self.log.files,
-            seams,
-            self._parts.quarantine,
-            self._parts.block_cover,
-            durable=options.in_place,
-            on_failure=self._fail,
-        )
-        self.scrub = Scrub(opened, self.log.files, seams, self.state.advance_epoch, self.repairs)
-        window = LogWindow(*self.state.bound_words)
-        guard = BlockGuard(opened.blocks, window, on_damage=self.scrub.report)
-        self.lookups = Lookups(
-            self.log, self.queues, self.index, self.state, guard, self._steps_of_clock
-        )
-        self.clock: ClockWatch = self._parts.watch
+        self.paths: StorePaths = directory.paths
+        self.format = directory.format.rocketmq_format
+        self.store_id = directory.format.store_id
+        self.shard = directory.format.shard
+        self.epoch = directory.format.epoch
+        self.host = parse_host(parts.options.store_host)
+        """STOREHOST of stored messages; a Message's ``store_host`` should be this."""
+        self.state: StatePage = directory.state
+        self.log: CommitLog = core.log
+        self.queues: ConsumeQueues = core.queues
+        self.index: IndexService = core.index
+        self.dispatcher: Dispatcher = core.dispatcher
+        self.flush: FlushService = core.log.flush
+        self.commits: CommitService | None = core.log.commits
+        """Set with a TransientStorePool: messages count once they are committed."""
+        self.clock: ClockWatch = core.clock
         """Records steps of the wall clock."""
-        self.delays = DelayedMessages(
-            DelayOffsets.load(*tables),
-            opened.config,
-            self.format,
-            self.log,
-            self.queues,
-            self.lookups,
-            seams.clock,
-            self._appends.put_copy,
-            self._shift_ms,
-        )
-        self._appends.delays = self.delays
-        self.write_pause = WritePause(opened.paths.write_pause, seams)
-        """For who puts on behalf of clients to look at; the engine itself goes on."""
-        self.retention = Retention(
-            self._parts, seams, admin_tables.offsets, self.delays.holds, self.lookups.forget
-        )
-        self.rebuilds = IndexRebuilds(self._parts, self.retention, seams)
-        self._admin = Administration(
-            admin_tables,
-            opened,
-            self.log,
-            self.queues,
-            self.lookups,
-            seams,
-            self._parts.adopt,
-            self._drop_queues,
-            self._require_writable,
-        )
-        self.groups = self._admin.groups
-        self.offsets = self._admin.offsets
-        self.subscriptions = self._admin.subscriptions
-        self.once = self._appends.once = self._once_puts()
+        self.recovery: RecoveryReport = parts.report
+        self.repairs = parts.repairs
+        self.scrub = parts.scrub
+        self.lookups = parts.lookups
+        self.once: OncePuts | None = parts.unique_keys
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
-        self.quarantine = QuarantineService(
-            self._parts.quarantine, lambda: self.dispatcher.catch_up.complete
-        )
-        self._running = RunningManifestService(
-            opened, seams.files, self.queues, self.dispatcher, self._parts.queue_flush, self.index
-        )
+        self.delays = parts.delays
+        self.write_pause = parts.write_pause
+        """For services that put on behalf of clients; the engine itself ignores it."""
+        self.retention = parts.retention
+        self.rebuilds = parts.rebuilds
+        self.groups = parts.admin.groups
+        self.offsets = parts.admin.offsets
+        self.subscriptions = parts.admin.subscriptions
+        self.quarantine = parts.quarantine_service
         self._begin()
 
-    def _once_puts(self) -> OncePuts | None:
-        keys = self._parts.keys
-        if keys is None:
-            return None
-        return OncePuts(keys, self.log, self.queues, self.dispatcher, self._appends.append_all)
+    # messages -----------------------------------------------------------------------------
+
+    @overload
+    def append(self, batch: Message) -> Placement: ...
+    @overload
+    def append(
+        self,
+        batch: Sequence[Message] | EncodedBatch,
+        idempotency: Keys | None = None,
+        *,
+        as_batch: bool = False,
+        originals: Originals | None = None,
+        reads_max: int | None = None,
+    ) -> Put: ...
+    def append(
+        self,
+        batch: Message | Sequence[Message] | EncodedBatch,
+        idempotency: Keys | None = None,
+        as_batch: bool = False,  # not keyword-only at run time: each of those costs 20 ns a call
+        originals: Originals | None = None,
+        reads_max: int | None = None,
+    ) -> Placement | Put:
+        """Append one message, or several: contiguous, in one segment, all or none.
+
+        Never waits for a sync (see ``wait``). The messages are readable before it returns when
+        dispatch is caught up, else soon after.
+
+        A sequence may hold messages of any topics and queues. As in RocketMQ's put of one message,
+        a message with a DELAY property is delivered when it is due; until then it stands where its
+        placement says. With ``as_batch``, and for an EncodedBatch (``log.end.read_batch``),
+        RocketMQ's rules of a batch apply: one topic and queue, no transaction types, at most
+        maxMessageSize for all messages together; DELAY and further queues have no effect.
+
+        With ``idempotency``, the unique keys that the client gave, a message that was stored before
+        under its key is not stored again. Wait for ``end_of`` the result: a duplicate ends where
+        the original ends. ``originals`` and ``reads_max`` as of ``OncePuts.append``.
+
+        Raises PutRefused, StoreFailed; FilePending as ``StoreOptions.waits_for_files`` says; with
+        ``idempotency`` UniqueKeyTaken and OriginalsUnread. Nothing is stored then.
+        """
+        if type(batch) is Message:
+            placement = self._put_plain(batch)
+            return self._parts.appends.append_closely(batch) if placement is None else placement
+        if type(batch) is EncodedBatch:
+            return self._append_encoded(batch, idempotency, reads_max)
+        if idempotency is None or self.once is None:
+            return self._parts.appends.append_all(batch, as_batch), NO_REPEATS
+        return self.once.append(
+            batch, idempotency, as_batch=as_batch, originals=originals, reads_max=reads_max
+        )
+
+    def _append_encoded(
+        self, batch: EncodedBatch, idempotency: Keys | None, reads_max: int | None
+    ) -> Put:
+        """In one call of the kernel, unless a message is a duplicate or a closer look is due."""
+        if idempotency is None or self.once is None:
+            placements = self.log.end.put_batch(batch)
+        else:
+            placements = self.once.append_encoded(batch)
+        if placements is not None:
+            return placements, NO_REPEATS
+        refuse_reads(len(batch), reads_max)
+        messages = decode_batch(batch.data, batch.message, store_format=self.format)
+        return self.append(messages, idempotency, as_batch=True, reads_max=reads_max)
+
+    def wait(self, end: int, durability: Durability | None = None) -> None:
+        """Wait until all below a physical offset is readable and as durable as requested; default
+        durability follows flushDiskType.
+
+        A caller with an event loop uses ``commits`` and ``flush.request(end)`` instead. Raises
+        FlushTimeout (stored, not known to be on disk), StoreFailed.
+        """
+        self._parts.appends.wait(end, durability)
 
     # topics -------------------------------------------------------------------------------
 
     def topics(self) -> list[TopicConfig]:
         """Every topic of topics.json, and those that only have queues, by name."""
-        return self._admin.topics.all()
+        return self._parts.admin.topics.all()
 
     def topic(self, name: str) -> TopicConfig:
         """Raises TopicUnknown."""
-        return self._admin.topics.get(name)
+        return self._parts.admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
         """Create, or change, a topic; durable in config/topics.json at return.
 
         Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
         """
-        return self._admin.topics.put(name, change)
+        return self._parts.admin.topics.put(name, change)
 
     def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
         """``put_topic`` with as many queues to read as to write."""
@@ -234,7 +239,7 @@ class MessageStore:
 
     def plan_topic_deletion(self, name: str) -> TopicDeletion:
         """What ``delete_topic`` would take. Raises TopicNameError, TopicUnknown."""
-        return self._admin.topics.plan_delete(name, self.offsets)
+        return self._parts.admin.topics.plan_delete(name, self.offsets)
 
     def delete_topic(self, name: str) -> TopicDeletion:
         """Delete a topic, its queues, what groups have consumed of it and their subscriptions;
@@ -242,34 +247,14 @@ class MessageStore:
 
         Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
         """
-        return self._admin.delete_topic(name)
+        return self._parts.admin.delete_topic(name)
 
-    def _drop_queues(self, topic: str) -> None:
-        with self._parts.queue_flush.pause(), self.state.changing():
-            self.dispatcher.drop_queues(topic)
-
-    def _require_writable(self) -> None:
-        if self._failure is not None:
-            raise StoreFailed(str(self._failure))
-        if (reason := self.read_only_reason) is not None:
-            raise StoreNotWritable("read-only", f"nothing can be changed: {reason}")
-
-    def _shift_ms(self, offset: int) -> int:
-        return self.clock.steps.view.shift_ms(offset)
-
-    def _steps_of_clock(self) -> StepsView:
-        return self.clock.steps.view
-
-    # telling ------------------------------------------------------------------------------
+    # status -------------------------------------------------------------------------------
 
     @property
     def read_only_reason(self) -> str | None:
         """Why nothing may be put, or None."""
-        if self._failure is not None:
-            return str(self._failure)
-        if self._parts.plan.read_only is None and not self._options.services:
-            return self._options.why_no_services
-        return self._parts.plan.read_only
+        return self._parts.failure.why_read_only
 
     @property
     def put_refusal(self) -> PutRefusal | None:
@@ -282,7 +267,7 @@ class MessageStore:
     @property
     def failure(self) -> BaseException | None:
         """What ended this store: nothing is acknowledged any more."""
-        return self._failure
+        return self._parts.failure.error
 
     @property
     def index_trouble(self) -> str | None:
@@ -291,7 +276,7 @@ class MessageStore:
 
     def status(self) -> StoreStatus:
         """Raises OSError when the volume cannot be asked for its room."""
-        usage = self._seams.files.usage(self.paths.commit_log)
+        usage = self._parts.seams.files.usage(self.paths.commit_log)
         return StoreStatus(
             store_id=self.store_id,
             shard=self.shard,
@@ -325,7 +310,7 @@ class MessageStore:
         """The log's files, oldest first."""
         found = []
         for file in self.log.files.files:
-            stat = self._seams.files.stat(file.path)
+            stat = self._parts.seams.files.stat(file.path)
             if stat is not None:
                 name, offset, used = file.path.name, file.base_offset, file.wrote_position
                 found.append(SegmentInfo(name, offset, file.size, used, stat.modified_ms))
@@ -339,7 +324,7 @@ class MessageStore:
         try:
             return self.retention.remove_oldest(segments)
         except (OSError, StoreFailed) as error:
-            self._fail(error)
+            self._parts.failure.report(error)
             raise
 
     def run_retention(self) -> RetentionPlan:
@@ -347,10 +332,9 @@ class MessageStore:
 
         Raises StoreNotWritable, StoreFailed.
         """
-        self._require_writable()
+        self._parts.failure.require_writable()
         plan = self.retention.run()
-        if self._retention_handle is not None:
-            self._retention_handle.wake()
+        self._parts.services.wake(self.retention.name)
         return plan
 
     def run_scrub(self) -> ScrubProgress:
@@ -358,10 +342,9 @@ class MessageStore:
 
         Raises StoreNotWritable where none can run: a store that is only read.
         """
-        if self._scrub_handle is None:
-            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
+        self._require_scrub()
         progress = self.scrub.request()
-        self._scrub_handle.wake()
+        self._parts.services.wake(self.scrub.name)
         return progress
 
     def report_damage(self, offsets: Iterable[int]) -> int:
@@ -371,10 +354,13 @@ class MessageStore:
 
         Raises StoreNotWritable where nothing is scrubbed: a store that is only read.
         """
-        if self._scrub_handle is None:
-            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
+        self._require_scrub()
         self.scrub.report_all(offsets)
         return self.scrub.waiting
+
+    def _require_scrub(self) -> None:
+        if not self._parts.services.runs(self.scrub.name):
+            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
 
     def plan_repairs(self) -> RepairPlan:
         """Plan the changes of ``repair_damage``; reads the whole log and changes nothing."""
@@ -386,8 +372,7 @@ class MessageStore:
 
         Raises StoreNotWritable, RepairRefused (nothing was changed), StoreFailed.
         """
-        if self._failure is not None:
-            raise StoreFailed(str(self._failure))
+        self._parts.failure.require_none()
         if (reason := self._parts.plan.read_only) is not None:
             raise StoreNotWritable("read-only", f"nothing can be repaired: {reason}")
         return self.scrub.repair(progress=progress)
@@ -404,10 +389,10 @@ class MessageStore:
             self._lower_offsets()
         if read_only is not None:
             self.log.refuse_puts("read-only", read_only)
-        elif not self._options.services:
-            self.log.refuse_puts("read-only", self._options.why_no_services)
+        elif not self._parts.options.services:
+            self.log.refuse_puts("read-only", self._parts.options.why_no_services)
         self._save_report()
-        # Last, as nobody could stop them again if the disk refused anything here.
+        # Last: if the disk refused anything here, the services would not be stopped again.
         if self.read_only_reason is None:
             self._start_services()
         self.state.set_health(Health.READY if read_only is None else Health.READ_ONLY)
@@ -417,7 +402,7 @@ class MessageStore:
         not synced."""
         text = self.recovery.model_dump_json(by_alias=True, indent=2) + "\n"
         try:
-            put_in_place(self._seams.files, self.paths.recovery_report, text.encode())
+            put_in_place(self._parts.seams.files, self.paths.recovery_report, text.encode())
         except OSError as error:
             log.warning("%s cannot be saved: %s", self.paths.recovery_report, error)
 
@@ -435,49 +420,29 @@ class MessageStore:
         )
 
     def _start_services(self) -> None:
+        parts, core = self._parts, self._parts.core
+        services, options = parts.services, parts.options
         self.flush.start()
-        self._parts.allocation.start(self._fail)
-        self._appends.wake_dispatch = self._start(self.dispatcher).wake
-        self._start(self._parts.queue_flush)
-        self._start(self._running)
-        self._start(LockWatch(self._opened.lock))
-        self._start(ClockService(self.log.look_at_clock))
+        core.allocation.start(parts.failure.report)
+        services.start(self.dispatcher)
+        services.start(core.queue_flush)
+        services.start(parts.running_manifest)
+        services.start(LockWatch(parts.directory.lock))
+        services.start(ClockService(self.log.look_at_clock))
         if self.commits is not None:
-            self.commits.start(self._appends.dispatch)
-        if self._parts.block_cover is not None:
-            self._start(self._parts.block_cover)
-        self._retention_handle = self._start(self.retention)
-        self.log.lacking.on_change = self._retention_handle.wake
-        self._start(self.offsets)
-        self._start(self.rebuilds)
-        self._start(self.quarantine)
+            self.commits.start(parts.appends.dispatch)
+        if core.block_cover is not None:
+            services.start(core.block_cover)
+        services.start(self.retention)
+        services.start(self.offsets)
+        services.start(self.rebuilds)
+        services.start(self.quarantine)
         if self.once is not None:
-            self._start(self.once)
-        if self._options.scrubs:
-            self._scrub_handle = self._start(self.scrub)
-            self.scrub.on_report = self._scrub_handle.wake
-        if self._options.deliver_delayed:
-            self._start(self.delays.service)
-
-    def _start(self, service: BackgroundService) -> ServiceHandle:
-        handle = self._seams.scheduler.start(service, self._fail)
-        self._services.append(handle)
-        return handle
-
-    def _fail(self, error: BaseException) -> None:
-        """A sync failed, or a service ended: from here on nothing is acknowledged."""
-        if self._failure is not None:
-            return
-        self._failure = error
-        log.critical("the store failed: %s", error)
-        self.log.refuse_puts("failed", f"the store failed: {error}")
-        failure = error if isinstance(error, StoreFailed) else StoreFailed(str(error))
-        self.flush.fail(failure)
-        if self.commits is not None:
-            self.commits.fail(failure)
-        self.state.set_health(Health.FAILED)
-        if self._options.on_failure is not None:
-            self._options.on_failure(error)
+            services.start(self.once)
+        if options.scrubs:
+            services.start(self.scrub)
+        if options.deliver_delayed:
+            services.start(self.delays.service)
 
     def close(self) -> None:
         """Stop services, bring everything to the disk, write the checkpoint and the clean-close
@@ -493,7 +458,7 @@ class MessageStore:
             try:
                 self.rebuilds.close()
                 self._stop_services()
-                if self._failure is None and self._parts.plan.read_only is None:
+                if self.failure is None and self._parts.plan.read_only is None:
                     self._close_cleanly()
             except (OSError, FlushTimeout) as error:
                 raise StoreFailed(f"the store could not be closed cleanly: {error}") from error
@@ -501,10 +466,9 @@ class MessageStore:
                 self._release()
 
     def _stop_services(self) -> None:
-        had_failed = self._failure is not None
-        for handle in self._services:
-            handle.stop()
-        self._parts.allocation.close()
+        had_failed = self.failure is not None
+        self._parts.services.stop()
+        self._parts.core.allocation.close()
         self.queues.end_ahead()
         refused: StoreFailed | None = None
         for service in (self.commits, self.flush):
@@ -517,30 +481,30 @@ class MessageStore:
             raise refused
 
     def _close_cleanly(self) -> None:
-        self._opened.lock.require()
+        self._parts.directory.lock.require()
         self._hand_over()
         dispatcher = self.dispatcher
-        dispatcher.finish(self._seams.clock)
+        dispatcher.finish(self._parts.seams.clock)
         self.delays.save()
         self.offsets.save()
         dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:
-            self._parts.checkpoint.physic_ms = newest
-        self._parts.queue_flush.flush_all(closing=True)
-        if self._parts.block_cover is not None:
-            self._parts.block_cover.close()
+            self._parts.core.checkpoint.physic_ms = newest
+        self._parts.core.queue_flush.flush_all(closing=True)
+        if self._parts.core.block_cover is not None:
+            self._parts.core.block_cover.close()
         if dispatcher.behind or dispatcher.catch_up.behind or self._owes_index:
             return  # `abort` stays: a broker then makes the rest, as RocketMQ does
-        self._running.note_clean_close(self.log)
-        remove_file(self._seams.files, self.paths.abort)
+        self._parts.running_manifest.note_clean_close(self.log)
+        remove_file(self._parts.seams.files, self.paths.abort)
         self.state.set_health(Health.CLOSED)
         self.state.sync()
 
     def _hand_over(self) -> None:
         """Repair what the scrub has found, or report loudly that it stays: a broker that opens the
         store next cuts its log at the first record that it cannot read."""
-        if self._options.scrubs:
+        if self._parts.options.scrubs:
             self.scrub.repair_known()
         if count := self.scrub.progress.finding_count:
             log.error(
@@ -555,7 +519,7 @@ class MessageStore:
     @property
     def _owes_index(self) -> bool:
         """Whether a store that was not closed cleanly was to get a new index, and did not."""
-        is_owed = self._options.replaces_index and not self.index.is_published
+        is_owed = self._parts.options.replaces_index and not self.index.is_published
         return is_owed and self._parts.plan.path != "normal"
 
     def _release(self) -> None:
@@ -564,9 +528,9 @@ class MessageStore:
         self.log.close()
         self.queues.close()
         self.index.close()
-        self._parts.checkpoint.close()
+        self._parts.core.checkpoint.close()
         self.state.close()
-        self._opened.lock.release()
+        self._parts.directory.lock.release()
 
     def __enter__(self) -> MessageStore:
         return self

@@ -81,7 +81,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedDirectory:
     """A locked directory that is known to be ours to recover."""
 
     paths: StorePaths
@@ -132,7 +132,9 @@ class _Aside:
         log.error("%s", what)
 
 
-def open_directory(root: Path, config: StoreConfig, seams: Seams, options: StoreOptions) -> Opened:
+def open_directory(
+    root: Path, config: StoreConfig, seams: Seams, options: StoreOptions
+) -> OpenedDirectory:
     """Lock and identify a store; nothing of RocketMQ's files changes but ``lock``.
 
     Raises StoreLocked, DirectoryNotUsable, DiskRefuses, StoreOfAnother, StoreUnsupported,
@@ -165,7 +167,7 @@ def _usable(root: Path) -> Iterator[None]:
 
 def _identify(
     paths: StorePaths, config: StoreConfig, seams: Seams, options: StoreOptions, lock: StoreLock
-) -> Opened:
+) -> OpenedDirectory:
     files = seams.files
     aside = _Aside(files, Quarantine(files, seams.clock, paths.quarantine, paths.root))
     found = _known_format(files, paths, aside)
@@ -236,7 +238,7 @@ def _identify(
         blocks.drop(0)
     _note_opening(files, paths, content, config)
     store_lock.put_sign(files, paths, lock)
-    return Opened(
+    return OpenedDirectory(
         paths,
         config if options.deletes else config.model_copy(update=_NO_DELETION),
         content,

@@ -281,7 +281,7 @@ def test_a_deletion_hides_nothing_that_is_put_to_a_copy_whose_log_ends_before_it
         (copy / "mqstore" / name).unlink(missing_ok=True)
     shutil.rmtree(copy / "consumequeue")
     with open_store(copy) as store:
-        (note,) = store._opened.deleted.all()
+        (note,) = store._parts.directory.deleted.all()
         assert note.offset == store.log.max_offset
         assert [topic.name for topic in store.topics()] == ["other"]
         placed = put_message(store, message(store, 7, topic="T", queue_id=0))
@@ -298,7 +298,7 @@ def test_notes_end_with_the_messages(tmp_path: Path) -> None:
         store.expire(1)
         store.create_topic("U", queues=1)
         store.delete_topic("U")
-        assert [note.topic for note in store._opened.deleted.all()] == ["U"]
+        assert [note.topic for note in store._parts.directory.deleted.all()] == ["U"]
 
 
 def test_notes_that_cannot_be_read_are_done_without(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Watched:
     def opened(self, newest_ms: int = 0, boot: str = "1") -> ClockWatch:
         steps = ClockSteps(self.machine.disk, Path("/clock.json"), writable=True)
         self.watch = ClockWatch(steps, self.clock, boot)
-        self.watch.on_step_back = self.backs.append
+        self.watch.add_listener(self.backs.append)
         self.end.last_store_timestamp_ms = self.watch.begin(BOUNDS, newest_ms)
         return self.watch
 

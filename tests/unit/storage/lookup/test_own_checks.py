@@ -101,7 +101,7 @@ def test_every_way_to_a_message_marks_what_only_its_own_checks_vouch_for(closed:
         assert slices.self_checked == sum(is_doubtful(each) for each in own)
         assert len(slices) == sum(not is_touched(each) for each in own)
         window = lookups._window
-        guard = BlockGuard(store._opened.blocks, window)
+        guard = BlockGuard(store._parts.directory.blocks, window)
         places = RecordPlaces(lookups, store.log, store.queues, guard)
         place = places.of(lookups.by_physical_offset(found.physical_offset))
         assert place is not None

@@ -195,9 +195,9 @@ def test_a_store_keeps_the_segment_in_memory_that_it_writes_to(tmp_path: Path) -
         put_some(store, 2000)
         files = store.log.files.files
         assert len(files) > 3
-        store._parts.allocation.close()  # after its last step
+        store._parts.core.allocation.close()  # after its last step
         while locked_segments(store) != [False] * (len(files) - 1) + [True]:
-            store._parts.allocation.step(0.0)
+            store._parts.core.allocation.step(0.0)
         assert locked_kib() == before + (files[-1].size >> 10)
         assert len(bodies(store)) == 2000
     assert locked_kib() == before

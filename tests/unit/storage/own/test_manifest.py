@@ -29,7 +29,7 @@ def root(closed_once: Path, tmp_path: Path) -> Path:
 
 def view_of(root: Path) -> StoreView:
     with open_store(root, in_place=False, services=False, create=False) as store:
-        template = store._opened.view
+        template = store._parts.directory.view
     paths = StorePaths(root)
     segments = find_segments(FILES, paths, CONFIG.mapped_file_size_commit_log)
     return replace(template, files=FILES, paths=paths, segments=segments)

@@ -225,5 +225,5 @@ def test_file_that_cannot_be_made_refuses_the_put_and_the_next_may_succeed(tmp_p
 def test_delayed_message_is_delivered_to_a_queue_that_is_new(tmp_path: Path) -> None:
     """The service that delivers makes its files itself."""
     with open_store(tmp_path, waits_for_files=False, deliver_delayed=False) as store:
-        store._appends.put_copy(message(store, 0))
+        store._parts.appends.put_copy(message(store, 0))
         assert bodies(store, queues=1) == all_bodies(1)

@@ -37,7 +37,7 @@ def made(root: Path, *, killed: bool) -> Path:
     put_some(store, COUNT - 1)
     put_message(store, message(store, COUNT - 1, queue_id=(COUNT - 1) % 3), Durability.SYNC)
     if killed:
-        store._running.step(0)
+        store._parts.running_manifest.step(0)
         abandon(store)
     else:
         store.close()

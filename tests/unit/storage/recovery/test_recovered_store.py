@@ -608,7 +608,7 @@ class ShiftedClock:
 
 def test_a_queue_that_a_note_promises_and_that_was_removed_is_made_again(killed: Path) -> None:
     store = open_store(killed)
-    store._running.step(0.0)
+    store._parts.running_manifest.step(0.0)
     abandon(store)
     shutil.rmtree(killed / "consumequeue" / "T" / "1")
 

@@ -37,7 +37,7 @@ def found_at(store: MessageStore, offset: int, mask: int = 0x10) -> Finding:
     """What is found once a byte of the log has changed."""
     file = store.log.files.find(offset)
     assert file is not None
-    entries = store._opened.blocks.entries(file.base_offset)
+    entries = store._parts.directory.blocks.entries(file.base_offset)
     assert entries is not None
     position = offset - file.base_offset
     file.view[position] ^= mask

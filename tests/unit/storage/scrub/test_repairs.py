@@ -105,7 +105,7 @@ def changed_blocks(store: MessageStore) -> int:
     """Blocks that are not as their checksums say."""
     count = 0
     for file in store.log.files.files:
-        entries = store._opened.blocks.entries(file.base_offset)
+        entries = store._parts.directory.blocks.entries(file.base_offset)
         assert entries is not None
         for number in range(blocks_of(file.size)):
             count += check_block(file.view, entries, file.base_offset, number, 0) < 0

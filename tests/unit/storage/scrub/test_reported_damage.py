@@ -205,9 +205,11 @@ def test_reports_are_bounded(store: MessageStore, monkeypatch: pytest.MonkeyPatc
     assert store.scrub.waiting == 1
 
 
-def test_a_report_wakes_the_scrub_and_leaves_the_pass_its_pace(store: MessageStore) -> None:
+def test_a_report_wakes_the_scrub_and_leaves_the_pass_its_pace(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     woken: list[int] = []
-    store.scrub.on_report = lambda: woken.append(store.scrub.waiting)
+    monkeypatch.setattr(store.scrub, "_on_report", lambda: woken.append(store.scrub.waiting))
     store.scrub.report(0)
     store.scrub.report(1)
     assert woken == [1], "a block that waits is reported once"
@@ -291,7 +293,7 @@ def test_a_guard_remembers_a_bounded_number_of_blocks(
     monkeypatch.setattr(block_guard, "REPORTED_MAX", 4)
     reports: list[int] = []
     window = LogWindow(*store.state.bound_words)
-    guard = BlockGuard(store._opened.blocks, window, on_damage=reports.append)
+    guard = BlockGuard(store._parts.directory.blocks, window, on_damage=reports.append)
     guard.report(0, 5, 5 + 4 * BLOCK_SIZE)
     assert reports == [5, *(number * BLOCK_SIZE for number in range(1, 5))]
     guard.report(0, 4 * BLOCK_SIZE, 4 * BLOCK_SIZE + 1)

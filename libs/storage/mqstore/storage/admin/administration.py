@@ -10,17 +10,18 @@ from mqstore.storage.admin.group_offsets import GroupOffsets
 from mqstore.storage.admin.groups import Groups
 from mqstore.storage.admin.subscriptions import Subscriptions
 from mqstore.storage.admin.topics import TopicDeletion, Topics
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.seams import Seams
+from mqstore.storage.seams import Clock, Seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 if TYPE_CHECKING:
     from mqstore.storage.layout import StoreFormat
-    from mqstore.storage.opening import Opened
+    from mqstore.storage.own.deleted_topics import DeletedTopics
     from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
@@ -54,11 +55,14 @@ class Administration:
     def __init__(
         self,
         tables: AdminTables,
-        opened: Opened,
+        config: StoreConfig,
+        store_format: StoreFormat,
+        deleted: DeletedTopics,
         log: CommitLog,
         queues: ConsumeQueues,
         lookups: Lookups,
-        seams: Seams,
+        clock: Clock,
+        *,
         adopt: Callable[[str, list[FilterData]], int],
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
@@ -69,18 +73,17 @@ class Administration:
         dispatch is paused; ``require_writable`` raises StoreNotWritable or StoreFailed where
         nothing may change.
         """
-        store_format, clock = opened.format.rocketmq_format, seams.clock
         self.topics = Topics(
             tables.topics,
             store_format,
             log,
             queues,
-            opened.deleted,
+            deleted,
             clock,
             drop_queues,
             require_writable,
         )
-        topic_of, config = self.topics.get, opened.config
+        topic_of = self.topics.get
         self.offsets = GroupOffsets(
             tables.offsets, topic_of, log, queues, lookups, config, require_writable
         )

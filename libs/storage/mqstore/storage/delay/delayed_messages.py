@@ -1,4 +1,4 @@
-"""``DelayedMessages`` joins the parts of delayed delivery: rewriting, delivery and status."""
+"""``DelayedMessages`` joins the parts of delayed delivery: delivery, progress and status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delivery import DeliveryService
 from mqstore.storage.delay.duplicates import DeliveredCopies
 from mqstore.storage.delay.progress import DelayProgress
-from mqstore.storage.delay.rewriting import delay_message, queue_of
+from mqstore.storage.delay.rewriting import queue_of
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
@@ -42,11 +42,12 @@ class DelayLevelStatus:
 
 
 class DelayedMessages:
-    """Rewrites, delivers and reports delayed messages. Thread-safe, except ``save``."""
+    """Delivers and reports delayed messages. Thread-safe, except ``save``."""
 
     def __init__(
         self,
         table: DelayOffsets,
+        levels: DelayLevels,
         config: StoreConfig,
         store_format: StoreFormat,
         log: CommitLog,
@@ -57,8 +58,7 @@ class DelayedMessages:
         shift_ms: Callable[[int], int],
     ) -> None:
         """``put`` and ``shift_ms`` as in DeliveryService. ``table`` may be behind the log."""
-        self.levels = DelayLevels(config.message_delay_level)
-        self._format = store_format
+        self.levels = levels
         self._log = log
         self._queues = queues
         self._progress = DelayProgress(table, log, config)
@@ -66,10 +66,6 @@ class DelayedMessages:
         self.service = DeliveryService(
             put, log, queues, self.levels, self._progress, clock, store_format, copies, shift_ms
         )
-
-    def delay(self, message: Message) -> Message:
-        """Rewrite a message that has a delay level, as it is put. Raises MessageInvalid."""
-        return delay_message(message, self.levels, self._format)
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower the delivery offset of each level to its queue's end; returns the lowered offsets.

@@ -28,7 +28,15 @@ _log = logging.getLogger(__name__)
 class ClockWatch:
     """For one thread at a time: the holder of the put lock."""
 
-    def __init__(self, steps: ClockSteps, clock: Clock, boot_id: str) -> None:
+    def __init__(
+        self,
+        steps: ClockSteps,
+        clock: Clock,
+        boot_id: str,
+        kept_from: Callable[[int], int] = lambda minimum: minimum,
+    ) -> None:
+        """``kept_from`` returns, for a minimum of the log, the physical offset below which steps
+        may be forgotten."""
         self.steps = steps
         self.seen = 0
         """Steps noted since the opening, and by it."""
@@ -38,15 +46,17 @@ class ClockWatch:
         """When that was, monotonic."""
         self.looked_at: float = 0.0
         """When the clocks were compared last, monotonic."""
-        self.on_step_back: Callable[[int], None] = lambda _: None
-        """Called with the time after the clock was set back, before the next put."""
-        self.kept_from: Callable[[int], int] = lambda minimum: minimum
-        """Below which physical offset steps may be forgotten, for a minimum of the log."""
+        self._listeners: list[Callable[[int], None]] = []
+        self._kept_from = kept_from
         self._clock = clock
         self._boot_id = boot_id
         self._base_ms = 0
         """The wall clock less the monotonic one when a step was noted last, or the machine was met;
         small steps add up from there."""
+
+    def add_listener(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` with the time after the clock was set back, before the next put."""
+        self._listeners.append(listener)
 
     def begin(self, bounds: tuple[int, int], newest_ms: int) -> int:
         """At an opening: note a step of the clock since the last message was stored.
@@ -54,7 +64,7 @@ class ClockWatch:
         ``bounds`` are the log's, ``newest_ms`` is the STORETIMESTAMP of its newest record, 0
         without one. Returns the time that no later record may go below.
         """
-        bounds = self.kept_from(bounds[0]), bounds[1]
+        bounds = self._kept_from(bounds[0]), bounds[1]
         now_ms, base_ms = self._look() or (self._clock.now_ms(), self._base())
         before = self.steps.base_of(self._boot_id)
         step_ms = 0 if before is None else base_ms - before
@@ -82,10 +92,11 @@ class ClockWatch:
             newest_ms = end.last_store_timestamp_ms
             if step_ms < 0:
                 end.last_store_timestamp_ms = min(newest_ms, now_ms)
-            bounds = (self.kept_from(min_offset), end.max_offset)
+            bounds = (self._kept_from(min_offset), end.max_offset)
             self._note(step_ms, now_ms, newest_ms, bounds, is_measured=True)
             if step_ms < 0:
-                self.on_step_back(now_ms)
+                for listener in self._listeners:
+                    listener(now_ms)
             step_ms = 0
         # Small steps add up: the bounds are around what the clock would show without them.
         expected_ms = now_ms - step_ms

@@ -132,12 +132,14 @@ class CommitLog:
         on_flushed: Callable[[int], None] = lambda _: None,
         on_synced: Callable[[int], None] = lambda _: None,
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
+        on_lacking: Callable[[], None] = lambda: None,
     ) -> None:
         """``files`` are recovered: their wrote and flushed positions are right.
 
         ``last_store_timestamp_ms`` is the newest record's: no later one gets an earlier time,
         unless ``watch`` finds that the clock was set back by more than CLOCK_STEP_MS.
-        ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService. Without
+        ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService; ``on_lacking`` is
+        called, by any thread, when a put begins to lack a file. Without
         ``allocation`` segments are made when needed, by the thread that puts. With ``pool``, what
         is put can be read, and counts, only once ``commits`` has it in the page cache. Without
         ``waits`` a put that needs a segment which is not made yet raises FilePending.
@@ -161,7 +163,7 @@ class CommitLog:
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
-        self.lacking = Lacking()
+        self.lacking = Lacking(on_lacking)
         """The last failure of a put to get a file."""
         self.end.last_store_timestamp_ms = last_store_timestamp_ms
         self.end.max_offset = files.max_offset
@@ -262,6 +264,13 @@ class CommitLog:
         self._refuse(lambda: StoreNotWritable(reason, detail))
         with self._lock:
             pass
+
+    def fail(self, failure: StoreFailed) -> None:
+        """Reject puts for good, and fail every wait for a sync: the store has failed."""
+        self.refuse_puts("failed", f"the store failed: {failure}")
+        self.flush.fail(failure)
+        if self.commits is not None:
+            self.commits.fail(failure)
 
     def pause_puts(self, refusal: DiskFull) -> None:
         """Puts raise this until ``resume_puts``; does not wait for one that is under way."""

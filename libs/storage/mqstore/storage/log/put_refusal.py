@@ -60,9 +60,9 @@ class Lacking:
     them the room that the put waits for.
     """
 
-    def __init__(self) -> None:
-        self.on_change: Callable[[], None] = lambda: None
-        """Called, by any thread, when a put begins to lack something."""
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        """``on_change`` is called, by any thread, when a put begins to lack something."""
+        self._on_change = on_change
         self._lock = Lock()
         self._refusal: PutRefusal | None = None
         self._retry: Callable[[], bool] = lambda: True
@@ -78,7 +78,7 @@ class Lacking:
             return
         with self._lock:
             self._refusal, self._retry = PutRefusal.of(error), retry
-        self.on_change()
+        self._on_change()
 
     def end(self) -> None:
         """Forget the failure: a put got its file."""

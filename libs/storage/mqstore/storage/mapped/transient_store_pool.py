@@ -5,6 +5,9 @@ Source: TransientStorePool of 4.9.7 and 5.4.0. Called from ``log.commit``.
 
 from __future__ import annotations
 
+from typing import Self
+
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.mapped.warm_up import MemoryLocks
 from mqstore.storage.seams import FileSystem
 
@@ -18,6 +21,14 @@ class TransientStorePool:
         for mapping in self._memory:
             locks.lock(mapping)
         self._free = [mapping.view for mapping in self._memory]
+
+    @classmethod
+    def of(cls, config: StoreConfig, files: FileSystem, locks: MemoryLocks) -> Self | None:
+        """The pool that a store's settings want; None where they want none. Raises OSError."""
+        if not config.uses_transient_store_pool:
+            return None
+        size, count = config.mapped_file_size_commit_log, config.transient_store_pool_size
+        return cls(files, size, count, locks)
 
     @property
     def available(self) -> int:

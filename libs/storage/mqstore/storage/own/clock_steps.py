@@ -105,6 +105,14 @@ class ClockSteps:
         self.is_saved = True
         """Whether the file has what memory has."""
 
+    def current(self) -> StepsView:
+        """The steps noted by now."""
+        return self.view
+
+    def shift_ms(self, offset: int) -> int:
+        """``StepsView.shift_ms`` by the steps noted by now."""
+        return self.view.shift_ms(offset)
+
     def base_of(self, boot_id: str) -> int | None:
         """The wall clock less the monotonic one, as last seen in this start of the machine."""
         return self._known.base_ms if self._known.boot_id == boot_id else None

@@ -8,9 +8,10 @@ import logging
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.opening import Opened
 from mqstore.storage.own import manifest
+from mqstore.storage.own.format_file import FormatFile
 from mqstore.storage.own.manifest import LogState, Manifest, QueueState
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_flush import QueueFlushService
 from mqstore.storage.seams import FileSystem
@@ -36,21 +37,25 @@ class RunningManifestService:
 
     def __init__(
         self,
-        opened: Opened,
+        paths: StorePaths,
+        content: FormatFile,
+        interval_s: float,
         files: FileSystem,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         flush: QueueFlushService,
         index: IndexService,
     ) -> None:
-        self._opened = opened
+        """``content`` is format.json of this opening; ``interval_s`` is between two notes."""
+        self._paths = paths
+        self._content = content
         self._files = files
         self._queues = queues
         self._dispatcher = dispatcher
         self._flush = flush
         self._index = index
         self._noted = -1
-        self._interval_s = opened.config.flush_consume_queue_thorough_interval / 1000
+        self._interval_s = interval_s
 
     def step(self, now: float) -> float:
         """Raises StoreFailed."""
@@ -67,13 +72,13 @@ class RunningManifestService:
 
     def note(self, position: int, states: tuple[QueueState, ...]) -> None:
         """Everything below ``position`` has its entries, and they are on disk. OSError."""
-        manifest.save(self._files, self._opened.paths.running, self._manifest(position, states))
+        manifest.save(self._files, self._paths.running, self._manifest(position, states))
         self._noted = position
 
     def note_clean_close(self, log: CommitLog) -> None:
         """All of ``log`` has its entries, everything is on disk, and nothing is put any more
         (``clean-close.json``). OSError."""
-        paths = self._opened.paths
+        paths = self._paths
         names, end = self._files.list(paths.index), log.max_offset
         state = LogState(
             min_offset=log.min_offset,
@@ -90,7 +95,7 @@ class RunningManifestService:
     def _manifest(
         self, position: int, states: tuple[QueueState, ...], log: LogState | None = None
     ) -> Manifest:
-        content = self._opened.format
+        content = self._content
         return Manifest(
             store_id=content.store_id,
             epoch=content.epoch,

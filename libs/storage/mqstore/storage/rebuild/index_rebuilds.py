@@ -48,7 +48,12 @@ from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.seams import Seams
 
 if TYPE_CHECKING:
-    from mqstore.storage.assembly import Parts
+    from mqstore.storage.config import StoreConfig
+    from mqstore.storage.index.catch_up import IndexCatchUp
+    from mqstore.storage.index.service import IndexService
+    from mqstore.storage.log.commit_log import CommitLog
+    from mqstore.storage.own.format_file import FormatFile
+    from mqstore.storage.paths import StorePaths
 
 PIN: Final = "index-rebuild"
 LEASE_MAX_S: Final = 3_600
@@ -80,17 +85,27 @@ class IndexRebuilds:
 
     name = "index-rebuild"
 
-    def __init__(self, parts: Parts, retention: Retention, seams: Seams) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        content: FormatFile,
+        paths: StorePaths,
+        log: CommitLog,
+        index: IndexService,
+        catch_up: IndexCatchUp,
+        retention: Retention,
+        seams: Seams,
+    ) -> None:
+        """``content`` is format.json of this opening."""
         self.ended: Counter[str] = Counter()
         """Since the opening, by outcome."""
         self.last: RebuildEnded | None = None
-        opened = parts.opened
-        self._config = opened.config
-        self._format = opened.format
-        self._paths = opened.paths
-        self._log = parts.log
-        self._index = parts.index
-        self._catch_up = parts.dispatcher.catch_up
+        self._config = config
+        self._format = content
+        self._paths = paths
+        self._log = log
+        self._index = index
+        self._catch_up = catch_up
         self._retention = retention
         self._seams = seams
         self._lock = Lock()

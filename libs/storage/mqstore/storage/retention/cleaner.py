@@ -17,6 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.own.clock_steps import ClockSteps
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention import plan
 from mqstore.storage.retention.archive import Archive, ArchiveMark
 from mqstore.storage.retention.disk import Disks, DiskWatch
@@ -39,10 +44,8 @@ from mqstore.storage.retention.plan import (
 from mqstore.storage.retention.removal import Removal
 from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.seams import Seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 if TYPE_CHECKING:
-    from mqstore.storage.assembly import Parts
     from mqstore.storage.mapped.mapped_file import MappedFile
 
 MANUAL_ROUNDS: Final = 20
@@ -64,39 +67,32 @@ class Retention:
 
     def __init__(
         self,
-        parts: Parts,
+        config: StoreConfig,
+        paths: StorePaths,
         seams: Seams,
-        offsets: ConsumerOffsets,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        steps: ClockSteps,
+        removal: Removal,
+        groups: Groups,
         undelivered: Callable[[], Iterable[Hold]],
-        forget: Callable[[], None],
     ) -> None:
-        """``offsets`` are those of keepForGroups; ``undelivered`` yields the holds of delayed
-        messages; ``forget`` as in Removal."""
-        opened = parts.opened
-        config, paths = opened.config, opened.paths
+        """``steps`` are those of the clock, ``groups`` those of keepForGroups; ``undelivered``
+        yields the holds of delayed messages."""
         self.deleted: Counter[Why] = Counter()
         """Segments removed since the opening, by reason."""
         self.journal = Journal()
         """Notes of the deletions that made room."""
-        self.removal = Removal(
-            parts.log,
-            parts.queues,
-            parts.index,
-            parts.dispatcher,
-            parts.queue_flush,
-            parts.allocation,
-            opened.blocks,
-            forget,
-        )
+        self.removal = removal
         self._config = config
-        self._log = parts.log
-        self._dispatcher = parts.dispatcher
+        self._log = log
+        self._dispatcher = dispatcher
         self._seams = seams
         self._watch = DiskWatch(seams.files, paths, config)
         self._pins = Pins(paths, seams)
-        self._archive = Archive(paths, seams, parts.log.max_offset)
-        self._steps = parts.watch.steps
-        self._groups = Groups(config.keep_for_groups, parts.queues, offsets)
+        self._archive = Archive(paths, seams, log.max_offset)
+        self._steps = steps
+        self._groups = groups
         self._undelivered = undelivered
         self._lock = Lock()
         self._work: Iterator[float] = iter(())

@@ -19,14 +19,11 @@ from typing import Final
 from mqstore.storage.errors import RepairRefused, StoreFailed
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.opening import Opened
-from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.own.state_page import StatePage
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.repair_plan import plan_repairs
 from mqstore.storage.recovery.report import RepairPlan, RepairReport, RestoreBytes
-from mqstore.storage.recovery.view import Segment, Segments
-from mqstore.storage.seams import Seams
+from mqstore.storage.recovery.view import Segment, Segments, StoreView
 
 AUTOMATIC_BYTES_MAX: Final = 16 << 20
 """Bytes of tombstones that one automatic repair may place. More is not rot but a lost disk area:
@@ -40,33 +37,22 @@ class LogRepairs:
 
     def __init__(
         self,
-        opened: Opened,
+        view: StoreView,
         log_files: MappedFileQueue,
-        seams: Seams,
-        quarantine: Quarantine,
+        state: StatePage,
+        applier: Applier,
         cover: BlockCover | None,
-        *,
-        durable: bool,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Without ``cover`` the store may only be read."""
-        self._opened = opened
+        """``view`` is of the store as it was opened. Without ``cover`` the store may only be
+        read."""
+        self._view = view
         self._log = log_files
-        self._files = seams.files
-        self._state: StatePage = opened.state
+        self._state = state
+        self._applier = applier
         self._cover = cover
         self._on_failure = on_failure
         self._running = Lock()
-        self._applier = Applier(
-            seams.files,
-            opened.paths,
-            opened.config,
-            opened.format.rocketmq_format,
-            quarantine,
-            opened.blocks,
-            opened.state.changing,
-            durable=durable,
-        )
 
     def plan(
         self,
@@ -76,7 +62,7 @@ class LogRepairs:
         """Plan a repair of the segments with these first offsets, or of all; reads them.
 
         ``progress`` gets (bytes done, of total)."""
-        opened, end = self._opened, self._state.flushed_offset
+        end = self._state.flushed_offset
         found = [
             Segment(file.path, file.base_offset, file.size)
             for file in self._log.files
@@ -84,7 +70,7 @@ class LogRepairs:
             if bases is None or file.base_offset in bases
         ]
         segments = Segments(tuple(found), (), ())
-        view = replace(opened.view, segments=segments, blocks=opened.blocks)
+        view = replace(self._view, segments=segments)
         return plan_repairs(view, end, progress)
 
     def run(

@@ -21,13 +21,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage._kernel import check_block
-from mqstore.storage.config import DamageRepair
+from mqstore.storage.config import DamageRepair, StoreConfig
 from mqstore.storage.errors import RepairRefused
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.opening import Opened
 from mqstore.storage.own import sealed_json
+from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.recovery.report import PlaceTombstone, RepairReport
 from mqstore.storage.scrub.finding import Finding, explain
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs
@@ -100,25 +100,30 @@ class Scrub:
 
     def __init__(
         self,
-        opened: Opened,
+        path: Path,
+        config: StoreConfig,
         log_files: MappedFileQueue,
-        seams: Seams,
-        on_damage: Callable[[], object],
+        blocks: BlockFiles,
         repairs: LogRepairs,
+        seams: Seams,
+        *,
+        on_damage: Callable[[], object],
+        on_report: Callable[[], object],
     ) -> None:
-        """``on_damage`` is called after something was found that was not known."""
+        """``path`` holds the progress over restarts. ``on_damage`` is called after something was
+        found that was not known, ``on_report`` after a report was taken, in its thread."""
         self._files = seams.files
         self._clock = seams.clock
-        self._path = opened.paths.scrub
+        self._path = path
         self.progress = _load(self._files, self._path)
         self._log = log_files
-        self._blocks = opened.blocks
-        self._rate = opened.config.scrub_bytes_per_second
-        self._interval_ms = opened.config.scrub_interval_hours * MS_PER_HOUR
+        self._blocks = blocks
+        self._rate = config.scrub_bytes_per_second
+        self._interval_ms = config.scrub_interval_hours * MS_PER_HOUR
         self._on_damage = on_damage
         self._repairs = repairs
-        self._is_automatic = opened.config.damage_repair is DamageRepair.AUTOMATIC
-        self._segment_size = opened.config.mapped_file_size_commit_log
+        self._is_automatic = config.damage_repair is DamageRepair.AUTOMATIC
+        self._segment_size = config.mapped_file_size_commit_log
         self._damaged = {self._base_of(each.offset) for each in self.progress.findings}
         """First offsets of the segments that are to be repaired."""
         self._changing = RLock()
@@ -128,8 +133,7 @@ class Scrub:
         """Monotonic time from which damage is repaired; later after a repair was refused."""
         self._resumes_at = 0.0
         """Monotonic time of the pass's next step."""
-        self.on_report: Callable[[], object] = lambda: None
-        """Called after a report was taken, in its thread."""
+        self._on_report = on_report
         self.report_count = 0
         """Number of accepted reports of blocks."""
         self._reports: set[int] = set()
@@ -160,7 +164,7 @@ class Scrub:
             self._reports.update(taken)
             self.report_count += len(taken)
         if taken:
-            self.on_report()
+            self._on_report()
 
     def _block_of(self, offset: int) -> int:
         return offset - (offset - self._base_of(offset)) % BLOCK_SIZE

@@ -83,6 +83,10 @@ class Checkpoint:
         """The store time before which log, queues and index are certainly on disk."""
         return min(self.min_ms, self.index_ms)
 
+    def set_physic_ms(self, store_timestamp_ms: int) -> None:
+        """Note that records up to this store time are on disk; ``flush`` makes it durable."""
+        self.physic_ms = store_timestamp_ms
+
     def flush(self) -> None:
         """Write the values and sync the page. Raises OSError when the disk rejects the write."""
         with self._lock:
