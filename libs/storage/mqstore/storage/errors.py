@@ -57,7 +57,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from mqstore.storage.recovery.loss import Loss
+    from mqstore.storage.lost_data import Loss
 
 
 class StorageError(Exception):

@@ -12,6 +12,7 @@ from typing import Final
 from mqstore.storage import sizes
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.lost_data import Loss
 from mqstore.storage.own import manifest, store_lock
 from mqstore.storage.own.deleted_topics import DeletedTopics
 from mqstore.storage.own.format_file import FormatFile
@@ -19,7 +20,7 @@ from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.state_page import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss
-from mqstore.storage.recovery.loss import Facts, Loss, find_loss
+from mqstore.storage.recovery.loss import Facts, find_loss
 from mqstore.storage.recovery.view import StoreView, find_segments, read_checkpoint
 from mqstore.storage.seams import FileSystem
 

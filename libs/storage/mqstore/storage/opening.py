@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage import sizes
-from mqstore.storage._kernel import check_run
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DataMissing,
@@ -25,8 +23,9 @@ from mqstore.storage.errors import (
     StoreDamaged,
     StoreUnsupported,
 )
+from mqstore.storage.format_detection import find_format
 from mqstore.storage.index.publication import finish_at_opening
-from mqstore.storage.layout import MAGIC_V2, StoreFormat
+from mqstore.storage.layout import StoreFormat
 from mqstore.storage.loss_check import (
     LossCheck,
     check_loss,
@@ -46,7 +45,7 @@ from mqstore.storage.own import (
 )
 from mqstore.storage.own.block_files import BlockFiles
 from mqstore.storage.own.deleted_topics import DeletedTopics
-from mqstore.storage.own.format_file import FormatFile, Owner, Sizes
+from mqstore.storage.own.format_file import FormatFile, Owner, Settings, Sizes
 from mqstore.storage.own.log_owner import LogOwner
 from mqstore.storage.own.manifest import Manifest
 from mqstore.storage.own.quarantine import Quarantine
@@ -67,10 +66,6 @@ from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import change_together, remove_file
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_MAGIC_END: Final = 7
-_V2_MAGIC_END: Final = MAGIC_V2 & 0xFF
-"""The last byte of MAGICCODE tells V2 from V1."""
-_RUN_RECORDS: Final = 100_000
 _NO_DELETION: Final = {
     "file_reserved_time": 100 * 365 * 24,
     "clean_file_forcibly_enable": False,
@@ -111,8 +106,25 @@ class OpenedDirectory:
     """Names of quarantine entries made so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a locked directory says of itself, read before the opening changes it."""
+
+    paths: StorePaths
+    """With the place of the log."""
+    format: FormatFile | None
+    """None where format.json is missing or cannot be read."""
+    owner: LogOwner | None
+    state: StateSnapshot | None
+    """The state page as the last writer left it."""
+    look: LossCheck
+    trusted: bool
+    """Whether no other program has opened the store since our last opening."""
+    accepted: AcceptedLoss | None
+
+
 class _Aside:
-    """Files of ours that cannot be read are copied away before they are made again."""
+    """Copies files of ours that cannot be read away before they are made again."""
 
     def __init__(self, files: FileSystem, quarantine: Quarantine) -> None:
         self.odd: list[str] = []
@@ -121,6 +133,7 @@ class _Aside:
         self._quarantine = quarantine
 
     def set(self, path: Path, why: str) -> None:
+        """Copy a file to quarantine, unless it is empty, and report why. OSError."""
         stat = self._files.stat(path)
         if stat is not None and stat.size:
             self.names.append(self._quarantine.keep_file(path, why).name)
@@ -128,6 +141,7 @@ class _Aside:
         log.warning("%s cannot be read and is made again: %s", path, why)
 
     def note(self, what: str) -> None:
+        """Report what is odd about the directory."""
         self.odd.append(what)
         log.error("%s", what)
 
@@ -170,6 +184,70 @@ def _identify(
 ) -> OpenedDirectory:
     files = seams.files
     aside = _Aside(files, Quarantine(files, seams.clock, paths.quarantine, paths.root))
+    facts = _read_facts(paths, config, seams, options, lock, aside)
+    paths, found, accepted = facts.paths, facts.format, facts.accepted
+    existed = found is not None or holds_a_store(files, paths)
+    if not existed and not options.create:
+        raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
+    recorded = store_settings.recorded(files, paths, found)
+    config = store_settings.applied(config, {} if options.all_settings else recorded, paths)
+    settings = store_settings.to_record(config, recorded)
+    config = _adopt_sizes(files, facts, config, options)
+    _set_unreadable_aside(files, facts, aside)
+    if accepted is not None:
+        begin_segments(files, paths, config, facts.look.view.store_format, accepted)
+    segments = find_segments(files, paths, config.mapped_file_size_commit_log)
+    content = _next_format(facts, segments, settings, config, seams, options, lock)
+    if existed and (changes := store_settings.describe_changes(recorded, settings)):
+        log.info("the store's settings change: %s", changes)
+    format_file.refuse_another(content, options.store_id, options.shard)
+    size = config.mapped_file_size_commit_log
+    blocks = BlockFiles(files, paths.blocks, size, content.store_id)
+    if not facts.trusted and not lock.had_sign:
+        remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
+    deleted = DeletedTopics.load(files, paths.deleted_topics)
+    view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
+    is_whole = facts.trusted and accepted is None and view.loss is None
+    clean = clean_close(view, found) if is_whole else None
+    left_files = left_behind(view, found) if facts.trusted else None
+    index_lost = index_loss.at_opening(files, paths, left_files)
+    index_synced = _index_synced(view, found) if facts.trusted else 0
+    boot_id = options.boot_id or _read_boot_id(seams)
+    state = _write_opening(facts, content, config, blocks, lock, seams, boot_id)
+    return OpenedDirectory(
+        paths=paths,
+        config=config if options.deletes else config.model_copy(update=_NO_DELETION),
+        format=content,
+        lock=lock,
+        state=state,
+        view=view,
+        blocks=blocks,
+        clean=clean,
+        deleted=deleted,
+        index_lost=index_lost,
+        index_synced=index_synced,
+        resumes=facts.state is not None and facts.state.health is Health.RECOVERING,
+        boot_id=boot_id,
+        existed=existed,
+        accepted=accepted,
+        odd=aside.odd,
+        quarantined=aside.names,
+    )
+
+
+def _read_facts(
+    paths: StorePaths,
+    config: StoreConfig,
+    seams: Seams,
+    options: StoreOptions,
+    lock: StoreLock,
+    aside: _Aside,
+) -> _Facts:
+    """Read what the directory says, hold its log, and finish an index publication that was begun.
+
+    Raises StoreOfAnother, StoreUnsupported, StoreDamaged, and DataMissing for an unaccepted loss.
+    """
+    files = seams.files
     found = _known_format(files, paths, aside)
     if found is not None:
         format_file.refuse_another(found, options.store_id, options.shard)
@@ -189,74 +267,58 @@ def _identify(
     if look.loss is not None and look.by_broker:
         aside.note(f"a broker has had the store since: {look.loss.text}")
     found = finish_at_opening(seams, paths, found, trusted=trusted)
-    existed = found is not None or holds_a_store(files, paths)
-    if not existed and not options.create:
-        raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
-    known = found.sizes if found is not None else None
-    recorded = store_settings.recorded(files, paths, found)
-    config = store_settings.applied(config, {} if options.all_settings else recorded, paths)
-    settings = store_settings.to_record(config, recorded)
-    config = sizes.adopt(files, paths, config, known, keep_index_sizes=options.in_place)
+    return _Facts(paths, found, owner, left, look, trusted, accepted)
+
+
+def _adopt_sizes(
+    files: FileSystem, facts: _Facts, config: StoreConfig, options: StoreOptions
+) -> StoreConfig:
+    """The settings with the sizes that the files have. Raises StoreUnsupported."""
+    known = facts.format.sizes if facts.format is not None else None
+    config = sizes.adopt(files, facts.paths, config, known, keep_index_sizes=options.in_place)
     if options.in_place and not options.replaces_index:
-        sizes.refuse_other_index_sizes(files, paths, config)
-    if left is None and files.stat(paths.state) is not None:
+        sizes.refuse_other_index_sizes(files, facts.paths, config)
+    return config
+
+
+def _set_unreadable_aside(files: FileSystem, facts: _Facts, aside: _Aside) -> None:
+    paths = facts.paths
+    if facts.state is None and files.stat(paths.state) is not None:
         aside.set(paths.state, "it is no state page of this version")
     if (note := files.stat(paths.running)) is not None and not note.size:
         aside.set(paths.running, "it is empty")
-    if accepted is not None:
-        begin_segments(files, paths, config, look.view.store_format, accepted)
-    segments = find_segments(files, paths, config.mapped_file_size_commit_log)
-    content = _next_format(found, left, owner, segments, paths, config, seams, options, lock)
-    content = content.model_copy(update={"settings": settings})
-    if accepted is not None:
-        content = content.model_copy(update={"running_from": content.epoch})
-    if existed and (changes := store_settings.describe_changes(recorded, settings)):
-        log.info("the store's settings change: %s", changes)
-    format_file.refuse_another(content, options.store_id, options.shard)
-    size = config.mapped_file_size_commit_log
-    blocks = BlockFiles(files, paths.blocks, size, content.store_id)
-    view = _view(paths, config, content, segments, files, blocks)
-    if not trusted and not lock.had_sign:
-        remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
-    deleted = DeletedTopics.load(files, paths.deleted_topics)
-    if trusted and left is not None and found is not None:
-        view = with_what_is_known(view, found, left, deleted)
-    index_synced = _index_synced(view, found)
-    if accepted is not None:
-        view = replace(view, recover_from=last_before(files, segments, accepted))
-    elif look.blocking is not None:
-        view = replace(view, loss=look.blocking)
-    is_whole = trusted and accepted is None and view.loss is None
-    clean = clean_close(view, found) if is_whole else None
-    left_files = left_behind(view, found) if trusted else None
-    index_lost = index_loss.at_opening(files, paths, left_files)
-    if content.commit_log_is_marked and owner is None:
+
+
+def _judge(view: StoreView, facts: _Facts, deleted: DeletedTopics) -> StoreView:
+    """The view with what our last run left, and with the loss that was found or accepted."""
+    if facts.trusted and facts.state is not None and facts.format is not None:
+        view = with_what_is_known(view, facts.format, facts.state, deleted)
+    if facts.accepted is not None:
+        return replace(view, recover_from=last_before(view.files, view.segments, facts.accepted))
+    if facts.look.blocking is not None:
+        return replace(view, loss=facts.look.blocking)
+    return view
+
+
+def _write_opening(
+    facts: _Facts,
+    content: FormatFile,
+    config: StoreConfig,
+    blocks: BlockFiles,
+    lock: StoreLock,
+    seams: Seams,
+    boot_id: str,
+) -> StatePage:
+    """Make the opening durable: the state page says ``recovering``, format.json has a new epoch."""
+    files, paths, found = seams.files, facts.paths, facts.format
+    if content.commit_log_is_marked and facts.owner is None:
         log_owner.save(files, paths, content.store_id, epoch=0)
-    boot_id = options.boot_id or _read_boot_id(seams)
-    state = _begin(paths, content, seams, trusted=trusted, boot_id=boot_id)
+    state = _begin(paths, content, seams, trusted=facts.trusted, boot_id=boot_id)
     if found is None or not format_file.has_block_checksums(found, lock.modified_before_ms):
         blocks.drop(0)
     _note_opening(files, paths, content, config)
     store_lock.put_sign(files, paths, lock)
-    return OpenedDirectory(
-        paths,
-        config if options.deletes else config.model_copy(update=_NO_DELETION),
-        content,
-        lock,
-        state,
-        view,
-        blocks,
-        clean,
-        deleted,
-        index_lost,
-        index_synced if trusted else 0,
-        left is not None and left.health is Health.RECOVERING,
-        boot_id,
-        existed,
-        accepted,
-        aside.odd,
-        aside.names,
-    )
+    return state
 
 
 def _accepted(look: LossCheck, *, trusted: bool, raises: bool) -> AcceptedLoss | None:
@@ -283,7 +345,7 @@ def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> Format
     try:
         return format_file.load(files, paths)
     except StoreDamaged as error:
-        # It may have named a log elsewhere: without that, everything else would be cut.
+        # It may have named another place of the log: without that, all else would be cut.
         if files.stat(paths.consume_queue) is not None and not files.list(paths.commit_log):
             raise
         aside.set(paths.format, str(error))
@@ -312,6 +374,7 @@ def _hold_log(
 
 
 def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
+    """Whether a directory has a log, queues or a checkpoint."""
     return bool(files.list(paths.commit_log)) or any(
         files.stat(path) is not None
         for path in (paths.commit_log, paths.consume_queue, paths.checkpoint)
@@ -341,7 +404,7 @@ def _view(
 def with_what_is_known(
     view: StoreView, found: FormatFile, left: StateSnapshot, deleted: DeletedTopics
 ) -> StoreView:
-    """Add what our own last run left, which holds as nobody else has opened the store since."""
+    """Add what our own last run left: no other program has opened the store since."""
     if left.store_id != found.store_id:
         return view
     running = manifest.load(view.files, view.paths.running)
@@ -359,6 +422,7 @@ def _index_synced(view: StoreView, found: FormatFile | None) -> int:
 
 
 def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
+    """The clean-close manifest of the last writer, if the files still match it; else None."""
     clean = left_behind(view, found)
     return clean if clean is not None and manifest.still_matches(clean, view) else None
 
@@ -370,34 +434,34 @@ def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
 
 
 def _next_format(
-    found: FormatFile | None,
-    left: StateSnapshot | None,
-    owner: LogOwner | None,
+    facts: _Facts,
     segments: Segments,
-    paths: StorePaths,
+    settings: Settings,
     config: StoreConfig,
     seams: Seams,
     options: StoreOptions,
     lock: StoreLock,
 ) -> FormatFile:
     """format.json of this opening."""
+    found, owner, paths = facts.format, facts.owner, facts.paths
     if found is None:
         found = FormatFile(
-            store_id=_store_id(left, owner, options, seams),
+            store_id=_store_id(facts.state, owner, options, seams),
             shard=options.shard,
             epoch=0 if owner is None else owner.epoch,
             rocketmq_format=find_format(seams.files, paths, segments, options.format),
             sizes=Sizes.of(config),
         )
+    epoch = found.epoch + 1
     hosts = [host for host in found.store_hosts if host != options.store_host]
     begin = min((each.base for each in (*segments.usable, *segments.misfits)), default=0)
     missing = missing_ranges(segments, config.mapped_file_size_commit_log, begin)
     return found.model_copy(
         update={
-            "epoch": found.epoch + 1,
-            "block_epoch": found.epoch + 1,
-            "facts_epoch": found.epoch + 1,
-            "running_from": _running_from(found),
+            "epoch": epoch,
+            "block_epoch": epoch,
+            "facts_epoch": epoch,
+            "running_from": _running_from(found) if facts.accepted is None else epoch,
             "log_begin": begin,
             "missing": tuple(missing),
             "store_path_commit_log": str(paths.commit_log_dir) if paths.commit_log_dir else None,
@@ -405,6 +469,7 @@ def _next_format(
             "store_hosts": (options.store_host, *hosts),
             "lock_modified_ms": lock.modified_ms,
             "owner": Owner(pid=options.pid, host=os.uname().nodename),
+            "settings": settings,
         }
     )
 
@@ -429,54 +494,10 @@ def _store_id(
     return uuid.UUID(int=seams.random.getrandbits(128), version=4).hex
 
 
-def find_format(
-    files: FileSystem, paths: StorePaths, segments: Segments, wanted: StoreFormat | None
-) -> StoreFormat:
-    """5.x where ``abort.bak``, ``rocksdbstore/``, ``compaction/`` or a V2 record is; else 4.9."""
-    traces = (paths.abort_backup, paths.root / "rocksdbstore", paths.root / "compaction")
-    if any(files.stat(path) is not None for path in traces) or _has_v2_record(files, segments):
-        return StoreFormat.V5_X
-    if wanted is not None and not segments.usable:
-        return wanted
-    return StoreFormat.V4_9
-
-
-def _has_v2_record(files: FileSystem, segments: Segments) -> bool:
-    for segment in segments.usable:
-        if segment.length == 0:
-            continue
-        mapped = files.map(segment.path, writable=False)
-        try:
-            if _finds_v2(mapped.view, segment.base):
-                return True
-        finally:
-            mapped.unmap()
-    return False
-
-
-def _finds_v2(view: memoryview, base: int) -> bool:
-    """Looks at records only, so the unused rest of a segment is not read."""
-    position, records = 0, _RUN_RECORDS
-    while records == _RUN_RECORDS:
-        starts = array("q")
-        _, position, records, _ = check_run(
-            view,
-            position,
-            len(view),
-            base,
-            verify_body=False,
-            max_records=_RUN_RECORDS,
-            starts=starts,
-        )
-        if any(view[start + _MAGIC_END] == _V2_MAGIC_END for start in starts):
-            return True
-    return False
-
-
 def _begin(
     paths: StorePaths, content: FormatFile, seams: Seams, *, trusted: bool, boot_id: str
 ) -> StatePage:
-    """Tell readers that the store is recovering; forget a watermark that proves nothing."""
+    """Publish that the store is recovering; forget a watermark that proves nothing."""
     files = seams.files
     made = (paths.ours, paths.blocks, paths.quarantine, paths.staging, paths.queue_staging)
     for directory in made:
@@ -492,8 +513,8 @@ def _begin(
 def _note_opening(
     files: FileSystem, paths: StorePaths, content: FormatFile, config: StoreConfig
 ) -> None:
-    """One sync for all: the new epoch alone tells that the clean-close manifest is an older one's,
-    and broker.conf is for people."""
+    """One sync for all: the new epoch alone shows that the clean-close manifest is an older one's,
+    and broker.conf is for operators."""
     conf = format_file.broker_conf(content, config, paths).encode()
     replaced = {paths.format: format_file.text_of(content)}
     if files.stat(paths.broker_conf) is None or files.read(paths.broker_conf) != conf:

@@ -11,8 +11,8 @@ import pytest
 
 from mqstore.storage import accept_loss
 from mqstore.storage.errors import DataMissing, LossNotAccepted, StorageError
+from mqstore.storage.lost_data import Loss
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.recovery.loss import Loss
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.puts import put_message

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.own import sealed_json
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
@@ -47,15 +48,6 @@ class Sizes(BaseModel):
             max_hash_slot_num=config.max_hash_slot_num,
             max_index_num=config.max_index_num,
         )
-
-
-class ByteRange(BaseModel):
-    """Physical offsets of the log from ``start`` to before ``stop``."""
-
-    model_config = ConfigDict(frozen=True)
-
-    start: int
-    stop: int
 
 
 class Owner(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.recovery.loss import Loss
+from mqstore.storage.lost_data import Loss
 
 MAGIC: Final = "mqstore-recovery"
 VERSION: Final = 1

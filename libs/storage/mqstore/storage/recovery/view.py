@@ -30,7 +30,7 @@ from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
 
 if TYPE_CHECKING:
-    from mqstore.storage.recovery.loss import Loss
+    from mqstore.storage.lost_data import Loss
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")

@@ -17,6 +17,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
+from mqstore.storage.format_detection import find_format
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.loss_check import LossCheck, check_loss
 from mqstore.storage.own import format_file, log_owner, regular_files, store_lock, store_settings
@@ -93,7 +94,7 @@ class StoreAtRest:
         found_format = (
             content.rocketmq_format
             if content is not None
-            else opening.find_format(files, paths, segments, None)
+            else find_format(files, paths, segments, None)
         )
         view = StoreView(
             files=files,
