@@ -106,13 +106,8 @@ class StoreCore:
             on_lacking=partial(services.wake, Retention.name),
         )
         failure.add_listener(self.log.fail)
-        self.read_keys: Callable[[], KeyWindow] | None = None
+        self.read_keys = self._make_key_reader(recovery) if takes_puts else None
         """Finds the unique keys that were put lately; None where duplicates are not recognised."""
-        if takes_puts and config.unique_key_window_count:
-            monotonic, view = seams.clock.monotonic, self.steps.view
-            self.read_keys = read_tail(
-                self.log, self.queues, config, plan.dispatch_from, view, monotonic
-            )
         is_indexed = config.message_index_enable and is_writable and not options.replaces_index
         self.dispatcher = Dispatcher(
             self.log,
@@ -133,6 +128,13 @@ class StoreCore:
         self.queue_flush = QueueFlushService(
             self.queues, self.index, self.dispatcher, self.checkpoint, config
         )
+
+    def _make_key_reader(self, recovery: DirectoryRecovery) -> Callable[[], KeyWindow] | None:
+        config, clock = recovery.directory.config, recovery.seams.clock
+        if not config.unique_key_window_count:
+            return None
+        dispatched, steps = recovery.plan.dispatch_from, self.steps.view
+        return read_tail(self.log, self.queues, config, dispatched, steps, clock.monotonic)
 
 
 class StoreParts:
@@ -160,16 +162,7 @@ class StoreParts:
         self.core = core = StoreCore(directory, recovery, self.failure, self.services, bitmaps)
         self.report = recovery.report(core.dispatcher)
         self.repairs = self._make_repairs()
-        self.scrub = Scrub(
-            paths.scrub,
-            config,
-            core.log.files,
-            directory.blocks,
-            self.repairs,
-            seams,
-            on_damage=directory.state.advance_epoch,
-            on_report=partial(self.services.wake, Scrub.name),
-        )
+        self.scrub = self._make_scrub()
         window = LogWindow(*directory.state.bound_words)
         guard = BlockGuard(directory.blocks, window, on_damage=self.scrub.report)
         self.lookups = Lookups(
@@ -215,6 +208,19 @@ class StoreParts:
             applier,
             core.block_cover,
             self.failure.report,
+        )
+
+    def _make_scrub(self) -> Scrub:
+        directory = self.directory
+        return Scrub(
+            directory.paths.scrub,
+            directory.config,
+            self.core.log.files,
+            directory.blocks,
+            self.repairs,
+            self.seams,
+            on_damage=directory.state.advance_epoch,
+            on_report=partial(self.services.wake, Scrub.name),
         )
 
     def _make_unique_keys(self) -> OncePuts | None:

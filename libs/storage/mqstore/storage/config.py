@@ -27,6 +27,8 @@ class DamageRepair(StrEnum):
 
 
 class FlushDiskType(StrEnum):
+    """flushDiskType: whether a put waits for its sync by default."""
+
     SYNC = "SYNC_FLUSH"
     ASYNC = "ASYNC_FLUSH"
 

@@ -51,7 +51,7 @@ class DirectoryRecovery:
 
     def __init__(self, directory: OpenedDirectory, seams: Seams, options: StoreOptions) -> None:
         """Make the plan; nothing of the directory changes."""
-        self._directory = directory
+        self.directory = directory
         self.seams = seams
         self.options = options
         self._began = seams.clock.monotonic()
@@ -74,7 +74,7 @@ class DirectoryRecovery:
         )
 
     def _make_plan(self) -> RecoveryPlan:
-        opened = self._directory
+        opened = self.directory
         if opened.clean is not None:
             found = clean_plan(opened.view, opened.clean)
         else:
@@ -104,7 +104,7 @@ class DirectoryRecovery:
         return self._map_segments(locks)
 
     def _map_segments(self, locks: MemoryLocks) -> MappedFileQueue:
-        paths, config, found = self._directory.paths, self._directory.config, self.plan
+        paths, config, found = self.directory.paths, self.directory.config, self.plan
         files = MappedFileQueue(
             paths.commit_log,
             config.mapped_file_size_commit_log,
@@ -113,7 +113,7 @@ class DirectoryRecovery:
             writable=found.read_only is None,
             populate_window=0 if config.uses_transient_store_pool else None,
             warm_up=WarmUp.of(config, locks),
-            guard=self._directory.lock.require,
+            guard=self.directory.lock.require,
         )
         files.load()
         for file in files.files:
@@ -123,7 +123,7 @@ class DirectoryRecovery:
         return files
 
     def _apply_to_log(self) -> None:
-        opened, state, found = self._directory, self._directory.state, self.plan
+        opened, state, found = self.directory, self.directory.state, self.plan
         if found.read_only is None:
             pid = self.options.pid
             opening.write_abort(self.seams.files, opened.paths, opened.format.rocketmq_format, pid)
@@ -151,19 +151,19 @@ class DirectoryRecovery:
     def _forget_too_much(self) -> None:
         """Remove a note of the queues that reaches beyond the log's end, before the log is cut: new
         records would make it look true while their queue entries are not on disk."""
-        running = manifest.load(self.seams.files, self._directory.paths.running)
+        running = manifest.load(self.seams.files, self.directory.paths.running)
         if running is not None and running.derived_offset > self.plan.max_offset:
-            remove_file(self.seams.files, self._directory.paths.running)
+            remove_file(self.seams.files, self.directory.paths.running)
 
     def open_checkpoint(self) -> Checkpoint:
         """Open the checkpoint; quarantine one that cannot be read, and start a new one."""
-        path = self._directory.paths.checkpoint
-        store_format = self._directory.format.rocketmq_format
+        path = self.directory.paths.checkpoint
+        store_format = self.directory.format.rocketmq_format
         try:
             return Checkpoint.open(path, store_format, self.seams)
         except CheckpointError as error:
             log.warning("starting a new checkpoint of %d bytes: %s", CHECKPOINT_SIZE, error)
-            self._directory.odd.append(f"a new checkpoint was started: {error}")
+            self.directory.odd.append(f"a new checkpoint was started: {error}")
             self._quarantined.append(self.quarantine.move_file(path, str(error)).name)
             return Checkpoint.open(path, store_format, self.seams)
 
@@ -174,7 +174,7 @@ class DirectoryRecovery:
 
         ``steps`` are those of the clock. Dispatch makes the missing part again.
         """
-        opened, found = self._directory, self.plan
+        opened, found = self.directory, self.plan
         index = IndexService(
             opened.paths,
             opened.config,
@@ -223,7 +223,7 @@ class DirectoryRecovery:
 
     def recover_queues(self) -> ConsumeQueues:
         """Apply the plan to the queues and load them; they may end before the log does."""
-        opened, found, applier = self._directory, self.plan, self._applier
+        opened, found, applier = self.directory, self.plan, self._applier
         queues = ConsumeQueues(
             opened.paths,
             opened.config.queue_file_size,
@@ -242,7 +242,7 @@ class DirectoryRecovery:
     def _set_strays(self, strays: list[StrayFile], *, writable: bool) -> None:
         """Note what belongs to no queue. A file of units that was cut short is out of the way of
         the one that comes in its place."""
-        units = self._directory.paths.consume_queue_ext
+        units = self.directory.paths.consume_queue_ext
         for stray in strays:
             is_cut = stray.reason is StrayReason.LENGTH and stray.path.is_relative_to(units)
             if is_cut and writable:
@@ -254,7 +254,7 @@ class DirectoryRecovery:
     def _finish_deletions(self, queues: ConsumeQueues) -> None:
         """Unlink what a halt left of deleted topics' queues."""
         for queue in queues.all():
-            if queue.files.files and queue.max_physical_end() <= self._directory.deleted.below(
+            if queue.files.files and queue.max_physical_end() <= self.directory.deleted.below(
                 queue.topic
             ):
                 queues.destroy(queue.topic, queue.queue_id)
@@ -282,7 +282,7 @@ class DirectoryRecovery:
 
     def complete_queues(self, dispatcher: Dispatcher, queues: ConsumeQueues) -> None:
         """Bring the queues up to the log's end; the index may catch up later."""
-        state, found = self._directory.state, self.plan
+        state, found = self.directory.state, self.plan
         first, clock = dispatcher.position, self.seams.clock
         while dispatcher.behind:
             before = dispatcher.position
@@ -304,7 +304,7 @@ class DirectoryRecovery:
     def report(self, dispatcher: Dispatcher) -> RecoveryReport:
         """Report what recovery found and did; called last."""
         clock, counts, found = self.seams.clock, dispatcher.counts, self.plan
-        accepted = self._directory.accepted
+        accepted = self.directory.accepted
         return RecoveryReport(
             plan=found.model_copy(update={"strays": (*found.strays, *self._strays)}),
             quarantined=tuple(self._quarantined),
@@ -314,13 +314,13 @@ class DirectoryRecovery:
             index_files_dropped=tuple(self._dropped_index_files),
             index_from=dispatcher.catch_up.position,
             accepted_loss=None if accepted is None else accepted.loss,
-            odd=tuple(self._directory.odd),
+            odd=tuple(self.directory.odd),
             finished_at_ms=clock.now_ms(),
             duration_ms=round((clock.monotonic() - self._began) * 1000),
         )
 
     def _progress(self, stage: str, done: int, total: int) -> None:
-        self._directory.state.set_recovery_progress(done, total)
+        self.directory.state.set_recovery_progress(done, total)
         if self.options.on_progress is not None:
             self.options.on_progress(Progress(stage, done, total))
 

@@ -88,6 +88,8 @@ class RecordTruncated(RecordError):
 
 
 class RecordMagicUnknown(RecordError):
+    """MAGICCODE is that of no record."""
+
     defect = "magic code unknown"
 
 
@@ -110,14 +112,20 @@ class RecordMisplaced(RecordError):
 
 
 class RecordHostInvalid(RecordError):
+    """The port of BORNHOST or STOREHOST is not between 0 and 65535."""
+
     defect = "host invalid"
 
 
 class RecordTopicInvalid(RecordError):
+    """TOPIC is empty, too long, or has a NUL inside."""
+
     defect = "topic invalid"
 
 
 class RecordPropertiesMalformed(RecordError):
+    """The properties cannot be split into names and values."""
+
     defect = "properties malformed"
 
 
@@ -200,10 +208,14 @@ class MessageInvalid(PutRefused):
 
 
 class TopicTooLong(PutRefused):
+    """The topic's name has more bytes than a record can hold."""
+
     status = "MESSAGE_ILLEGAL"
 
 
 class PropertiesTooLong(PutRefused):
+    """The properties have more bytes than a record can hold."""
+
     status = "PROPERTIES_SIZE_EXCEEDED"
 
 
@@ -261,6 +273,7 @@ class SegmentCreationFailed(PutRefused):
 
     @property
     def reason(self) -> str:
+        """The value of ``lack``, as ``PutRefusal`` shows it."""
         return self.lack.value
 
 
@@ -474,19 +487,19 @@ class QueryError(StorageError):
 
 
 class TopicUnknown(QueryError):
-    pass
+    """The store has no topic of this name."""
 
 
 class QueueUnknown(QueryError):
-    pass
+    """The topic has no queue of this id."""
 
 
 class GroupUnknown(QueryError):
-    pass
+    """The store has no consumer group of this name."""
 
 
 class SubscriptionUnknown(QueryError):
-    pass
+    """The group has no live subscription of this topic."""
 
 
 class OffsetOutOfRange(QueryError):
@@ -529,7 +542,7 @@ class FilterError(QueryError):
     """An expression that says which messages are wanted, and cannot be understood."""
 
     def __init__(self, why: str, column: int | None = None) -> None:
-        """``column`` counts characters from 1, where that can be told."""
+        """``column`` counts characters from 1; None where it is not known."""
         super().__init__(why if column is None else f"filter expression, column {column}: {why}")
         self.column = column
 

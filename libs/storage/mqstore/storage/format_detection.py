@@ -13,7 +13,7 @@ from mqstore.storage.seams import FileSystem
 
 _MAGIC_END: Final = 7
 _V2_MAGIC_END: Final = MAGIC_V2 & 0xFF
-"""The last byte of MAGICCODE tells V2 from V1."""
+"""The last byte of MAGICCODE differs between V1 and V2."""
 _RUN_RECORDS: Final = 100_000
 
 

@@ -275,7 +275,7 @@ class MessageStore:
         return self.dispatcher.catch_up.trouble
 
     def status(self) -> StoreStatus:
-        """Raises OSError when the volume cannot be asked for its room."""
+        """Report the store's state at this moment. OSError if the volume's room is unknown."""
         usage = self._parts.seams.files.usage(self.paths.commit_log)
         return StoreStatus(
             store_id=self.store_id,

@@ -53,7 +53,7 @@ class StoreOptions:
     services: bool = True
     """False: nothing runs in the background and nothing may be put (dump, verify, dry runs)."""
     why_no_services: str = "the store was opened to look at it only"
-    """What is told of a store without services to who wants to put."""
+    """Why puts are rejected by a store without services."""
     replaces_index: bool = False
     """True: the index is about to be made anew. Dispatch leaves it alone, and index files that are
     not to be trusted stay where they are."""

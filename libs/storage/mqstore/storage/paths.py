@@ -23,7 +23,7 @@ def segment_offset(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class StorePaths:
-    """Paths of one store. ``commit_log_dir`` is set when storePathCommitLog lies elsewhere."""
+    """Paths of one store. ``commit_log_dir`` is set when storePathCommitLog is another place."""
 
     root: Path
     commit_log_dir: Path | None = None
@@ -31,30 +31,37 @@ class StorePaths:
     # RocketMQ's own
     @cached_property
     def commit_log(self) -> Path:
+        """Segments of the commit log."""
         return self.commit_log_dir or self.root / "commitlog"
 
     @cached_property
     def consume_queue(self) -> Path:
+        """Queue files, by topic and queue id."""
         return self.root / "consumequeue"
 
     @cached_property
     def consume_queue_ext(self) -> Path:
+        """Files of ConsumeQueueExt units, by topic and queue id."""
         return self.root / "consumequeue_ext"
 
     @cached_property
     def index(self) -> Path:
+        """Index files."""
         return self.root / "index"
 
     @cached_property
     def config(self) -> Path:
+        """RocketMQ's tables in JSON."""
         return self.root / "config"
 
     @cached_property
     def checkpoint(self) -> Path:
+        """StoreCheckpoint: times up to which log, queues and index are on disk."""
         return self.root / "checkpoint"
 
     @cached_property
     def abort(self) -> Path:
+        """There from an opening to a clean close."""
         return self.root / "abort"
 
     @cached_property
@@ -64,6 +71,7 @@ class StorePaths:
 
     @cached_property
     def lock(self) -> Path:
+        """RocketMQ's lock file."""
         return self.root / "lock"
 
     # ours
@@ -90,14 +98,17 @@ class StorePaths:
 
     @cached_property
     def ours(self) -> Path:
+        """The metadata directory: files that RocketMQ does not read."""
         return self.root / "mqstore"
 
     @cached_property
     def state(self) -> Path:
+        """The state page, which readers map."""
         return self.ours / "state"
 
     @cached_property
     def format(self) -> Path:
+        """Format, sizes, ids and settings of the store."""
         return self.ours / "format.json"
 
     @cached_property
@@ -172,7 +183,7 @@ class StorePaths:
 
     @cached_property
     def index_lost(self) -> Path:
-        """There while files of the index are gone that nobody has made again."""
+        """There while files of the index are gone and not made again."""
         return self.ours / "index-lost.json"
 
     @cached_property
@@ -182,10 +193,12 @@ class StorePaths:
 
     @cached_property
     def quarantine(self) -> Path:
+        """Damaged files and bytes that were replaced."""
         return self.ours / "quarantine"
 
     @cached_property
     def recovery_report(self) -> Path:
+        """The report of the last opening's recovery."""
         return self.ours / "recovery.json"
 
     @cached_property

@@ -17,6 +17,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
+    """What the file system says of one path."""
+
     size: int
     modified_ms: int
     """Last modification, milliseconds since the epoch."""
@@ -39,15 +41,17 @@ class DiskUsage:
 class MappedBytes(Protocol):
     """A whole file mapped into memory.
 
-    ``view`` stays valid as long as anybody keeps it or a slice of it, also after ``unmap`` and
+    ``view`` stays valid as long as it or a slice of it is kept, also after ``unmap`` and
     after the file was unlinked: memory is given back when the last slice goes.
     """
 
     @property
-    def view(self) -> memoryview: ...
+    def view(self) -> memoryview:
+        """The whole file, writable if it was mapped so."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Bytes of the file."""
 
     def sync(self) -> None:
         """fdatasync: every byte stored before the call is on disk at return. OSError if not."""
@@ -81,7 +85,10 @@ class MappedBytes(Protocol):
 
 
 class FileLock(Protocol):
-    def release(self) -> None: ...
+    """A held lock of one file."""
+
+    def release(self) -> None:
+        """Give the lock up. Idempotent."""
 
     def is_in_place(self) -> bool:
         """Whether the locked file is still the one at its path: once it was deleted or replaced,
@@ -122,7 +129,7 @@ class FileSystem(Protocol):
     def read_range(self, path: Path, offset: int, length: int, *, keep: bool) -> bytes:
         """Some bytes of a file, fewer at its end.
 
-        Unless ``keep``, pages of them that nobody has mapped are let go from memory afterwards.
+        Unless ``keep``, pages of them that no process has mapped are let go from memory afterwards.
         """
 
     def write(self, path: Path, data: bytes) -> None:
@@ -147,13 +154,17 @@ class FileSystem(Protocol):
     def rename(self, source: Path, target: Path) -> None:
         """Atomic replace; durable only after ``sync_directory`` of both parents."""
 
-    def unlink(self, path: Path) -> None: ...
+    def unlink(self, path: Path) -> None:
+        """Remove a file's name; durable only after ``sync_directory`` of its parent."""
 
-    def remove_directory(self, path: Path) -> None: ...
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; durable only after ``sync_directory`` of its parent."""
 
-    def sync_directory(self, path: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None:
+        """fsync a directory: its entries are durable at return."""
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes: ...
+    def map(self, path: Path, *, writable: bool) -> MappedBytes:
+        """Map a whole file."""
 
     def map_memory(self, size: int) -> MappedBytes:
         """Zero-filled memory of no file; only ``view``, locking and ``unmap`` mean anything."""
@@ -174,10 +185,13 @@ class FileSystem(Protocol):
     def set_modified(self, path: Path, modified_ms: int) -> None:
         """Date a file's last modification, for bytes that were only stored again. Not synced."""
 
-    def usage(self, path: Path) -> DiskUsage: ...
+    def usage(self, path: Path) -> DiskUsage:
+        """The room of the volume that holds a path."""
 
 
 class Clock(Protocol):
+    """The two clocks of the machine."""
+
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch. May step either way."""
 
@@ -199,7 +213,8 @@ class BackgroundService(Protocol):
     """A loop turned inside out: threads run it in production, a seeded loop in simulation."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Unique among the services of a store."""
 
     def step(self, now: float) -> float:
         """Do what is due at monotonic time ``now``; return when to be called next (math.inf: only
@@ -207,23 +222,32 @@ class BackgroundService(Protocol):
 
 
 class ServiceHandle(Protocol):
+    """A service that was started."""
+
     def wake(self) -> None:
-        """Ask for a step soon; never blocks, callable from any thread."""
+        """Request a step soon; never blocks, callable from any thread."""
 
     def stop(self) -> None:
         """No step runs after this returns. Idempotent."""
 
 
 class Scheduler(Protocol):
-    def signal(self) -> Signal: ...
+    """Runs background services, and lets threads wait for one another."""
+
+    def signal(self) -> Signal:
+        """A new signal without waiters."""
 
     def start(
         self, service: BackgroundService, on_failure: Callable[[BaseException], None]
-    ) -> ServiceHandle: ...
+    ) -> ServiceHandle:
+        """Run a service until it is stopped. ``on_failure`` is called with the error that ends
+        it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
+    """The four seams of one process."""
+
     files: FileSystem
     clock: Clock
     scheduler: Scheduler

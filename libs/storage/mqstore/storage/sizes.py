@@ -43,14 +43,14 @@ def adopt(
 
     ``known`` (format.json) wins, then the files, then ``config``; without ``keep_index_sizes``,
     slot and index counts that ``config`` sets win over all. Raises StoreDamaged for files of a
-    length that no store has, StoreUnsupported for a segment whose size nothing tells.
+    length that no store has, StoreUnsupported for a segment whose size cannot be found.
     """
     chosen = (known or _found_sizes(files, paths, config)).model_dump()
     if ext_size := _ext_file_size(files, paths):
         chosen["mapped_file_size_consume_queue_ext"] = ext_size
     if not keep_index_sizes:
-        asked = config.model_fields_set & {"max_hash_slot_num", "max_index_num"}
-        chosen |= {name: getattr(config, name) for name in asked}
+        chosen_counts = config.model_fields_set & {"max_hash_slot_num", "max_index_num"}
+        chosen |= {name: getattr(config, name) for name in chosen_counts}
     try:
         return StoreConfig.model_validate(config.model_dump() | chosen)
     except ValidationError as error:
@@ -131,8 +131,8 @@ def _is_cut_short(files: FileSystem, paths: StorePaths, base: int, length: int) 
 
 
 def _size_of_cut(run: list[tuple[int, int]], base: int, length: int, config: StoreConfig) -> int:
-    """What the size was: the next segment's name tells, else the setting, else most sizes are
-    powers of two. Raises StoreUnsupported."""
+    """The segment's size, from the next segment's name, else from the setting, else the next power
+    of two, as most sizes are. Raises StoreUnsupported."""
     following = [other - base for other, _ in run if other > base]
     is_set = "mapped_file_size_commit_log" in config.model_fields_set
     configured = [config.mapped_file_size_commit_log] if is_set else []
@@ -140,8 +140,8 @@ def _size_of_cut(run: list[tuple[int, int]], base: int, length: int, config: Sto
         if size >= length and base % size == 0:
             return size
     raise StoreUnsupported(
-        f"the only segment, {segment_name(base)}, was cut short at {length} bytes, and nothing "
-        "tells how long it was: set mappedFileSizeCommitLog to what the store was written with"
+        f"the only segment, {segment_name(base)}, was cut short at {length} bytes, and its "
+        "size cannot be found: set mappedFileSizeCommitLog to what the store was written with"
     )
 
 

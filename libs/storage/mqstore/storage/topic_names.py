@@ -209,14 +209,17 @@ def check_own_group(group: str) -> None:
 
 
 def is_system_group(group: str) -> bool:
+    """Whether a group is RocketMQ's own."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_system_topic(topic: str, store_format: StoreFormat) -> bool:
+    """Whether a topic is RocketMQ's own in this format."""
     return topic in SYSTEM_TOPICS[store_format] or topic.startswith(SYSTEM_PREFIX)
 
 
 def is_lmq(name: str) -> bool:
+    """Whether a name is that of a light message queue."""
     return name.startswith(LMQ_PREFIX)
 
 
