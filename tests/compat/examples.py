@@ -17,7 +17,7 @@ EXAMPLES = int(os.environ.get("MQSTORE_COMPAT_EXAMPLES", "2"))
 MESSAGES = int(os.environ.get("MQSTORE_COMPAT_MESSAGES", "60"))
 KEPT = Path(__file__).parents[2] / "build" / "compat"
 
-# No shrinking: an example costs a second, and the kept directory tells more than a smaller one.
+# No shrinking: an example costs a second, and the kept directory holds more than a smaller one.
 random_stores = settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -1,4 +1,4 @@
-"""Seeded filter expressions and properties: what people write, what nobody should, and rubbish."""
+"""Seeded filter expressions and properties: usual ones, unusual ones, and invalid ones."""
 
 from __future__ import annotations
 

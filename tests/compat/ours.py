@@ -12,16 +12,16 @@ import random
 import shutil
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from tests import forked_processes
 from tests.compat.scripts import (
     Batch,
     Flush,
@@ -81,49 +81,77 @@ def close_without_index(directory: Path, config: Mapping[str, Any], store_format
 
 
 def accept_loss(directory: Path) -> None:
-    """`mqstore store accept-loss`, of what it says is lost."""
-    arguments = [command(), "store", "accept-loss", str(directory), "--json"]
-    shown = subprocess.run([*arguments, "--dry-run"], capture_output=True, check=True)
-    planned = json.loads(shown.stdout.splitlines()[-1])
-    subprocess.run([*arguments, "--confirm", planned["confirm"]], capture_output=True, check=True)
+    """Run `mqstore store accept-loss` and confirm the loss that it names."""
+    arguments = ["store", "accept-loss", str(directory), "--json"]
+    planned = run_command(*arguments, "--dry-run")
+    accepted = run_command(*arguments, "--confirm", planned.lines[-1]["confirm"])
+    if planned.code or accepted.code:
+        raise OursError(f"{planned.summary}, then {accepted.summary}")
 
 
 def dump(
     directory: Path, config: Mapping[str, Any], *, queries: bool = True, whole: bool = True
 ) -> list[Line]:
-    """`mqstore store dump`, which changes nothing; `whole` says that nothing may be cut."""
-    code, lines = _looked("dump", directory, config, *(["--queries"] if queries else []))
-    if code not in ((0,) if whole else (0, 1)) or lines[0]["t"] != "recovered":
-        raise OursError(f"exit {code} of a dump of {directory}, which began with {lines[:1]}")
-    return lines
+    """Return the lines of `mqstore store dump`, which changes nothing.
+
+    Raises OursError when the dump was refused, and, if `whole`, when it says that data is cut.
+    """
+    options = ["--queries"] if queries else []
+    found = run_command("store", "dump", str(directory), *options, *index_sizes(config))
+    if found.code not in ((0,) if whole else (0, 1)) or found.lines[0]["t"] != "recovered":
+        raise OursError(f"dump of {directory}: {found.summary}")
+    return found.lines
 
 
 def verify(directory: Path, config: Mapping[str, Any]) -> tuple[list[Line], Line]:
-    """`mqstore store verify`, which changes nothing: what it found, and the summary."""
-    code, [*findings, summary] = _looked("verify", directory, config)
-    if code != bool(summary["findings"]):
-        raise OursError(f"exit {code} of a verify of {directory} that ended with {summary}")
-    return findings, summary
+    """Return the findings and the summary of `mqstore store verify`, which changes nothing."""
+    found = run_command("store", "verify", str(directory), *index_sizes(config))
+    if not found.lines or found.code != bool(found.lines[-1]["findings"]):
+        raise OursError(f"verify of {directory}: {found.summary}")
+    return found.lines[:-1], found.lines[-1]
 
 
-def _looked(
-    how: str, directory: Path, config: Mapping[str, Any], *options: str
-) -> tuple[int, list[Line]]:
-    """The exit code and lines of a command that only looks; one is always there. Index sizes that
-    the config does not have are not named."""
-    arguments = [command(), "store", how, str(directory), *options]
-    for option, name in (("--hash-slots", "maxHashSlotNum"), ("--index-num", "maxIndexNum")):
-        arguments += [option, str(config[name])] if name in config else []
-    done = subprocess.run(arguments, capture_output=True, timeout=TIMEOUT_S, check=False)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode not in (0, 1) or not lines:
-        output = done.stdout.decode()[-2000:] + done.stderr.decode()[-4000:]
-        raise OursError(f"exit {done.returncode} of {' '.join(arguments)}\n{output}")
-    return done.returncode, lines
+def index_sizes(config: Mapping[str, Any]) -> list[str]:
+    """Return the options of a command for the index sizes that `config` has."""
+    names = (("--hash-slots", "maxHashSlotNum"), ("--index-num", "maxIndexNum"))
+    return [f"{option}={config[name]}" for option, name in names if name in config]
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """The result of a `mqstore` command: exit code, lines of JSON, text of stderr."""
+
+    code: int
+    lines: list[Line]
+    errors: str
+
+    @property
+    def summary(self) -> str:
+        """The exit code, the first and the last line, and the end of stderr."""
+        ends = self.lines if len(self.lines) < 3 else [self.lines[0], self.lines[-1]]
+        return f"exit code {self.code}, {ends}, {self.errors[-4000:]!r}"
+
+
+def run_command(*arguments: str) -> CommandResult:
+    """Run a `mqstore` command in this process, as its console script does.
+
+    Raises what the command raises besides SystemExit.
+    """
+    from typer.testing import CliRunner
+
+    from mqstore.cli.main import app
+
+    umask = os.umask(0o077)
+    try:
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    finally:
+        os.umask(umask)
+    lines = [json.loads(line) for line in done.stdout_bytes.splitlines()]
+    return CommandResult(done.exit_code, lines, done.stderr)
 
 
 def clean(directory: Path, config: Mapping[str, Any], store_format: str, *, rounds: int) -> Line:
-    """As ``Referee.clean``: rounds that somebody asked for, on a clock that stands still."""
+    """Run rounds of the cleaner by hand, as ``Referee.clean`` does; the clock stands still."""
     from tests.simulation.clock import SimulatedClock
     from tests.simulation.scheduler import SimulatedScheduler
 
@@ -162,16 +190,11 @@ def _run_halting(script: Script, directory: Path, store_format: str, *, create: 
     file = directory.with_name(directory.name + ".script.jsonl")
     file.write_text(script.to_json_lines(), encoding="utf-8")
     verb = "write" if create else "append"
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, verb, str(directory), str(file), store_format],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != -signal.SIGKILL:
-        raise OursError(f"exit {done.returncode}\n{done.stderr.decode()[-4000:]}")
-    whole = [raw for raw in done.stdout.splitlines(keepends=True) if raw.endswith(b"\n")]
+    process = forked_processes.start(__name__, verb, str(directory), str(file), store_format)
+    output, errors = process.communicate(TIMEOUT_S)
+    if process.returncode != -signal.SIGKILL:
+        raise OursError(f"exit {process.returncode}\n{errors[-4000:]}")
+    whole = [raw for raw in output.splitlines(keepends=True) if raw.endswith("\n")]
     return [json.loads(raw) for raw in whole]
 
 

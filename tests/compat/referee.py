@@ -2,7 +2,7 @@
 
 One JVM per version serves all commands of a test session (a store costs tenths of a second then);
 scripts that end in a halt get a JVM of their own. What RocketMQ logs goes to
-`build/referee/VERSION/logs/`; set REFEREE_LOG=INFO to have it tell everything.
+`build/referee/VERSION/logs/`; REFEREE_LOG=INFO adds its whole log.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Referee:
         queries: bool = True,
         timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> list[Line]:
-        """Recover the store, which changes it (hand in a copy), and tell all that is seen.
+        """Recover the store, which changes it (hand in a copy), and return all that is seen.
 
         RefereeError when RocketMQ refuses the store, or waits for ever for what is not there.
         """
@@ -97,7 +97,7 @@ class Referee:
         self._served({"cmd": "rebuild", "dir": str(directory), "config": config})
 
     def clean(self, directory: Path, config: Mapping[str, Any], *, rounds: int) -> Line:
-        """Rounds of RocketMQ's cleaner, as somebody asked for them; the log's bounds then."""
+        """Run rounds of RocketMQ's cleaner by hand and return the log's bounds."""
         command = {"cmd": "clean", "dir": str(directory), "config": config, "rounds": rounds}
         return self._served(command)[0]
 
@@ -105,34 +105,34 @@ class Referee:
         self, directory: Path, config: Mapping[str, Any], topic: str, times_ms: Iterable[int]
     ) -> list[int]:
         """Where in a topic's queue 0 a consumer that seeks each of the times begins."""
-        asked = [{"topic": topic, "q": 0, "ms": time_ms} for time_ms in times_ms]
-        command = {"cmd": "times", "dir": str(directory), "config": config, "asked": asked}
+        requests = [{"topic": topic, "q": 0, "ms": time_ms} for time_ms in times_ms]
+        command = {"cmd": "times", "dir": str(directory), "config": config, "requests": requests}
         return [line["offset"] for line in self._served(command)]
 
-    def evaluate(self, asked: list[Line]) -> list[list[str]]:
+    def evaluate(self, requests: list[Line]) -> list[list[str]]:
         """What filter expressions say of each of their ``properties``: ``true``, ``false``,
         ``null`` or ``throws``; only ``refused`` for one that RocketMQ does not take."""
-        lines = self._served({"cmd": "evaluate", "asked": asked})
+        lines = self._served({"cmd": "evaluate", "requests": requests})
         return [line["answers"] for line in lines]
 
     def recode(self, file: str, text: str) -> str:
         """A config file's text, read and written again by RocketMQ's own manager of it."""
         return str(self._served({"cmd": "recode", "file": file, "text": text})[0]["text"])
 
-    def subscribe(self, asked: list[Line]) -> str:
+    def subscribe(self, requests: list[Line]) -> str:
         """``consumerFilter.json`` of a broker that got these registrations; its bloom filter
         expects 64 of them."""
-        return str(self._served({"cmd": "subscribe", "asked": asked})[0]["text"])
+        return str(self._served({"cmd": "subscribe", "requests": requests})[0]["text"])
 
-    def pull(self, directory: Path, config: Mapping[str, Any], asked: list[Line]) -> list[Line]:
+    def pull(self, directory: Path, config: Mapping[str, Any], requests: list[Line]) -> list[Line]:
         """``offsets`` that a group gets of a queue by a ``type`` of ``expression``, and how many
         messages it ``looked`` at in the log; recovers the store, as ``dump`` does."""
-        command = {"cmd": "pull", "dir": str(directory), "config": config, "asked": asked}
+        command = {"cmd": "pull", "dir": str(directory), "config": config, "requests": requests}
         return self._served(command)
 
-    def bloom(self, asked: list[Line]) -> list[Line]:
+    def bloom(self, requests: list[Line]) -> list[Line]:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
-        return self._served({"cmd": "bloom", "asked": asked})
+        return self._served({"cmd": "bloom", "requests": requests})
 
     def properties(self) -> set[str]:
         """Names of the settings that a broker and a name server take from their files."""

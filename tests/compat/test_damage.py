@@ -106,7 +106,7 @@ def test_damage(referee: Referee, originals: dict[End, Original], end: End, vari
 
 
 def test_a_hole_costs_a_broker_nothing(referee: Referee, originals: dict[End, Original]) -> None:
-    """Nothing tells which entry the rotten record was: its queue gets a filler there."""
+    """The entry of the rotten record is unknown: its queue gets a filler there."""
     _examine(referee, originals["crashed"], "crashed", ["badheadmid", "nocq"], seed=2)
 
 
@@ -128,7 +128,7 @@ def test_verify_finds_nothing_in_a_whole_store(
 def test_a_short_segment_inside_the_log_is_only_read(
     referee: Referee, originals: dict[End, Original], end: End
 ) -> None:
-    """What a broker refuses altogether; nothing tells which of the two copies is to be cut."""
+    """A broker refuses such a store; which of the two copies to cut is unknown."""
     store = copy_of(originals[end].root)
     path = store / "commitlog" / f"{SHAPE.segment_bytes:020d}"
     path.write_bytes(path.read_bytes()[:5000])
@@ -144,8 +144,8 @@ def test_a_short_segment_inside_the_log_is_only_read(
     assert not summary["brokerStarts"]
     assert "segment-length" in {line["kind"] for line in findings}
     mine = {line["off"]: line for line in found.without_delivery_times().messages}
-    elsewhere = [line for line in originals[end].dump.messages if line["off"] not in segment]
-    assert [line for line in elsewhere if mine.get(line["off"]) != line] == []
+    outside = [line for line in originals[end].dump.messages if line["off"] not in segment]
+    assert [line for line in outside if mine.get(line["off"]) != line] == []
     assert path.stat().st_size == 5000
 
 

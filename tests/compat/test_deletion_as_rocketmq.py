@@ -25,7 +25,7 @@ RESERVED = {
     "deleteCommitLogFilesInterval": 1,
     "deleteConsumeQueueFilesInterval": 1,
 }
-"""Nothing goes by itself: only rounds that were asked for delete."""
+"""Nothing goes by itself: only requested rounds delete."""
 
 
 def _aged(store: Path, name: str, ages_h: list[float]) -> Path:

@@ -57,12 +57,12 @@ def puts(count: int, topics: str = "TU") -> list[Put]:
 
 def subscribe(referee: Referee, store: Path) -> None:
     """As a broker does, in the topic T; what follows is stored in a later millisecond."""
-    asked = [
+    requests = [
         {"group": group, "topic": "T", "expression": text, "version": 7}
         for group, text in SUBSCRIBED.items()
     ]
     (store / "config").mkdir(parents=True, exist_ok=True)
-    (store / "config" / "consumerFilter.json").write_text(referee.subscribe(asked))
+    (store / "config" / "consumerFilter.json").write_text(referee.subscribe(requests))
     time.sleep(0.002)
 
 
@@ -76,12 +76,12 @@ def of_a_broker(referee: Referee, tmp_path: Path) -> Iterator[Path]:
 
 
 def theirs(referee: Referee, store: Path) -> list[Line]:
-    asked: list[Line] = [
+    requests: list[Line] = [
         {"group": group, "topic": "T", "queueId": 0, "type": "SQL92", "expression": text}
         for group, text in SUBSCRIBED.items()
     ]
-    asked.append({"group": "g", "topic": "T", "queueId": 0, "type": "TAG", "expression": TAGS})
-    return referee.pull(copy_of(store), CONFIG, asked)
+    requests.append({"group": "g", "topic": "T", "queueId": 0, "type": "TAG", "expression": TAGS})
+    return referee.pull(copy_of(store), CONFIG, requests)
 
 
 def pulled(reader: StoreReader, inner: PullFilter) -> Line:
@@ -199,9 +199,9 @@ def test_a_broker_without_the_setting_finds_the_same(referee: Referee, of_a_brok
     grown = opened(referee, of_a_broker, *puts(100))
     expected = [line["offsets"] for line in found_by_us(referee, grown)]
     plain = CONFIG | {"enableConsumeQueueExt": False, "enableCalcFilterBitMap": False}
-    asked: list[Line] = [
+    requests: list[Line] = [
         {"group": group, "topic": "T", "queueId": 0, "type": "SQL92", "expression": text}
         for group, text in SUBSCRIBED.items()
     ]
-    answers = referee.pull(copy_of(grown), plain, asked)
+    answers = referee.pull(copy_of(grown), plain, requests)
     assert [line["offsets"] for line in answers] == expected[:-1]

@@ -18,7 +18,7 @@ from tests.compat.shapes import SEEDS
 
 pytestmark = pytest.mark.referee
 
-ASKED = 1_500
+REQUESTS = 1_500
 PROPERTIES = 6
 """Messages that each expression is tried on."""
 
@@ -52,12 +52,12 @@ def without_rest(text: str, store_format: StoreFormat) -> str:
 def test_expressions_say_what_rocketmq_says(referee: Referee, seed: int) -> None:
     store_format = StoreFormat(referee.format)
     draw = Expressions(seed)
-    asked: list[Line] = [
+    requests: list[Line] = [
         {"expression": draw.draw(), "properties": [draw.properties() for _ in range(PROPERTIES)]}
-        for _ in range(ASKED)
+        for _ in range(REQUESTS)
     ]
     accepted = matched = 0
-    for question, theirs in zip(asked, referee.evaluate(asked), strict=True):
+    for question, theirs in zip(requests, referee.evaluate(requests), strict=True):
         text, properties = question["expression"], question["properties"]
         found = ours(text, properties, store_format)
         if found == ["refused"] != theirs:
@@ -65,8 +65,8 @@ def test_expressions_say_what_rocketmq_says(referee: Referee, seed: int) -> None
         assert found == theirs, (text, properties)
         accepted += theirs != ["refused"]
         matched += "true" in theirs
-    assert accepted > ASKED // 4
-    assert matched > ASKED // 20
+    assert accepted > REQUESTS // 4
+    assert matched > REQUESTS // 20
 
 
 @random_stores
@@ -79,8 +79,8 @@ def test_bits_stand_where_rocketmq_has_them(
     referee: Referee, f: int, n: int, texts: list[str]
 ) -> None:
     usual = {"f": 20, "n": 32, "texts": ["group#topic"]}
-    asked: list[Line] = [{"f": f, "n": n, "texts": texts}, usual]
-    for question, theirs in zip(asked, referee.bloom(asked), strict=True):
+    requests: list[Line] = [{"f": f, "n": n, "texts": texts}, usual]
+    for question, theirs in zip(requests, referee.bloom(requests), strict=True):
         bloom = BloomFilter.of(question["f"], question["n"])
         assert bloom.bits == theirs["bits"]
         assert [list(bloom.positions(text)) for text in question["texts"]] == theirs["positions"]

@@ -70,7 +70,7 @@ def _comparable(dump: Dump, end: str) -> Dump:
 
 
 def _assert_answered(client: Client, dump: Dump) -> None:
-    """REST tells of every message, queue and key what the dump tells; what was delayed may have
+    """REST returns of every message, queue and key what the dump prints; what was delayed may have
     come to its queue since."""
     end = dump.recovered["maxPhyOffset"]
     for line in dump.messages:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +41,10 @@ def rotten(written: Path, directory: Path, variant: str, *, checksums: bool) -> 
 
 
 def repair(root: Path) -> dict[str, Any]:
-    arguments = [ours.command(), "store", "repair", str(root)]
-    arguments += ["--hash-slots", str(SHAPE.config["maxHashSlotNum"])]
-    arguments += ["--index-num", str(SHAPE.config["maxIndexNum"])]
-    done = subprocess.run(arguments, capture_output=True, timeout=ours.TIMEOUT_S, check=False)
-    assert done.returncode in (0, 1), done.stderr.decode()[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    """Run `mqstore store repair` and return its last line."""
+    found = ours.run_command("store", "repair", str(root), *ours.index_sizes(SHAPE.config))
+    assert found.code in (0, 1), found.summary
+    return found.lines[-1]
 
 
 def put_and_open(referee: Referee, root: Path) -> tuple[Dump, list[int]]:

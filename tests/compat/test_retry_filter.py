@@ -46,19 +46,19 @@ def sent_back() -> list[Put]:
 def store(referee: Referee, tmp_path: Path) -> Path:
     root = tmp_path / "store"
     referee.write(Script(CONFIG, sent_back()), root)
-    asked = [
+    requests = [
         {"group": GROUP, "topic": "T", "expression": "a > 5", "version": 7},
         {"group": "other", "topic": "U", "expression": "a = 1", "version": 7},
     ]
     (root / "config").mkdir(parents=True, exist_ok=True)
-    (root / "config" / "consumerFilter.json").write_text(referee.subscribe(asked))
+    (root / "config" / "consumerFilter.json").write_text(referee.subscribe(requests))
     return root
 
 
 def theirs(referee: Referee, store: Path, kind: str, expression: str) -> list[int]:
-    asked: Line = {"group": GROUP, "topic": RETRY, "queueId": 0}
-    asked |= {"type": kind, "expression": expression}
-    (line,) = referee.pull(copy_of(store), CONFIG, [asked])
+    requests: Line = {"group": GROUP, "topic": RETRY, "queueId": 0}
+    requests |= {"type": kind, "expression": expression}
+    (line,) = referee.pull(copy_of(store), CONFIG, [requests])
     found: list[int] = line["offsets"]
     return found
 

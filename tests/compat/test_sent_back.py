@@ -1,4 +1,4 @@
-"""What a real consumer sent back to a real broker is told as one message's story."""
+"""What a real consumer sent back to a real broker is shown as one message's history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def _told(copies: tuple[MessageCopy, ...]) -> list[tuple[str, str, str]]:
+def _summary_of(copies: tuple[MessageCopy, ...]) -> list[tuple[str, str, str]]:
     return [(each.kind, each.topic, each.state) for each in copies]
 
 
@@ -66,7 +66,7 @@ def test_retries_and_dead_letters_are_one_messages_story(referee: Referee, tmp_p
 
 
 def _assert_story(trace: Trace, sent: dict[str, Any], story: list[tuple[str, str, str]]) -> None:
-    assert _told(trace.copies) == story
+    assert _summary_of(trace.copies) == story
     assert trace.complete
     first, *rest = trace.copies
     assert (first.offset_msg_id, first.origin_message_id) == (sent["offsetMsgId"], None)

@@ -79,11 +79,11 @@ def test_a_broker_reads_our_subscriptions(referee: Referee, tmp_path: Path) -> N
 def test_we_read_a_brokers_subscriptions_and_write_the_same(
     referee: Referee, tmp_path: Path
 ) -> None:
-    asked = [
+    requests = [
         {"group": group, "topic": topic, "expression": EXPRESSION, "version": 7}
         for group, topic in (("G", "T"), ("H", "T"), ("G", "U"))
     ]
-    theirs = referee.subscribe(asked)
+    theirs = referee.subscribe(requests)
     path = tmp_path / "store" / "config" / "consumerFilter.json"
     path.parent.mkdir(parents=True)
     path.write_text(theirs)

@@ -165,7 +165,7 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         mine = [line for line in checks if line["body"] == body]
         times = [int(line["times"]) for line in mine]
         assert min(times) > 2, "counted on, by a broker also when no producer is there"
-        assert len(set(times)) == len(times), "of older copies nobody is asked"
+        assert len(set(times)) == len(times), "older copies are not checked"
         assert {line["transactionId"] for line in mine} == {key}
     with opened(store, SIZES, referee.format) as ours:
         assert ours.visible() == dict.fromkeys("abce", 1)
@@ -189,7 +189,7 @@ def test_what_a_broker_checked_too_often_is_set_aside_here(referee: Referee, sto
 
 
 @pytest.mark.slow
-def test_what_we_set_aside_is_not_asked_about_by_a_broker(referee: Referee, store: Path) -> None:
+def test_what_we_set_aside_is_not_checked_by_a_broker(referee: Referee, store: Path) -> None:
     rules = Rules(transaction_timeout_ms=0, check_interval_ms=0, check_max=1)
     with opened(store, SIZES, referee.format, rules) as ours:
         key = ours.begin("a")

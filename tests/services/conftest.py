@@ -30,8 +30,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="session")
 def with_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """All three services over one new store with topic orders; producers are asked about their
-    transactions at once, and each second again. Tests that use it are of one ``xdist_group``."""
+    """All three services over one new store with topic orders; producers are sent
+    checks at once, and each second again. Tests that use it are of one ``xdist_group``."""
     store = tmp_path_factory.mktemp("store") / "store"
     soon: dict[str, Any] = {"transaction_time_out": 0, "transaction_check_interval": 1_000}
     with running(store, coordinator=True, **soon) as run:

@@ -24,7 +24,7 @@ class CutPath:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Whoever comes by it from now on is refused; whoever is there is dropped."""
+        """Refuse new connections and drop the open ones."""
         for each in self._open:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

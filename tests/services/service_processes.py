@@ -16,6 +16,8 @@ from typing import Any
 
 from mqstore.client import Client, ClientError, Target, make_tls_context
 from mqstore.service.sockets import bind
+from tests.forked_processes import ForkedProcess
+from tests.forked_processes import start as start_forked
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 60.0
@@ -90,12 +92,19 @@ class Run:
 
 
 def without_progress(errors: str) -> str:
-    """What ``mqstore run`` said, but for the progress that it tells of on a slow machine."""
+    """The stderr of ``mqstore run`` without the progress lines that a slow machine adds."""
     return _PROGRESS.sub("", errors)
 
 
 def children_of(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def run_arguments(store: Path | None, *arguments: str, coordinator: bool = False) -> list[str]:
+    """Return the words of ``mqstore run`` on free ports."""
+    command = ["run"] if store is None else ["run", "--store", str(store)]
+    command += ["--writer-port", "0", "--query-port", "0", *arguments]
+    return command + (["--coordinator-port", "0"] if coordinator else ["--no-coordinator"])
 
 
 def start(
@@ -107,13 +116,10 @@ def start(
     **settings: Any,
 ) -> subprocess.Popen[str]:
     """``mqstore run`` on free ports; root's right to do everything taken away for a plain user."""
-    command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "run"]
-    if store is not None:
-        command += ["--store", str(store)]
+    command = [sys.executable, "-m", "mqstore.cli.main"]
+    command += run_arguments(store, *arguments, coordinator=coordinator)
     if plain_user and os.geteuid() == 0:
         command = [*_WITHOUT_OVERRIDE, *command]
-    command += ["--writer-port", "0", "--query-port", "0", *arguments]
-    command += ["--coordinator-port", "0"] if coordinator else ["--no-coordinator"]
     if under_make:
         command = [*_MAKE_RUN, f"STORE={store}".replace("$", "$$")]
     return subprocess.Popen(
@@ -137,7 +143,7 @@ def running(
 ) -> Iterator[Run]:
     """``mqstore run``, ready; whatever is left of it is killed at the end.
 
-    By ``make run`` always with the coordinator, else if it is asked for.
+    By ``make run`` always with the coordinator, else if ``coordinator`` is set.
     """
     process = start(store, *arguments, under_make=under_make, coordinator=coordinator, **settings)
     try:
@@ -167,7 +173,7 @@ def _ready(process: subprocess.Popen[str], services: int) -> Run:
 class Process:
     """One service's process by itself."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | ForkedProcess
     url: str
 
     @property
@@ -180,7 +186,7 @@ class Process:
 
     def ended(self) -> tuple[int, str]:
         _, errors = self.process.communicate(timeout=END_TIMEOUT_S)
-        return self.process.returncode, errors
+        return self.process.wait(), errors
 
 
 def writer(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Process]:
@@ -206,6 +212,7 @@ def service(
 ) -> Iterator[Process]:
     """A service's process, once its health says ``status``; killed at the end.
 
+    A module (``-m``) runs in a fork of a process that has imported it.
     ``ca``: who signed the certificate of a service with TLS; ``port``: any one by default;
     ``python_path``: where the modules of another release are.
     """
@@ -214,13 +221,17 @@ def service(
         scheme = "http" if ca is None else "https"
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         given = environment(**{"store": store, "listen_fd": listener.fileno(), **settings})
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            env=given if python_path is None else given | {"PYTHONPATH": python_path},
-            pass_fds=(listener.fileno(),),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process: subprocess.Popen[str] | ForkedProcess
+        if arguments[0] == "-m" and python_path is None:
+            process = start_forked(*arguments[1:], environment=given, listener=listener)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env=given if python_path is None else given | {"PYTHONPATH": python_path},
+                pass_fds=(listener.fileno(),),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
     found = Process(process, url)
     try:
         with Client(url, url, tls=None if ca is None else make_tls_context(ca)) as client:

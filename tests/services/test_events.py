@@ -1,4 +1,4 @@
-"""Events are told as they come, in order, and a client that was cut off goes on where it was."""
+"""Events are sent as they come, in order, and a client that was cut off goes on where it was."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage
+from tests.forked_processes import run_mqstore
 from tests.services.service_processes import Process, Run, writer
 
-Told = tuple[str, str, dict[str, Any]]
+ReceivedEvent = tuple[str, str, dict[str, Any]]
 """Id, kind, data."""
 
 
-def _parsed(lines: Iterator[str]) -> Iterator[Told]:
+def _parsed(lines: Iterator[str]) -> Iterator[ReceivedEvent]:
     fields: dict[str, str] = {}
     for line in lines:
         if line:
@@ -32,7 +33,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Told]:
             fields = {}
 
 
-def _told(url: str, last_id: str | None = None) -> list[Told]:
+def _recent_events(url: str, last_id: str | None = None) -> list[ReceivedEvent]:
     """What is there by now."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     answer = httpx.get(f"{url}/v1/events?seconds=0", headers=headers)
@@ -43,7 +44,7 @@ def _told(url: str, last_id: str | None = None) -> list[Told]:
 def test_client_that_was_cut_off_goes_on_behind_its_last_event(
     services: Run, client: Client, topic: str
 ) -> None:
-    before = _told(services.writer_url)
+    before = _recent_events(services.writer_url)
     assert before[-1][2] | {"atMs": 0} == {
         "kind": "topic",
         "atMs": 0,
@@ -51,21 +52,21 @@ def test_client_that_was_cut_off_goes_on_behind_its_last_event(
         "isDeleted": False,
     }
     client.create_topic(topic + "-2")
-    (event,) = _told(services.writer_url, before[-1][0])
+    (event,) = _recent_events(services.writer_url, before[-1][0])
     assert event[2]["topic"] == topic + "-2"
-    assert _told(services.writer_url, event[0]) == []
+    assert _recent_events(services.writer_url, event[0]) == []
 
 
-def test_client_of_an_earlier_process_is_told_that_it_missed_some(
+def test_client_of_an_earlier_process_receives_a_gap(
     services: Run, client: Client, topic: str
 ) -> None:
-    events = _told(services.writer_url, "0badf00d-3")
+    events = _recent_events(services.writer_url, "0badf00d-3")
     assert events[0][1] == "gap"
-    assert events[1:] == _told(services.writer_url)
+    assert events[1:] == _recent_events(services.writer_url)
 
 
 def test_event_comes_while_it_is_waited_for(services: Run, client: Client, topic: str) -> None:
-    last = _told(services.writer_url)[-1][0]
+    last = _recent_events(services.writer_url)[-1][0]
     headers = {"last-event-id": last}
     url = f"{services.writer_url}/v1/events"
     with httpx.stream("GET", url, headers=headers, timeout=30) as stream:
@@ -83,7 +84,7 @@ def _await(process: Process, kind: str) -> dict[str, Any]:
     raise AssertionError(f"no event {kind}")
 
 
-def test_opening_and_pause_are_told_and_the_end_of_the_service_ends_the_stream(
+def test_opening_and_pause_are_events_and_the_end_of_the_service_ends_the_stream(
     tmp_path: Path,
 ) -> None:
     with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
@@ -109,24 +110,18 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from mqstore.cli.main import app; app()", "events", *arguments]
 
 
-def _mqstore_events(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(*arguments), capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def test_command_tells_what_there_is_and_what_came_behind_an_event(
+def test_command_prints_recent_events_and_what_came_behind_an_event(
     services: Run, client: Client, topic: str
 ) -> None:
-    told = _mqstore_events("--writer-url", services.writer_url)
-    assert (told.returncode, told.stderr) == (0, "")
-    last = json.loads(told.stdout.splitlines()[-1])
+    printed = run_mqstore("events", "--writer-url", services.writer_url)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    last = json.loads(printed.stdout.splitlines()[-1])
     assert (last["kind"], last["topic"]) == ("topic", topic)
     client.create_topic(topic + "-5")
     new = ("--writer-url", services.writer_url, "--after", last["id"])
-    (line,) = _mqstore_events(*new).stdout.splitlines()
+    (line,) = run_mqstore("events", *new).stdout.splitlines()
     assert json.loads(line)["topic"] == topic + "-5"
-    assert "topic " in _mqstore_events(*new, "--table").stdout
+    assert "topic " in run_mqstore("events", *new, "--table").stdout
 
 
 @pytest.mark.slow
@@ -151,6 +146,6 @@ def test_command_follows_over_a_restart_until_it_is_interrupted(tmp_path: Path) 
 
 
 def test_command_that_finds_no_service_says_so() -> None:
-    gone = _mqstore_events("--writer-url", "http://127.0.0.1:9")
+    gone = run_mqstore("events", "--writer-url", "http://127.0.0.1:9")
     assert (gone.returncode, gone.stdout) == (3, "")
     assert "http://127.0.0.1:9 does not answer" in gone.stderr

@@ -1,4 +1,4 @@
-"""What an expiry report said is kept by store-writer, counted, and told as an event."""
+"""store-writer keeps and counts the result of an expiry report, and sends it as an event."""
 
 from __future__ import annotations
 

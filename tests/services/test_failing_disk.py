@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +13,17 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError, Target
-from tests.services.service_processes import Process, await_ready, environment, query, service
+from tests import forked_processes
+from tests.services.service_processes import (
+    START_TIMEOUT_S,
+    Process,
+    await_ready,
+    environment,
+    query,
+    service,
+)
 
+FAILING_WRITER = "tests.services.failing_writer"
 WAITING = 10
 """Requests that wait for one sync."""
 
@@ -31,10 +38,16 @@ class Disk:
 
     @contextlib.contextmanager
     def writer(self, **settings: Any) -> Iterator[Process]:
-        script = str(Path(__file__).with_name("failing_writer.py"))
         settings.setdefault("termination_message_path", self.message)
-        with service(Target.WRITER, [script], self.store, **settings) as process:
+        with service(Target.WRITER, ["-m", FAILING_WRITER], self.store, **settings) as process:
             yield process
+
+    def refused_start(self, module: str) -> int:
+        """Start a writer that cannot start, and return its exit code."""
+        given = {"store": self.store, "termination_message_path": self.message, "writer_port": 0}
+        process = forked_processes.start(module, environment=environment(**given))
+        process.communicate(START_TIMEOUT_S)
+        return process.wait()
 
     def stall(self) -> None:
         self.marker.write_text("stall")
@@ -143,7 +156,7 @@ LARGE_BODY = 60_000
 """No segment has room for two of them."""
 
 
-def test_a_put_that_waits_for_a_segment_keeps_nobody_else_waiting(disk: Disk) -> None:
+def test_a_put_that_waits_for_a_segment_keeps_no_other_request_waiting(disk: Disk) -> None:
     with disk.writer(mapped_file_size_commit_log=SMALL_SEGMENT) as one, Client(one.url) as client:
         client.create_topic("t", queues=1)
         large = NewMessage(body="x" * LARGE_BODY)
@@ -168,7 +181,7 @@ def test_a_put_that_waits_for_a_segment_keeps_nobody_else_waiting(disk: Disk) ->
         assert small.queue_offset < 3
 
 
-def test_a_file_that_a_new_queue_begins_keeps_nobody_else_waiting(disk: Disk) -> None:
+def test_a_file_that_a_new_queue_begins_keeps_no_other_request_waiting(disk: Disk) -> None:
     with disk.writer() as one, Client(one.url) as client:
         for topic in ("old", "new"):
             client.create_topic(topic, queues=1)
@@ -299,22 +312,12 @@ def test_a_service_that_waits_for_its_disk_ends_in_order(disk: Disk) -> None:
 
 def test_a_disk_that_refuses_a_new_store_refuses_the_start(disk: Disk) -> None:
     disk.fail()
-    ended = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("failing_writer.py"))],
-        env=environment(store=disk.store, termination_message_path=disk.message, writer_port=0),
-        stderr=subprocess.DEVNULL,
-    )
-    assert ended.returncode == 2
+    assert disk.refused_start(FAILING_WRITER) == 2
     assert "Input/output error" in disk.message.read_text()
 
 
 def test_a_refused_start_leaves_its_reason(disk: Disk) -> None:
     with disk.writer(termination_message_path=disk.store.parent / "unused"):
-        ended = subprocess.run(
-            [sys.executable, "-m", "mqstore.writer"],
-            env=environment(store=disk.store, termination_message_path=disk.message, writer_port=0),
-            stderr=subprocess.DEVNULL,
-        )
-    assert ended.returncode == 2
+        assert disk.refused_start("mqstore.writer") == 2
     assert "is in use by another process" in disk.message.read_text()
     assert not (disk.store.parent / "unused").exists()

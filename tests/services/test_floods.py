@@ -104,7 +104,7 @@ def test_flood_of_bodies_holds_no_more_than_is_allowed(tmp_path: Path) -> None:
         assert _rss(process) - before < pending + RSS_GROWTH_MAX
 
 
-def test_answers_that_nobody_takes_are_bounded_and_dropped(tmp_path: Path) -> None:
+def test_replies_that_no_client_reads_are_bounded_and_dropped(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with writer(store) as storing:
         with httpx.Client(base_url=storing.url) as http:

@@ -160,11 +160,11 @@ def test_command_prints_messages_until_it_is_interrupted(
     command += ["message", "follow", topic, "--from", "0", "--query-url", services.query_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
-        told = json.loads(following.stdout.readline())
-        assert (told["message"]["body"], told["message"]["tags"]) == ("a", "t")
+        printed = json.loads(following.stdout.readline())
+        assert (printed["message"]["body"], printed["message"]["tags"]) == ("a", "t")
         following.send_signal(signal.SIGINT)
         assert following.wait(timeout=30) == 0
-    command += ["--after", told["id"], "--table"]
+    command += ["--after", printed["id"], "--table"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
         _send(client, topic, "b", tags="t")

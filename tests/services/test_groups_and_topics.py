@@ -89,7 +89,7 @@ def test_a_deletion_is_shown_then_done_and_the_topic_can_be_made_anew(
     assert placed.queue_offset == 10
     pulled = client.pull(filled, 0)
     assert [message.body for message in pulled.messages] == ["new"]
-    assert refused(lambda: client.offsets("deleting", topic="nobody")) == (404, "topic-unknown")
+    assert refused(lambda: client.offsets("deleting", topic="unknown")) == (404, "topic-unknown")
 
 
 def test_system_topics_are_safe(client: Client) -> None:
@@ -107,7 +107,7 @@ def test_a_group_commits_and_reads_where_it_stands(client: Client, filled: str) 
     assert client.commit("reading", filled, back, allow_back=True).offsets[0].committed == 3
     assert refused(lambda: client.commit("reading", filled, {0: 11})) == (409, "offset-refused")
     assert refused(lambda: client.commit("reading", filled, {1: 0})) == (404, "queue-unknown")
-    assert refused(lambda: client.commit("reading", "nobody", {0: 0})) == (404, "topic-unknown")
+    assert refused(lambda: client.commit("reading", "unknown", {0: 0})) == (404, "topic-unknown")
     assert refused(lambda: client.commit("a b", filled, {0: 0})) == (422, "group-invalid")
 
 
@@ -124,8 +124,8 @@ def test_a_group_is_moved_once_it_was_shown(client: Client, filled: str) -> None
     assert client.offsets("moving").offsets[0].committed == done.queues[0].after <= 2
     timeless = refused(lambda: client.reset_offsets("moving", filled, "timestamp"))
     assert timeless == (422, "body-invalid")
-    elsewhere = refused(lambda: client.reset_offsets("moving", filled, "latest", queue_ids=[1]))
-    assert elsewhere == (404, "queue-unknown")
+    not_there = refused(lambda: client.reset_offsets("moving", filled, "latest", queue_ids=[1]))
+    assert not_there == (404, "queue-unknown")
 
 
 def test_groups_are_made_changed_listed_and_deleted(client: Client, filled: str) -> None:
@@ -155,7 +155,7 @@ def test_a_group_subscribes_with_an_expression_and_ends_it(client: Client, topic
     assert (caught.value.status, caught.value.type) == (400, "bad-filter")
     assert caught.value.problem["column"] == 9
     assert client.subscription("filtering", topic) == again
-    unknown = refused(lambda: client.subscribe("filtering", "nobody", "a = 1"))
+    unknown = refused(lambda: client.subscribe("filtering", "unknown", "a = 1"))
     assert unknown == (404, "topic-unknown")
 
     client.unsubscribe("filtering", topic)

@@ -99,7 +99,7 @@ def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) ->
     assert list(verification.findings()) == []
 
 
-def test_a_second_job_is_told_of_the_first_one(tmp_path: Path) -> None:
+def test_a_second_job_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
     with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
         rebuild = client.begin_index_rebuild("the first", ttl_s=600)
         with pytest.raises(ProblemError) as refused:

@@ -65,7 +65,7 @@ def find(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         yield process
 
 
-def test_lag_is_told_by_group_topic_and_queue(find: Process) -> None:
+def test_lag_is_returned_by_group_topic_and_queue(find: Process) -> None:
     with Client(find.url, find.url) as client:
         found = client.lag("g")
         first, second = found.topics[0].queues
@@ -90,7 +90,7 @@ def _lag_metrics(url: str) -> dict[str, float]:
     }
 
 
-def test_answers_say_how_old_the_offsets_are_and_whether_somebody_saves_them(behind: Path) -> None:
+def test_answers_say_how_old_the_offsets_are_and_whether_a_writer_saves_them(behind: Path) -> None:
     with query(behind) as find, Client(find.url, find.url) as client:
         offsets = client.lag("g").offsets
         assert (offsets.source, offsets.writer) == ("file", "down")
@@ -150,10 +150,10 @@ def test_groups_come_in_pages_and_of_one_topic(find: Process) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "problem"),
     [
-        ("/v1/groups/nobody/lag", 404, "group-unknown"),
+        ("/v1/groups/unknown/lag", 404, "group-unknown"),
         ("/v1/groups/a%20b/lag", 422, "group-invalid"),
         ("/v1/groups/" + "a" * 121 + "/lag", 422, "group-invalid"),
-        ("/v1/groups/nobody/lag?topics=T", 400, "bad-parameter"),
+        ("/v1/groups/unknown/lag?topics=T", 400, "bad-parameter"),
         ("/v1/lag?limit=0", 400, "bad-parameter"),
         ("/v1/lag?limit=1001", 400, "bad-parameter"),
         ("/v1/lag?limit=1&limit=2", 400, "bad-parameter"),

@@ -1,4 +1,4 @@
-"""The log: one line an answer where it is asked for, a defect's stack, and never a secret."""
+"""The log: one line an answer where a setting says so, a defect's stack, and never a secret."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _lines(process: Process) -> list[dict[str, Any]]:
 def test_access_log_names_requests_and_no_secrets(tmp_path: Path) -> None:
     settings = {"token_admin": TOKEN, "access_log": True, "log_level": "debug"}
     with writer(tmp_path / "store", **settings) as process:
-        headers = {"authorization": f"Bearer {TOKEN}", "x-request-id": "asked-1"}
+        headers = {"authorization": f"Bearer {TOKEN}", "x-request-id": "request-1"}
         httpx.get(f"{process.url}/v1/topics/a?access_token={TOKEN}", headers=headers)
         httpx.get(f"{process.url}/v1/topics?token={TOKEN}")
         lines = _lines(process)
-    (answered,) = [line for line in lines if line.get("request_id") == "asked-1"]
+    (answered,) = [line for line in lines if line.get("request_id") == "request-1"]
     assert answered["event"] == "answered"
     assert answered["route"] == "/v1/topics/{topic}"
     assert (answered["method"], answered["status"]) == ("GET", 400)

@@ -71,7 +71,7 @@ def test_body_is_downloaded_whole_and_by_range(services: Run, client: Client, to
     assert httpx.get(by_key, params={"topic": topic}).content == body
 
 
-def test_compressed_body_is_as_stored_unless_inflating_is_asked_for(tmp_path: Path) -> None:
+def test_compressed_body_is_as_stored_unless_inflating_is_requested(tmp_path: Path) -> None:
     bodies = {0x1: zlib.compress(b"long " * 99), 0x101: lz4.frame.compress(b"long " * 99)}
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
@@ -113,12 +113,12 @@ def test_answers_with_inflated_bodies_are_short_and_go_on(tmp_path: Path) -> Non
             return found
 
         topic = "/v1/topics/T"
-        for told in (
+        for lengths in (
             inflated(f"{topic}/queues/0/messages", "offset", max="1000"),
             inflated(f"{topic}/messages", "cursor", limit="1000"),
             inflated(f"{topic}/messages", "cursor", limit="1000", key="k"),
         ):
-            assert told == [60_000] * count
+            assert lengths == [60_000] * count
         with contextlib.closing(client.follow("T", from_ms=0, inflate=True)) as events:
             assert all(len(_body(next(events))) == 60_000 for _ in range(count))
 
@@ -128,7 +128,7 @@ def _body(event: TopicEvent) -> str:
     return event.message.body
 
 
-def test_bodies_are_shown_as_asked_for_wherever_messages_are(
+def test_bodies_are_shown_as_requested_wherever_messages_are(
     services: Run, client: Client, topic: str
 ) -> None:
     (placed,) = client.produce(topic, [NewMessage(body='{"a": 1}', keys=("k",))]).messages

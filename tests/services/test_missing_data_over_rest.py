@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from mqstore.cli.kube.kubectl import Kubectl
 from mqstore.cli.kube.main import app
 from mqstore.cli.kube.release import Release
 from mqstore.client import Client, NewMessage, ProblemError, Target
+from tests.forked_processes import run_mqstore
 from tests.services.service_processes import await_ready, query, writer
 
 SEGMENT = 64 << 10
@@ -38,8 +37,7 @@ def _last_used(store: Path) -> Path:
 
 
 def _accept_loss(store: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "mqstore.cli.main", "store", "accept-loss", str(store)]
-    done = subprocess.run([*command, *options, "--json"], stdout=subprocess.PIPE, check=False)
+    done = run_mqstore("store", "accept-loss", str(store), *options, "--json")
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -33,7 +33,7 @@ EXAMPLES: Final = [
     pytest.param(12, id="more", marks=pytest.mark.slow),
     pytest.param(60, id="many", marks=pytest.mark.nightly),
 ]
-# Rules between fields are told in words only; so are limits of whole requests.
+# Rules between fields are documented in words only; so are limits of whole requests.
 ACCEPTED: Final = ["2xx", "400", "404", "409", "412", "413", "422", "431"]
 CONFIG: Final = SchemathesisConfig.from_dict(
     {

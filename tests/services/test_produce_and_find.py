@@ -394,7 +394,7 @@ def test_wrong_questions_are_problems(
     )
 
 
-def test_store_tells_of_itself(client: Client, topic: str) -> None:
+def test_store_describes_itself(client: Client, topic: str) -> None:
     client.produce(topic, [NewMessage(body="x")], durability="sync")
     store = client.store()
     assert store.health == "ready"

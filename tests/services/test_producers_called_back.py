@@ -38,7 +38,7 @@ class Billing:
 
     def __init__(self) -> None:
         self.decisions: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.checked: list[str] = []
         self.called = threading.Semaphore(0)
         billing = self
 
@@ -49,7 +49,7 @@ class Billing:
                 at_s = int(signed.partition(",")[0].removeprefix("t="))
                 check_signature(SECRET, body, signed, at_s)
                 key = json.loads(body)["transactionId"]
-                billing.asked.append(key)
+                billing.checked.append(key)
                 answer = {"decision": billing.decisions.get(key, "unknown"), "reason": "the books"}
                 encoded = json.dumps(answer).encode()
                 self.send_response(200)
@@ -113,15 +113,15 @@ def test_a_producer_that_is_down_is_passed_over_and_the_answer_counts(
         while story(process, dropped)["state"] != "rolled-back":
             assert process.process.poll() is None
         shown = httpx.get(f"{process.url}/v1/producers", timeout=60).json()["producers"]
-        told = {each["name"]: (each["failures"] > 0, each["detail"]) for each in shown}
-        assert told["b-up"] == (False, None)
-        assert told["a-down"][0]
+        states = {each["name"]: (each["failures"] > 0, each["detail"]) for each in shown}
+        assert states["b-up"] == (False, None)
+        assert states["a-down"][0]
         assert SECRET not in json.dumps(shown)
     assert shard.bodies().count("kept") == 1
     assert "dropped" not in shard.bodies()
 
 
-def test_one_that_does_not_know_is_asked_again_and_what_was_not_sent_is_not_counted(
+def test_one_that_does_not_know_is_checked_again_and_what_was_not_sent_is_not_counted(
     shard: Shard,
 ) -> None:
     billing = Billing()
@@ -136,7 +136,7 @@ def test_one_that_does_not_know_is_asked_again_and_what_was_not_sent_is_not_coun
         assert billing.called.acquire(timeout=60)
         assert billing.called.acquire(timeout=60)
         assert story(process, transaction)["checksSent"] >= 1
-        assert set(billing.asked) == {transaction}
+        assert set(billing.checked) == {transaction}
         gone = [httpx.delete(f"{url}/billing/up", timeout=60).status_code for _ in range(2)]
         assert gone == [204, 404]
         assert end(process, transaction, "commit").status_code == 200
@@ -186,4 +186,4 @@ def test_two_coordinators_call_a_producer_once_for_a_check(tmp_path: Path) -> No
             while (found := story(two, each))["state"] == "pending":
                 assert one.process.poll() is None
             assert found["checksSent"] == 1
-        assert sorted(billing.asked) == sorted(transactions)
+        assert sorted(billing.checked) == sorted(transactions)

@@ -44,12 +44,12 @@ def test_records_are_answered_as_they_stand_in_the_log(
         (each.physical_offset, each.size) for each in placed[:30]
     ]
     assert [each.body for each in found] == [b"b%d" % n for n in range(30)]
-    told = {
+    headers = {
         name.removeprefix("x-mqstore-"): value
         for name, value in answer.headers.items()
         if name.startswith("x-mqstore-")
     }
-    assert told.items() >= {
+    assert headers.items() >= {
         ("status", "FOUND"),
         ("next", "30"),
         ("min-offset", "0"),
@@ -103,8 +103,8 @@ def test_statuses_are_rocketmqs(client: Client, topic: str) -> None:
     assert client.pull(topic, 0).status == "NO_MESSAGE_IN_QUEUE"
     assert client.pull(topic, 0, 7).next == 0
     client.produce(topic, [NewMessage()])
-    told = [(client.pull(topic, 0, at).status, client.pull(topic, 0, at).next) for at in (0, 1, 2)]
-    assert told == [("FOUND", 1), ("OFFSET_OVERFLOW_ONE", 1), ("OFFSET_OVERFLOW_BADLY", 1)]
+    found = [(client.pull(topic, 0, at).status, client.pull(topic, 0, at).next) for at in (0, 1, 2)]
+    assert found == [("FOUND", 1), ("OFFSET_OVERFLOW_ONE", 1), ("OFFSET_OVERFLOW_BADLY", 1)]
 
 
 def test_filtered_poll_waits_through_what_does_not_match(

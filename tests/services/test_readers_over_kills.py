@@ -41,7 +41,7 @@ def _is_whole(found: Message) -> bool:
 
 
 class _Reader(threading.Thread):
-    """Pulls from random places of the queue and checks what comes, until it is told to end."""
+    """Pulls from random places of the queue and checks what comes, until it is to end."""
 
     def __init__(self, url: str, number: int) -> None:
         super().__init__(daemon=True)
@@ -146,10 +146,10 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
         while client.store().segments < 4:
             body = NewMessage(body="x" * 50_000)
             placed += client.produce(TOPIC, [body], durability="async").messages
-        told: set[int] = set()
+        statuses: set[int] = set()
         read = threading.Event()
         first = placed[0].offset_msg_id
-        answers = threading.Thread(target=_read_until_gone, args=(find.url, first, told, read))
+        answers = threading.Thread(target=_read_until_gone, args=(find.url, first, statuses, read))
         answers.start()
         read.wait(WAIT_S)
         then = time.time() - 400 * 3600
@@ -157,7 +157,7 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
             os.utime(path, (then, then))
         client.run_retention()
         answers.join(WAIT_S)
-        assert told == {200, 410}
+        assert statuses == {200, 410}
         gone = httpx.get(f"{find.url}/v1/messages/{first}/body")
         assert gone.json()["type"] == "urn:mqstore:problem:message-expired"
         segment = httpx.get(f"{find.url}/v1/segments/{segment_name(0)}")
@@ -169,19 +169,19 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
         assert client.message(placed[-1].offset_msg_id).body_size == 50_000
 
 
-def _read_until_gone(url: str, message_id: str, told: set[int], read: threading.Event) -> None:
+def _read_until_gone(url: str, message_id: str, statuses: set[int], read: threading.Event) -> None:
     with httpx.Client() as http:
-        while 410 not in told:
+        while 410 not in statuses:
             answer = http.get(f"{url}/v1/messages/{message_id}")
             assert answer.status_code == 410 or answer.json()["bodySize"] == 50_000, answer.text
-            told.add(answer.status_code)
+            statuses.add(answer.status_code)
             read.set()
 
 
 def test_query_starts_without_a_look_at_the_log(tmp_path: Path) -> None:
     root = tmp_path / "store"
     _fill(root)
-    gc.collect()  # nobody has it mapped any more
+    gc.collect()  # no object maps it any more
     segments = sorted(StorePaths(root).commit_log.iterdir())
     assert len(segments) >= SEGMENTS
     for path in segments:

@@ -31,7 +31,7 @@ def _until(good: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_no_room_for_the_next_segment_is_the_same_everywhere(small_disk: Path) -> None:
+def test_no_room_for_the_next_segment_is_the_same_problem_for_every_route(small_disk: Path) -> None:
     store = small_disk / "store"
     with writer(store, **SETTINGS) as one, Client(one.url) as client:
 

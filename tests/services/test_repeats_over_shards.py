@@ -268,8 +268,8 @@ def test_a_key_waits_for_its_shard_and_a_generated_one_goes_to_another(
         with pytest.raises(ProblemError) as caught:
             client.produce(topic, sent)
         assert (caught.value.status, caught.value.type) == (503, "shard-unreachable")
-        told = caught.value.problem
-        assert (told["shard"], told["sent"], told["writable"]["shard"]) == (0, False, 1)
+        problem = caught.value.problem
+        assert (problem["shard"], problem["sent"], problem["writable"]["shard"]) == (0, False, 1)
         assert caught.value.retry_after_s == 1
         client._up = 0  # it was, when this client sent last
         moved = client.produce(topic, NewMessage(body="z"), patience_s=60.0).messages[0]

@@ -110,7 +110,7 @@ def test_a_pin_keeps_its_range_until_it_is_ended(tmp_path: Path) -> None:
         _await_segments(client, 1)
 
 
-def test_who_goes_on_where_the_log_has_expired_is_told(tmp_path: Path) -> None:
+def test_a_reader_that_goes_on_where_the_log_has_expired_gets_410(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with (
         writer(store, **_small(delete_when=EVERY_HOUR)) as one,
@@ -148,7 +148,7 @@ def test_retention_waits_for_the_archive_until_that_is_ended(tmp_path: Path) -> 
         _await_segments(client, 3)
         held = _plan(one).segments[0]
         assert (held.why.value, held.held_by) == ("held", (f"archive {url}",))
-        for offset, place in ((0, url), (1 << 40, url), (2 * SEGMENT, "elsewhere")):
+        for offset, place in ((0, url), (1 << 40, url), (2 * SEGMENT, "another-place")):
             with pytest.raises(ProblemError) as refused:
                 client.put_archive(offset, place)
             assert (refused.value.status, refused.value.type) == (409, "archive-refused")

@@ -16,10 +16,14 @@ import pytest
 
 from mqstore.client import Client, ClientError, NewMessage, Pull, Unreachable
 from mqstore.storage.paths import StorePaths
+from tests.forked_processes import run_mqstore
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Run,
     children_of,
+    environment,
+    query,
+    run_arguments,
     running,
     start,
     without_progress,
@@ -32,14 +36,20 @@ def _abort(store: Path) -> Path:
 
 
 def _refusal(store: Path | None, *arguments: str, plain_user: bool = False, **settings: Any) -> str:
-    """The one line that a refused start says."""
-    process = start(store, *arguments, plain_user=plain_user, **settings)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 2, errors
+    """Return the only line that a refused start prints."""
+    if plain_user:
+        process = start(store, *arguments, plain_user=True, **settings)
+        output, errors = process.communicate(timeout=60)
+        code = process.returncode
+    else:
+        words = run_arguments(store, *arguments)
+        done = run_mqstore(*words, environment=environment(**settings))
+        output, errors, code = done.stdout, done.stderr, done.returncode
+    assert code == 2, errors
     assert output == ""
-    said = without_progress(errors)
-    assert len(said.splitlines()) == 1, errors
-    return said
+    line = without_progress(errors)
+    assert len(line.splitlines()) == 1, errors
+    return line
 
 
 class _OpenPolls:
@@ -89,7 +99,7 @@ def _half_a_produce(run: Run) -> socket.socket:
     return connection
 
 
-def test_banner_tells_what_a_newcomer_needs(tmp_path: Path) -> None:
+def test_banner_has_store_addresses_and_offsets(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with running(store) as run:
         assert str(store) in run.banner
@@ -249,8 +259,9 @@ def test_what_went_through_a_pool_is_answered_and_found(tmp_path: Path) -> None:
         "transient_store_pool_size": 2,
     }
     bodies = [f"{number} ".ljust(30_000, ".") for number in range(60)]
-    with running(tmp_path / "store", mapped_file_size_commit_log=256 << 10, **pool) as run:
-        with run.client() as client:
+    store = tmp_path / "store"
+    with writer(store, mapped_file_size_commit_log=256 << 10, **pool) as one, query(store) as find:
+        with Client(one.url, find.url) as client:
             client.create_topic("T", queues=1)
             for body in bodies:
                 (placed,) = client.produce(
@@ -258,7 +269,8 @@ def test_what_went_through_a_pool_is_answered_and_found(tmp_path: Path) -> None:
                 ).messages
                 pulled = client.pull("T", 0, offset=placed.queue_offset, wait_s=30)
                 assert [message.body for message in pulled.messages] == [body]
-        assert run.stop() == (0, "")
+        one.process.terminate()
+        assert one.ended()[0] == 0
 
 
 def test_existing_store_keeps_its_sizes(tmp_path: Path) -> None:
@@ -271,7 +283,7 @@ def test_existing_store_keeps_its_sizes(tmp_path: Path) -> None:
 
 
 def test_old_messages_are_kept_unless_a_setting_says_otherwise(tmp_path: Path) -> None:
-    """Somebody may only want to look into a broker's store."""
+    """A run over a broker's store may serve only to read it."""
     store = tmp_path / "store"
     with writer(store, mapped_file_size_commit_log=1 << 20) as found, Client(found.url) as client:
         client.create_topic("t", queues=1)
@@ -380,7 +392,7 @@ def test_with_tokens_each_role_does_its_part(tmp_path: Path) -> None:
             arguments = () if call == "store" else ("t",)
             with pytest.raises(ClientError, match="403"):
                 getattr(clients[role], call)(*arguments)
-        with run.client() as nobody, pytest.raises(ClientError, match="401"):
-            nobody.store()
+        with run.client() as anonymous, pytest.raises(ClientError, match="401"):
+            anonymous.store()
         for client in clients.values():
             client.close()

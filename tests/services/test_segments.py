@@ -40,10 +40,10 @@ def test_whole_segment_is_the_ranges_of_it_put_together(url: str) -> None:
 
 def test_blocks_of_a_range_have_the_checksums_of_the_log(url: str) -> None:
     part = httpx.get(url + FIRST, headers={"range": "bytes=65536-196607"})
-    told = part.headers["x-mqstore-block-crc32c"].split(",")
+    checksums = part.headers["x-mqstore-block-crc32c"].split(",")
     blocks = [part.content[:65536], part.content[65536:]]
-    assert len(told) == 2
-    for one, block in zip(told, blocks, strict=True):
+    assert len(checksums) == 2
+    for one, block in zip(checksums, blocks, strict=True):
         assert one in ("-", f"{crc32c(block):08x}")
 
 

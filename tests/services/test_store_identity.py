@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,18 @@ from mqstore.client import Client, NewMessage
 from mqstore.jobs.errors import NoStore
 from mqstore.jobs.log import at_path
 from mqstore.storage.errors import StoreLocked
+from tests import forked_processes
 from tests.services.service_processes import environment, writer
 from tests.unit.storage.stores import open_store
 
 
 def refused(module: str, store: Path) -> str:
     """What a service says that ends at once."""
-    ended = subprocess.run(
-        [sys.executable, "-m", module],
-        env=environment(store=store, writer_port=0, query_port=0),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ended.returncode == 2, ended.stderr
-    return ended.stderr
+    given = environment(store=store, writer_port=0, query_port=0)
+    ended = forked_processes.start(module, environment=given)
+    _, errors = ended.communicate(60)
+    assert ended.returncode == 2, errors
+    return errors
 
 
 def stored(root: Path) -> list[bytes | None]:

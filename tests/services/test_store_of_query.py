@@ -23,11 +23,11 @@ ROUTES = (
     "/v1/topics/t/messages",
     "/v1/messages?physicalOffset=0",
     "/v1/messages?physicalOffset=1",
-    "/v1/groups/nobody/lag",
+    "/v1/groups/unknown/lag",
 )
 
 
-def _told(url: str) -> set[str]:
+def _writer_states(url: str) -> set[str]:
     """What the answers of many routes say of the writer, errors too."""
     return {httpx.get(url + route).headers["x-mqstore-writer"] for route in ROUTES}
 
@@ -39,11 +39,11 @@ def test_query_says_whether_the_writer_lives_and_answers_without_it(tmp_path: Pa
         client.produce("t", [NewMessage(body="x")], durability="sync")
         alive = httpx.get(f"{find.url}/v1/store").json()
         assert (alive["writer"], alive["health"], alive["minOffset"]) == ("alive", "ready", 0)
-        assert _told(find.url) == {"alive"}
+        assert _writer_states(find.url) == {"alive"}
         put.kill()
         assert httpx.get(f"{find.url}/v1/store").json()["writer"] == "down"
         assert client.pull("t", 0).messages[0].body == "x"
-        assert _told(find.url) == {"down"}
+        assert _writer_states(find.url) == {"down"}
         with writer(root):
             again = httpx.get(f"{find.url}/v1/store").json()
             assert again["writer"] == "alive"
@@ -59,7 +59,7 @@ def test_query_answers_while_the_store_is_recovered_and_says_so(tmp_path: Path) 
         put.kill()
     with query(root) as find, Client(find.url, find.url) as client:
         begun = open_directory(root, StoreConfig(), production_seams(), StoreOptions())
-        assert _told(find.url) == {"recovering"}
+        assert _writer_states(find.url) == {"recovering"}
         assert httpx.get(f"{find.url}/v1/store").json()["health"] == "recovering"
         assert client.pull("t", 0).messages[0].body == "x"
         assert client.message(placed.offset_msg_id).body == "x"
@@ -69,4 +69,4 @@ def test_query_answers_while_the_store_is_recovered_and_says_so(tmp_path: Path) 
         begun.lock.release()
         with writer(root):
             assert client.pull("t", 0).messages[0].body == "x"
-            assert _told(find.url) == {"alive"}
+            assert _writer_states(find.url) == {"alive"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import pytest
 import trustme
 
 from mqstore.client import Client, NewMessage, ProblemError, Target, Unreachable, make_tls_context
+from tests.forked_processes import run_mqstore
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Process,
@@ -215,14 +214,8 @@ def test_commands_take_a_token_and_an_authority(tmp_path: Path, files: Files) ->
     (tokens / "consume").write_text(f"{TOKEN}\n{OTHER}\n")
 
     def events(*arguments: str, **settings: Path | str) -> tuple[int, str]:
-        command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", "events"]
-        ended = subprocess.run(
-            [*command, "--writer-url", process.url, *arguments],
-            env=environment(**settings),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        command = ("events", "--writer-url", process.url, *arguments)
+        ended = run_mqstore(*command, environment=environment(**settings))
         return ended.returncode, ended.stderr
 
     with writer(tmp_path / "store", ca=files.ca, tokens_dir=tokens, **files.settings) as process:
@@ -315,7 +308,7 @@ def test_a_coordinator_goes_by_the_authority_that_it_is_given(
 
 
 @pytest.mark.slow
-def test_a_coordinator_calls_nobody_that_another_authority_signed(
+def test_a_coordinator_calls_no_address_that_another_authority_signed(
     tmp_path: Path, files: Files
 ) -> None:
     other = Files(tmp_path / "other")
@@ -324,8 +317,8 @@ def test_a_coordinator_calls_nobody_that_another_authority_signed(
     given = {**files.settings, "upstream_ca": other.ca}
     with running(tmp_path / "store", coordinator=True, **given) as run:
         assert run.process.stdout is not None
-        assert "NO TRANSACTIONS" in (told := run.process.stdout.readline())
-        assert "certificate verify failed" in told
+        assert "NO TRANSACTIONS" in (line := run.process.stdout.readline())
+        assert "certificate verify failed" in line
         with _client_of(run, files) as client, pytest.raises(ProblemError) as refused:
             client.begin("billing", "t", [NewMessage(body="x")])
         assert refused.value.type == "coordinator-not-ready"

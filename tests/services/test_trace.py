@@ -1,10 +1,8 @@
-"""A message's way through the store over the network, and as the command line tells it."""
+"""A message's way through the store over the network, and as the command line prints it."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
 from mqstore.wire.examples import traces as examples
+from tests.forked_processes import run_mqstore
 from tests.services.service_processes import Process, Run, query
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import open_store
@@ -105,31 +104,28 @@ def test_what_makes_no_sense_is_refused(
     traced: tuple[Process, str], path: str, status: int, problem: str
 ) -> None:
     answer = httpx.get(traced[0].url + path)
-    told = (answer.status_code, answer.json()["type"].rpartition(":")[2])
-    assert told == (status, problem), answer.text
+    found = (answer.status_code, answer.json()["type"].rpartition(":")[2])
+    assert found == (status, problem), answer.text
 
 
-def _mqstore(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from mqstore.cli.main import app; app()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_command_line_tells_traces(traced: tuple[Process, str]) -> None:
+def test_command_line_prints_traces(traced: tuple[Process, str]) -> None:
     process, first = traced
-    told = _mqstore("message", "trace", first, "--query-url", process.url)
-    assert (told.returncode, len(json.loads(told.stdout)["copies"])) == (0, 2), told.stderr
-    table = _mqstore("message", "trace", KEY, "--topic", "T", "--query-url", process.url, "--table")
+    printed = run_mqstore("message", "trace", first, "--query-url", process.url)
+    assert (printed.returncode, len(json.loads(printed.stdout)["copies"])) == (0, 2), printed.stderr
+    table = run_mqstore(
+        "message", "trace", KEY, "--topic", "T", "--query-url", process.url, "--table"
+    )
     assert (table.returncode, table.stderr) == (0, "")
     assert "g is past it, at 1" in table.stdout
     assert f"{RETRY}/0 #0" in table.stdout
 
 
-def test_command_line_tells_lag(traced: tuple[Process, str]) -> None:
+def test_command_line_prints_lag(traced: tuple[Process, str]) -> None:
     process, _ = traced
-    told = _mqstore("lag", "--query-url", process.url)
-    assert json.loads(told.stdout)["groups"][0]["group"] == "g"
+    printed = run_mqstore("lag", "--query-url", process.url)
+    assert json.loads(printed.stdout)["groups"][0]["group"] == "g"
     for arguments in ((), ("g",)):
-        table = _mqstore("lag", *arguments, "--query-url", process.url, "--table")
+        table = run_mqstore("lag", *arguments, "--query-url", process.url, "--table")
         assert (table.returncode, table.stderr) == (0, "")
         assert "the writer is down" in table.stdout
         assert "T " in table.stdout
@@ -139,11 +135,11 @@ def test_command_line_ends_with_the_code_of_what_went_wrong(
     traced: tuple[Process, str], services: Run, topic: str, tmp_path: Path
 ) -> None:
     process, _ = traced
-    refused = _mqstore("lag", "nobody", "--query-url", process.url)
+    refused = run_mqstore("lag", "unknown", "--query-url", process.url)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "nobody" in refused.stderr
-    none = _mqstore("message", "trace", "k", "--topic", topic, "--query-url", services.query_url)
+    assert "unknown" in refused.stderr
+    none = run_mqstore("message", "trace", "k", "--topic", topic, "--query-url", services.query_url)
     assert none.returncode == 1
-    gone = _mqstore("lag", "--query-url", "http://127.0.0.1:9")
+    gone = run_mqstore("lag", "--query-url", "http://127.0.0.1:9")
     assert gone.returncode == 3
     assert "does not answer" in gone.stderr

@@ -37,7 +37,7 @@ def test_messages_are_seen_together_at_the_commit_and_never_after_a_rollback(sha
         assert shard.bodies() == ["a", "b"]
 
 
-def test_a_repeated_decision_is_fine_and_a_contrary_one_is_told_which_was_taken(
+def test_a_repeated_decision_is_fine_and_a_contrary_one_gets_the_decision_that_was_taken(
     shard: Shard,
 ) -> None:
     with shard.coordinator() as one:
@@ -70,8 +70,8 @@ def test_what_is_pending_and_decided_outlives_a_kill(shard: Shard) -> None:
 def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard) -> None:
     with shard.coordinator() as one:
         transaction = begin(one, "a")
-        asked = {"producerGroup": "billing", "wait": 20}
-        taken = httpx.post(f"{one.url}/v1/checks", json=asked, timeout=60).json()["transactions"]
+        request = {"producerGroup": "billing", "wait": 20}
+        taken = httpx.post(f"{one.url}/v1/checks", json=request, timeout=60).json()["transactions"]
         assert [(each["transactionId"], each["checksSent"]) for each in taken] == [(transaction, 1)]
         end(one, transaction, "commit")
         story = httpx.get(f"{one.url}/v1/transactions/{transaction}", timeout=60).json()
@@ -164,10 +164,11 @@ def test_another_begin_under_an_idempotency_key_is_a_conflict(shard: Shard) -> N
 def test_transactions_are_listed_by_state_group_and_age(shard: Shard) -> None:
     with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
 
-        def listed(**asked: Any) -> list[str]:
+        def listed(**parameters: Any) -> list[str]:
             group = {"group": "listed"}
             return [
-                each.transaction_id for each in client.transactions(**group | asked).transactions
+                each.transaction_id
+                for each in client.transactions(**group | parameters).transactions
             ]
 
         ids = [
@@ -178,7 +179,7 @@ def test_transactions_are_listed_by_state_group_and_age(shard: Shard) -> None:
         client.rollback_transaction(ids[2])
         assert listed() == listed(state="pending") == [ids[0], ids[3]]
         assert (listed(state="committed"), listed(state="rolled-back")) == ([ids[1]], [ids[2]])
-        assert listed(group="nobody") == listed(older_than_s=3_600) == []
+        assert listed(group="unknown") == listed(older_than_s=3_600) == []
         for each in (ids[0], ids[3]):
             client.rollback_transaction(each)
 
@@ -241,7 +242,7 @@ def test_whatever_key_a_transaction_may_have_its_id_finds_it(shard: Shard) -> No
 
 def test_what_is_no_transaction_is_named(shard: Shard) -> None:
     with shard.coordinator() as one:
-        for transaction in ("0-nobody", "7-other", "nothing"):
+        for transaction in ("0-unknown", "7-other", "nothing"):
             answer = end(one, transaction, "commit")
             assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (
                 *(404, "transaction-unknown"),

@@ -78,7 +78,7 @@ def _polls(process: Process, topic: str) -> Iterator[_Polls]:
 
 
 def _await_open(process: Process, count: int) -> None:
-    """Until so many polls wait, as the metrics tell."""
+    """Wait until the metrics count so many open polls."""
     with httpx.Client() as http:
         while _open_polls(http, process) != count:
             pass
@@ -129,7 +129,7 @@ def _rss(process: Process) -> int:
 
 
 @pytest.mark.slow
-def test_one_arrival_wakes_all_who_wait_in_its_queue_and_nobody_else(tmp_path: Path) -> None:
+def test_one_arrival_wakes_all_polls_of_its_queue_and_no_others(tmp_path: Path) -> None:
     most = POLLS + 2 * OTHERS
     with (
         writer(tmp_path / "store") as put,
@@ -140,7 +140,7 @@ def test_one_arrival_wakes_all_who_wait_in_its_queue_and_nobody_else(tmp_path: P
         client.create_topic("t", queues=2)
         client.produce("t", [NewMessage(tags="early", queue_id=0)])
         before = _rss(find)
-        elsewhere = polls.open(OTHERS, 1)
+        of_another_queue = polls.open(OTHERS, 1)
         unmatched = polls.open(OTHERS, 0, "&offset=1&tags=never")
         here = polls.open(POLLS, 0, "&offset=1")
         assert _rss(find) - before < most * RSS_A_POLL
@@ -152,10 +152,10 @@ def test_one_arrival_wakes_all_who_wait_in_its_queue_and_nobody_else(tmp_path: P
         client.produce("t", [NewMessage(body="x", tags="mine", queue_id=0)])
         assert _bodies(_answers(here)) == {(b"HTTP/1.1 200 OK", "x")}
         _await_open(find, 2 * OTHERS)
-        assert _silent(elsewhere + unmatched)
+        assert _silent(of_another_queue + unmatched)
 
         client.produce("t", [NewMessage(body="y", queue_id=1)])
-        assert _bodies(_answers(elsewhere)) == {(b"HTTP/1.1 200 OK", "y")}
+        assert _bodies(_answers(of_another_queue)) == {(b"HTTP/1.1 200 OK", "y")}
         _await_open(find, OTHERS)
         assert _silent(unmatched)
 

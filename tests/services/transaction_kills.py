@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +16,8 @@ import httpx
 
 from mqstore.client import Client, Target
 from mqstore.service.sockets import bind
+from tests import forked_processes
+from tests.forked_processes import ForkedProcess
 from tests.services.service_processes import await_ready, environment
 from tests.services.transaction_shard import bodies_of
 
@@ -42,7 +42,7 @@ class Machine:
     def __init__(self, root: Path, stack: contextlib.ExitStack) -> None:
         self._store = root / "store"
         self._listeners: dict[str, socket.socket] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ForkedProcess] = {}
         for name in ("writer", "query", "coordinator"):
             self._listeners[name] = stack.enter_context(bind("127.0.0.1", 0))
         self._given = {
@@ -60,21 +60,18 @@ class Machine:
         """A process of this service."""
         listener = self._listeners[name]
         given = environment(store=self._store, listen_fd=listener.fileno(), **self._given)
-        self._processes[name] = subprocess.Popen(
-            [sys.executable, "-m", f"mqstore.{name}"],
-            env=given,
-            pass_fds=(listener.fileno(),),
-            stderr=subprocess.DEVNULL,
+        self._processes[name] = forked_processes.start(
+            f"mqstore.{name}", environment=given, listener=listener
         )
 
     def kill(self, name: str) -> None:
         self._processes[name].kill()
-        self._processes[name].wait(PATIENCE_S)
+        self._processes[name].communicate(PATIENCE_S)
 
     def _end(self) -> None:
         for process in self._processes.values():
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @dataclass
@@ -84,14 +81,14 @@ class Planned:
     bodies: list[str]
     commits: bool
     silent: bool
-    """It decides only when it is asked."""
+    """It decides only when it is checked."""
     void: bool = False
-    """Its begin was cut short by a crash, which it was told."""
+    """A crash cut its begin short, and the reply said so."""
 
 
 @dataclass
 class Producers:
-    """Threads that begin and decide, and one that answers checks, until they are told to stop."""
+    """Threads that begin and decide, and one that answers checks, until they are to stop."""
 
     machine: Machine
     seed: int
@@ -130,7 +127,7 @@ class Producers:
         def run() -> None:
             try:
                 act()
-            except BaseException as error:  # told by whoever waits
+            except BaseException as error:  # reported by the test's own thread
                 self.failures.append(error)
 
         thread = threading.Thread(target=run)
@@ -162,21 +159,21 @@ class Producers:
 
     def _decide(self, http: httpx.Client, transaction: str, planned: Planned) -> None:
         how = "commit" if planned.commits else "rollback"
-        told = self._ask(http, "POST", f"/v1/transactions/{transaction}:{how}")
-        assert told.get("state") in ("committed", "rolled-back") or planned.void, told
+        decided = self._ask(http, "POST", f"/v1/transactions/{transaction}:{how}")
+        assert decided.get("state") in ("committed", "rolled-back") or planned.void, decided
 
     def _answer_checks(self) -> None:
         with httpx.Client(base_url=self.machine.url("coordinator"), timeout=60) as http:
             while not self.done.is_set():
-                asked = {"producerGroup": GROUP, "wait": 1}
-                for each in self._ask(http, "POST", "/v1/checks", asked).get("transactions", []):
+                request = {"producerGroup": GROUP, "wait": 1}
+                for each in self._ask(http, "POST", "/v1/checks", request).get("transactions", []):
                     key = each["transactionId"].partition("-")[2]
                     self._decide(http, each["transactionId"], self.plan[key])
 
     def _ask(
         self, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The answer, asked for until there is one."""
+        """Return the answer; retries until there is one."""
         while True:
             try:
                 answer = http.request(method, path, json=body)

@@ -54,8 +54,6 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
     "services/query",
     "services/store-writer",
     "services/transaction-coordinator",
-    "tests/compat",
-    "tests/services",
     "tests/unit/chart",
     "tests/unit/client",
     "tests/unit/coordinator",

@@ -24,7 +24,7 @@ import org.apache.rocketmq.store.MessageStore;
  * {"config":{…},"group":…,"topic":…,"sends":[{"body":…,"keys":…}],"fails":{BODY:TIMES},
  * "tries":MAX_RECONSUME_TIMES,"consumed":int,"deadLetters":int}.
  *
- * <p>Each consumption is told as it comes. It ends once so many were made, so many messages are dead
+ * <p>Each consumption is reported as it comes. It ends once so many were made, so many messages are dead
  * letters, and the broker knows that the group is past all that is in its topics.
  */
 final class Consumers {

@@ -16,8 +16,8 @@ final class Filters {
     }
 
     /** {"expression":…,"properties":[{name: value},…]} each; true, false, null, throws or refused. */
-    static void evaluate(JsonArray asked, Output out) {
-        for (JsonElement each : asked) {
+    static void evaluate(JsonArray requests, Output out) {
+        for (JsonElement each : requests) {
             JsonObject question = each.getAsJsonObject();
             JsonObject line = new JsonObject();
             line.addProperty("t", "evaluated");
@@ -55,8 +55,8 @@ final class Filters {
     }
 
     /** {"f":…,"n":…,"texts":[…]} each; bits in all, and positions of each text. */
-    static void bloom(JsonArray asked, Output out) {
-        for (JsonElement each : asked) {
+    static void bloom(JsonArray requests, Output out) {
+        for (JsonElement each : requests) {
             JsonObject question = each.getAsJsonObject();
             BloomFilter filter = BloomFilter.createByFn(
                 question.get("f").getAsInt(), question.get("n").getAsInt());

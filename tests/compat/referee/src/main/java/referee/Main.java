@@ -127,17 +127,17 @@ public final class Main {
                 Clean.run(dir, config, command.get("rounds").getAsInt(), out);
                 break;
             case "times":
-                Times.run(dir, config, command.getAsJsonArray("asked"), out);
+                Times.run(dir, config, command.getAsJsonArray("requests"), out);
                 break;
             case "evaluate":
-                Filters.evaluate(command.getAsJsonArray("asked"), out);
+                Filters.evaluate(command.getAsJsonArray("requests"), out);
                 break;
             case "recode":
                 Tables.recode(command.get("file").getAsString(),
                     command.get("text").getAsString(), out);
                 break;
             case "subscribe":
-                Tables.subscribe(command.getAsJsonArray("asked"), out);
+                Tables.subscribe(command.getAsJsonArray("requests"), out);
                 break;
             case "transact":
                 Transactions.run(dir, command.getAsJsonObject("request"), out);
@@ -146,13 +146,13 @@ public final class Main {
                 Consumers.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
-                Pull.run(dir, config, command.getAsJsonArray("asked"), out);
+                Pull.run(dir, config, command.getAsJsonArray("requests"), out);
                 break;
             case "properties":
                 Properties.list(out);
                 break;
             case "bloom":
-                Filters.bloom(command.getAsJsonArray("asked"), out);
+                Filters.bloom(command.getAsJsonArray("requests"), out);
                 break;
             default:
                 throw new IllegalArgumentException("unknown command " + command.get("cmd"));

@@ -33,10 +33,10 @@ final class Pull {
      * {"group":…,"topic":…,"queueId":…,"type":"TAG"|"SQL92","expression":…} each: the queue offsets
      * of what is found in the whole queue, and how many messages were looked at in the log.
      */
-    static void run(Path dir, JsonObject config, JsonArray asked, Output out) throws Exception {
+    static void run(Path dir, JsonObject config, JsonArray requests, Output out) throws Exception {
         Store store = Store.open(dir, config);
         try {
-            for (JsonElement each : asked) {
+            for (JsonElement each : requests) {
                 out.line(pulled(store, each.getAsJsonObject()));
             }
         } finally {
@@ -44,12 +44,12 @@ final class Pull {
         }
     }
 
-    private static JsonObject pulled(Store store, JsonObject asked) throws Exception {
-        String group = asked.get("group").getAsString();
-        String topic = asked.get("topic").getAsString();
-        int queueId = asked.get("queueId").getAsInt();
-        Counting filter = new Counting(Api.filter(topic, asked.get("expression").getAsString(),
-            asked.get("type").getAsString(), store.filters.get(topic, group), store.filters));
+    private static JsonObject pulled(Store store, JsonObject request) throws Exception {
+        String group = request.get("group").getAsString();
+        String topic = request.get("topic").getAsString();
+        int queueId = request.get("queueId").getAsInt();
+        Counting filter = new Counting(Api.filter(topic, request.get("expression").getAsString(),
+            request.get("type").getAsString(), store.filters.get(topic, group), store.filters));
         JsonArray offsets = new JsonArray();
         long next = store.real.getMinOffsetInQueue(topic, queueId);
         while (next < store.real.getMaxOffsetInQueue(topic, queueId)) {

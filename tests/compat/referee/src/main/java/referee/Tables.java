@@ -17,18 +17,18 @@ final class Tables {
     static void recode(String file, String text, Output out) {
         ConfigManager manager = managerOf(file);
         manager.decode(text);
-        tell(manager, out);
+        print(manager, out);
     }
 
     /** {"group":…,"topic":…,"expression":…,"version":…} each. */
-    static void subscribe(JsonArray asked, Output out) {
+    static void subscribe(JsonArray requests, Output out) {
         ConsumerFilterManager manager = new ConsumerFilterManager();
-        for (JsonElement each : asked) {
+        for (JsonElement each : requests) {
             JsonObject one = each.getAsJsonObject();
             manager.register(one.get("topic").getAsString(), one.get("group").getAsString(),
                 one.get("expression").getAsString(), "SQL92", one.get("version").getAsLong());
         }
-        tell(manager, out);
+        print(manager, out);
     }
 
     private static ConfigManager managerOf(String file) {
@@ -46,7 +46,7 @@ final class Tables {
         }
     }
 
-    private static void tell(ConfigManager manager, Output out) {
+    private static void print(ConfigManager manager, Output out) {
         JsonObject line = new JsonObject();
         line.addProperty("t", "table");
         line.addProperty("text", manager.encode(true));

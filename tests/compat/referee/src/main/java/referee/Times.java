@@ -10,10 +10,10 @@ final class Times {
     private Times() {
     }
 
-    static void run(Path dir, JsonObject config, JsonArray asked, Output out) throws Exception {
+    static void run(Path dir, JsonObject config, JsonArray requests, Output out) throws Exception {
         Store store = Store.open(dir, config);
         try {
-            for (JsonElement each : asked) {
+            for (JsonElement each : requests) {
                 JsonObject seek = each.getAsJsonObject();
                 JsonObject line = new JsonObject();
                 line.addProperty("t", "time");

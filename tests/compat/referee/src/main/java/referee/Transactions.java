@@ -133,7 +133,7 @@ final class Transactions {
         return request.has(name) ? request.get(name).getAsInt() : 0;
     }
 
-    /** A producer tells its decisions one way: until what is expected is there. */
+    /** A producer sends its decisions one way: until what is expected is there. */
     private void await() throws Exception {
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
         while (visible() < number("visible") || resolved() < number("resolved")

@@ -31,7 +31,7 @@ final class Api {
             (topic, queueId, offset, tagsCode, time, bitMap, properties) -> { }, settings.broker);
     }
 
-    /** The bare 4.9 store delivers delayed messages; told that this runs already, it does not. */
+    /** The bare 4.9 store delivers delayed messages; with delivery marked as running, it does not. */
     static void suppressDelivery(DefaultMessageStore store) throws ReflectiveOperationException {
         Field started = ScheduleMessageService.class.getDeclaredField("started");
         started.setAccessible(true);

@@ -1,0 +1,214 @@
+"""Processes that are forks of one server process, which has imported their modules.
+
+The import of its modules takes most of the time in which a service starts, and the tests start
+hundreds of services. A forked process runs a module as ``python -m`` does, with an environment,
+arguments and files of its own. It shares only imported modules with the server.
+
+``python -m tests.forked_processes FD`` is the server; it ends when the other end of FD is closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+PRELOADED: Final = (
+    "mqstore.cli.main",
+    "mqstore.client",
+    "mqstore.coordinator.__main__",
+    "mqstore.query.__main__",
+    "mqstore.writer.__main__",
+    "tests.compat.ours",
+    "tests.unit.storage.puts",
+)
+"""Modules that the server imports. None of them may start a thread."""
+
+COMMAND_TIMEOUT_S: Final = 60.0
+LISTENER_VARIABLE: Final = "MQSTORE_LISTEN_FD"
+REQUEST_BYTES: Final = 1 << 17
+"""Maximum size of a request, which contains a whole environment."""
+
+
+class ForkedProcess:
+    """A process with the methods of ``subprocess.Popen[str]`` that tests use. Not thread-safe."""
+
+    def __init__(self, status: IO[bytes], output: IO[str], errors: IO[str]) -> None:
+        self._status = status
+        self._output = output
+        self._errors = errors
+        self._texts: tuple[str, str] | None = None
+        self.pid = int(status.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while the process runs."""
+        return self._await_status(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises subprocess.TimeoutExpired after ``timeout`` seconds."""
+        code = self._await_status(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for the end and return what the process wrote to stdout and to stderr."""
+        self.wait(timeout)
+        if self._texts is None:
+            self._texts = _read_all(self._output), _read_all(self._errors)
+        return self._texts
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _await_status(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
+            with self._status:
+                self.returncode = int(self._status.readline())
+        return self.returncode
+
+
+def start(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    listener: socket.socket | None = None,
+) -> ForkedProcess:
+    """Run ``python -m module arguments`` in a fork of this process's server.
+
+    The environment is this process's by default. ``listener`` is inherited; MQSTORE_LISTEN_FD names
+    it. Standard input is empty.
+    """
+    output, errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115 (of the process)
+    reading, writing = os.pipe()
+    request = {
+        "module": module,
+        "arguments": arguments,
+        "environment": dict(os.environ if environment is None else environment),
+    }
+    files = [writing, output.fileno(), errors.fileno()]
+    files += [] if listener is None else [listener.fileno()]
+    try:
+        socket.send_fds(_server(), [json.dumps(request).encode()], files)
+    finally:
+        os.close(writing)
+    return ForkedProcess(os.fdopen(reading, "rb", buffering=0), output, errors)
+
+
+def run_mqstore(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a ``mqstore`` command to its end, which must come within COMMAND_TIMEOUT_S."""
+    process = start("mqstore.cli.main", *arguments, environment=environment)
+    output, errors = process.communicate(COMMAND_TIMEOUT_S)
+    return subprocess.CompletedProcess(arguments, process.wait(), output, errors)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the server of this process, which is started at the first use."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+    )
+    theirs.close()
+
+    def close() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(close)
+    return ours
+
+
+def _read_all(file: IO[str]) -> str:
+    with file:
+        file.seek(0)
+        return file.read()
+
+
+def _serve(connection: socket.socket) -> None:
+    """Fork a process for each request, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended monitors leave no zombies
+    for module in PRELOADED:
+        importlib.import_module(module)
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread only"
+    gc.freeze()
+    while True:
+        data, files, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
+        if not data:
+            return
+        if os.fork() == 0:
+            connection.close()
+            _monitor(json.loads(data), *files)
+        for file in files:
+            os.close(file)
+
+
+def _monitor(request: dict[str, Any], status: int, *files: int) -> None:
+    """Start the requested process, and report its id and its exit code. Never returns."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        os.close(status)
+        _run(request, *files)
+    for file in files:
+        os.close(file)
+    os.write(status, f"{pid}\n".encode())
+    _, ended = os.waitpid(pid, 0)
+    os.write(status, f"{os.waitstatus_to_exitcode(ended)}\n".encode())
+    os._exit(0)
+
+
+def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> None:
+    """Become the requested process. Never returns: the interpreter ends as that of any program."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for descriptor in listener:
+        os.environ[LISTENER_VARIABLE] = str(descriptor)
+    module, arguments = request["module"], request["arguments"]
+    sys.argv = [module, *arguments]
+    for name in (module, f"{module}.__main__"):  # what runs must not be imported already
+        if not hasattr(sys.modules.get(name), "__path__"):
+            sys.modules.pop(name, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+def main(arguments: Sequence[str]) -> None:
+    with socket.socket(fileno=int(arguments[0])) as connection:
+        _serve(connection)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
