@@ -10,6 +10,7 @@ arguments and files of its own. It shares only imported modules with the server.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -156,7 +157,6 @@ def _read_all(file: IO[str]) -> str:
 def _serve(connection: socket.socket) -> None:
     """Fork a process for each request, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended monitors leave no zombies
     for module in PRELOADED:
         importlib.import_module(module)
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread only"
@@ -170,11 +170,13 @@ def _serve(connection: socket.socket) -> None:
             _monitor(json.loads(data), *files)
         for file in files:
             os.close(file)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # an ended monitor
 
 
 def _monitor(request: dict[str, Any], status: int, *files: int) -> None:
     """Start the requested process, and report its id and its exit code. Never returns."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
         os.close(status)

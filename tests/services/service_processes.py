@@ -198,6 +198,39 @@ def query(store: Path, **settings: Any) -> contextlib.AbstractContextManager[Pro
     return service(Target.QUERY, ["-m", "mqstore.query"], store, **settings)
 
 
+@dataclass
+class ServicePair:
+    """A store-writer and a query service of one store, without ``mqstore run``."""
+
+    writer: Process
+    query: Process
+
+    @property
+    def writer_url(self) -> str:
+        return self.writer.url
+
+    @property
+    def query_url(self) -> str:
+        return self.query.url
+
+    def client(self, *, token: str | None = None) -> Client:
+        return Client(self.writer_url, self.query_url, token=token)
+
+    def stop(self) -> None:
+        """End both as an operator does, and wait for their end."""
+        for each in (self.query, self.writer):
+            each.process.terminate()
+        for each in (self.query, self.writer):
+            assert each.ended()[0] == 0
+
+
+@contextlib.contextmanager
+def service_pair(store: Path, **settings: Any) -> Iterator[ServicePair]:
+    """Both services of a store with the same settings, ready; killed at the end."""
+    with writer(store, **settings) as writes, query(store, **settings) as reads:
+        yield ServicePair(writes, reads)
+
+
 @contextlib.contextmanager
 def service(
     target: Target,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage
-from tests.services.service_processes import Run, running
+from tests.services.service_processes import ServicePair, service_pair
 
 TOPIC, GROUP, EXPRESSION = "orders", "billing", "price > 5"
 COUNT = 40
@@ -42,7 +42,7 @@ def _pulled(client: Client, **chosen: Any) -> list[int]:
         at = answer.next
 
 
-def _unit(run: Run, client: Client, offset: int) -> dict[str, Any] | None:
+def _unit(run: ServicePair, client: Client, offset: int) -> dict[str, Any] | None:
     found = client.pull(TOPIC, 0, offset, max_messages=1).messages[0]
     answer = httpx.get(f"{run.query_url}/v1/messages/{found.offset_msg_id}").raise_for_status()
     unit: dict[str, Any] | None = answer.json()["queueEntry"]["unit"]
@@ -54,7 +54,7 @@ def _unit(run: Run, client: Client, offset: int) -> dict[str, Any] | None:
 def test_pulls_by_a_subscribed_expression_find_what_it_is_true_of(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    with running(tmp_path / "store", **settings) as run, run.client() as client:
+    with service_pair(tmp_path / "store", **settings) as run, run.client() as client:
         client.create_topic(TOPIC, queues=1)
         _produce(client, range(COUNT))
         client.subscribe(GROUP, TOPIC, EXPRESSION)
@@ -78,7 +78,7 @@ def test_pulls_by_a_subscribed_expression_find_what_it_is_true_of(
 
 
 def test_a_changed_expression_is_gone_by_at_once(tmp_path: Path) -> None:
-    with running(tmp_path / "store", **WITH_BITMAPS) as run, run.client() as client:
+    with service_pair(tmp_path / "store", **WITH_BITMAPS) as run, run.client() as client:
         client.create_topic(TOPIC, queues=1)
         client.subscribe(GROUP, TOPIC, "price = 3")
         _produce(client, range(COUNT))

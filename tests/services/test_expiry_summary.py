@@ -10,14 +10,14 @@ import pytest
 
 from mqstore.client import ProblemError
 from mqstore.wire.examples.reports import EXPIRY as EXAMPLE
-from tests.services.service_processes import running
+from tests.services.service_processes import service_pair
 
 PATH = "/v1/reports/expiry"
 
 
 def test_a_report_outlives_the_process_and_is_counted(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with running(root) as run, run.client() as client:
+    with service_pair(root) as run, run.client() as client:
         assert client.expiry_report().report is None
         assert "mqstore_expiry_report_seconds 0.0" in httpx.get(f"{run.writer_url}/metrics").text
         assert client.put_expiry_report(EXAMPLE).report == EXAMPLE
@@ -25,7 +25,7 @@ def test_a_report_outlives_the_process_and_is_counted(tmp_path: Path) -> None:
         assert '"kind":"expiry"' in events
         assert '"group":"billing"' in events
         run.stop()
-    with running(root) as run, run.client() as client:
+    with service_pair(root) as run, run.client() as client:
         assert client.expiry_report().report == EXAMPLE
         counted = httpx.get(f"{run.writer_url}/metrics").text
     for line in (
@@ -37,7 +37,7 @@ def test_a_report_outlives_the_process_and_is_counted(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_at_risk_there_is_no_event(tmp_path: Path) -> None:
-    with running(tmp_path / "store") as run, run.client() as client:
+    with service_pair(tmp_path / "store") as run, run.client() as client:
         fine: dict[str, Any] = {**EXAMPLE, "atRisk": False, "risks": []}
         client.put_expiry_report(fine)
         assert '"kind":"expiry"' not in httpx.get(f"{run.writer_url}/v1/events?seconds=0").text
@@ -45,7 +45,7 @@ def test_where_nothing_is_at_risk_there_is_no_event(tmp_path: Path) -> None:
 
 def test_only_a_job_may_hand_one_in(tmp_path: Path) -> None:
     tokens: dict[str, Any] = {"token_admin": "a" * 32, "token_system": "s" * 32}
-    with running(tmp_path / "store", **tokens) as run:
+    with service_pair(tmp_path / "store", **tokens) as run:
         with run.client(token="a" * 32) as client, pytest.raises(ProblemError) as refused:
             client.put_expiry_report(EXAMPLE)
         assert refused.value.status == 403
@@ -55,10 +55,10 @@ def test_only_a_job_may_hand_one_in(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_no_report(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with running(root) as run, run.client() as client:
+    with service_pair(root) as run, run.client() as client:
         client.put_expiry_report(EXAMPLE)
         run.stop()
     path = root / "mqstore" / "expiry-report.json"
     path.write_bytes(path.read_bytes().replace(b"billing", b"calling"))
-    with running(root) as run, run.client() as client:
+    with service_pair(root) as run, run.client() as client:
         assert client.expiry_report().report is None

@@ -18,7 +18,7 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Verification
-from tests.services.service_processes import ANY_DISK, running, writer
+from tests.services.service_processes import ANY_DISK, service_pair, writer
 from tests.unit.storage.rebuild_job import Scan, Segment
 
 SETTINGS: dict[str, Any] = {
@@ -78,7 +78,7 @@ def producing(client: Client, topic: str, first: int) -> Iterator[list[str]]:
 
 def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with running(store, **SETTINGS) as run, run.client() as client, run.client() as other:
+    with service_pair(store, **SETTINGS) as run, run.client() as client, run.client() as other:
         client.create_topic("orders", queues=2)
         with producing(other, "orders", first=700) as keys:
             for _ in range(2):  # the second one over the first one's files
@@ -94,13 +94,13 @@ def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) ->
         assert last is not None
         assert (last.outcome, last.owner) == ("published", "a test")
         assert client.pins().pins == ()
-        assert run.stop()[0] == 0
+        run.stop()
     verification = Verification(store, StoreConfig(), production_seams())
     assert list(verification.findings()) == []
 
 
 def test_a_second_job_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
-    with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
+    with service_pair(tmp_path / "store", **SETTINGS) as run, run.client() as client:
         rebuild = client.begin_index_rebuild("the first", ttl_s=600)
         with pytest.raises(ProblemError) as refused:
             client.begin_index_rebuild("the second")
@@ -115,7 +115,7 @@ def test_a_second_job_is_refused_with_the_first_ones_name(tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_of_a_rebuild_is_refused_and_the_rebuild_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path / "store", **SETTINGS) as run, run.client() as client:
+    with service_pair(tmp_path / "store", **SETTINGS) as run, run.client() as client:
         client.create_topic("t", queues=1)
         client.produce("t", [NewMessage(keys=(f"k{number}",)) for number in range(50)])
         with pytest.raises(ProblemError, match="pattern"):
@@ -167,6 +167,6 @@ def test_a_living_writer_is_found_by_the_path_of_its_store(tmp_path: Path) -> No
         process.kill()
         assert paths.writer_note.exists()
         assert writer_note.load(files, paths) is None
-    with running(paths.root, **SETTINGS) as run:
-        assert run.stop()[0] == 0
+    with service_pair(paths.root, **SETTINGS) as run:
+        run.stop()
     assert not paths.writer_note.exists()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mqstore.client import NewMessage, ProblemError
-from tests.services.service_processes import running
+from tests.services.service_processes import service_pair
 
 
 def test_a_flipped_bit_is_named_and_its_message_refused(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with running(root, damage_repair="manual") as run, run.client() as client:
+    with service_pair(root, damage_repair="manual") as run, run.client() as client:
         client.create_topic("scrubbed", queues=1)
         (placed,) = client.produce("scrubbed", [NewMessage(body="a")], durability="sync").messages
         # What was synced is covered just after the answer: only then may it change.
@@ -45,7 +45,7 @@ def test_a_flipped_bit_is_named_and_its_message_refused(tmp_path: Path) -> None:
 
 def test_a_flipped_bit_is_put_back_by_the_scrub(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with running(root) as run, run.client() as client:
+    with service_pair(root) as run, run.client() as client:
         client.create_topic("scrubbed", queues=1)
         (placed,) = client.produce("scrubbed", [NewMessage(body="a")], durability="sync").messages
         while client.message(placed.offset_msg_id).checksum.blocks != "verified":

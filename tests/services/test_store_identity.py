@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -41,8 +40,10 @@ def test_a_writer_whose_lock_file_was_deleted_lets_no_second_one_in_and_ends(
     with writer(store, termination_message_path=message) as first, Client(first.url) as client:
         client.create_topic("t", queues=1)
         client.produce("t", [NewMessage(body="one")], durability="sync")
+        status = Path(f"/proc/{first.process.pid}/status")
         first.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, first.process.pid, os.WSTOPPED | os.WNOWAIT)
+        while not re.search(r"^State:\s+T", status.read_text(), re.MULTILINE):
+            assert first.process.poll() is None
         (store / "lock").unlink()
         with pytest.raises(StoreLocked, match=r"mqstore/lock"):
             open_store(store)

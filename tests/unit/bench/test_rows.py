@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,19 @@ def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.referee
 @pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing()))
-def test_real_rocketmq_is_measured_in_the_same_run(tmp_path: Path) -> None:
-    rows = run(tmp_path, *(name for name in BENCHES if name not in ("beside", "index-rebuild")))
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("sync", "query"),
+        pytest.param(
+            tuple(name for name in BENCHES if name not in ("beside", "index-rebuild")),
+            marks=pytest.mark.nightly,
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_real_rocketmq_is_measured_in_the_same_run(names: Sequence[str], tmp_path: Path) -> None:
+    rows = run(tmp_path, *names)
     ours_only = ("callback", "query ready", "visible after ack")
     with_peer = [row for row in rows if not any(each in str(row["name"]) for each in ours_only)]
     assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)
