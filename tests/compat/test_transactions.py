@@ -168,7 +168,9 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         assert len(set(times)) == len(times), "older copies are not checked"
         assert {line["transactionId"] for line in mine} == {key}
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.visible() == dict.fromkeys("abce", 1)
+        visible = ours.visible()
+        assert visible.pop("e") >= 1, "a broker may commit again what it checks again"
+        assert visible == dict.fromkeys("abc", 1)
         assert ours.state(pending["e"]) is State.COMMITTED
         assert ours.state(pending["f"]) is State.ROLLED_BACK
         assert ours.check_times()[pending["g"]] >= most(checks, "g")
