@@ -68,7 +68,6 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
 TOO_LONG: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/_kernel.pyi",
     "libs/storage/mqstore/storage/log/commit_log.py",
-    "libs/storage/mqstore/storage/queues/consume_queue.py",
     "services/query/mqstore/query/message_routes.py::messages",
     "tests/unit/jobs/expiry_examples.py::report",
     "tests/unit/service/fast_path/test_connection.py::serving",

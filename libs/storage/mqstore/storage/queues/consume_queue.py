@@ -14,7 +14,7 @@ One thread at a time writes (the dispatcher, under its lock); any thread may rea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from operator import attrgetter
@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Final
 from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
 from mqstore.storage.queues.ext_addresses import first_address, last_address
-from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry
+from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, entries_in
 from mqstore.storage.queues.queue_holes import is_torn, sector_split, without_size
+from mqstore.storage.queues.queue_search import search
 from mqstore.storage.queues.store_times import LogView, store_time
 from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
 from mqstore.storage.topic_names import raw_name
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 RESERVE_SIZE: Final = 256 << 10
 """Bytes of a file for which disk blocks are reserved at a time, ahead of writing."""
-_BLOCK_ENTRIES: Final = 512
-_BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 _OFFSET_MAX: Final = 2**63 - 1
 GAP_MAX: Final = 1_000
 """Maximum number of queue offsets by which a record may be ahead of its queue when the log between
@@ -380,11 +379,12 @@ class ConsumeQueue:
                 return None
             return stored + shift_ms(entry.physical_offset) >= timestamp_ms
 
-        return self._search(self._min_index, reached)
+        return search(self, self._min_index, reached)
 
     def find_by_physical(self, physical_offset: int) -> int:
         """Find the first entry at or above a physical offset; ``max_index`` when there is none."""
-        return self._search(
+        return search(
+            self,
             self.first_index,
             lambda entry: None if entry.is_hole else entry.physical_offset >= physical_offset,
         )
@@ -453,32 +453,6 @@ class ConsumeQueue:
         """Bytes of a file that the entries before ``max_index`` take."""
         end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
         return max(0, min(mapped.size, end))
-
-    def _search(self, low: int, reached: Callable[[QueueEntry], bool | None]) -> int:
-        """Binary search for the first entry for which ``reached`` is true; an entry for which it is
-        None is skipped."""
-        end = high = self.max_index
-        while low < high:
-            middle = (low + high) // 2
-            probe, answer = self._probe(middle, high, reached)
-            if answer is False:
-                low = probe + 1
-            else:
-                high = middle
-        return self._probe(low, end, reached)[0]
-
-    def _probe(
-        self, start: int, stop: int, reached: Callable[[QueueEntry], bool | None]
-    ) -> tuple[int, bool | None]:
-        """The first entry from ``start`` with a result, and the result."""
-        entry = self._read(start) if start < stop else None
-        if entry is not None and (answer := reached(entry)) is not None:
-            return start, answer
-        for index, entry in self.entries(start + 1, stop):
-            answer = reached(entry)
-            if answer is not None:
-                return index, answer
-        return stop, None
 
     # positions ----------------------------------------------------------------------------
 
@@ -608,17 +582,3 @@ class ConsumeQueue:
     def _detach(self) -> None:
         self._attached = None
         self.window.attach(None, 0, 0)
-
-
-def entries_in(
-    files: Sequence[MappedFile], start: int, stop: int
-) -> Iterator[tuple[int, QueueEntry]]:
-    """Read the entries of these numbers from the files, unwritten ones included."""
-    for mapped in files:
-        first = mapped.base_offset // QUEUE_ENTRY_SIZE
-        end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)
-        for index in range(max(start, first), end, _BLOCK_ENTRIES):
-            at = (index - first) * QUEUE_ENTRY_SIZE
-            block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
-            for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
-                yield number, tuple.__new__(QueueEntry, fields)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mqstore.storage.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE
+from mqstore.storage.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from mqstore.storage.mapped.mapped_file import MappedFile
 
 ENTRY: Final = struct.Struct(">qiq")
 PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+_BLOCK_ENTRIES: Final = 512
+_BLOCK_SIZE: Final = _BLOCK_ENTRIES * QUEUE_ENTRY_SIZE
 
 
 class QueueEntry(NamedTuple):
@@ -43,3 +49,17 @@ class QueueEntry(NamedTuple):
 def is_ext_address(tags_code: int) -> bool:
     """Whether a tagsCode is the address of a ConsumeQueueExt unit."""
     return tags_code <= EXT_ADDRESS_MAX
+
+
+def entries_in(
+    files: Sequence[MappedFile], start: int, stop: int
+) -> Iterator[tuple[int, QueueEntry]]:
+    """Read the entries of these numbers from the files, unwritten ones included."""
+    for mapped in files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        end = min(stop, first + mapped.size // QUEUE_ENTRY_SIZE)
+        for index in range(max(start, first), end, _BLOCK_ENTRIES):
+            at = (index - first) * QUEUE_ENTRY_SIZE
+            block = mapped.view[at : min(at + _BLOCK_SIZE, (end - first) * QUEUE_ENTRY_SIZE)]
+            for number, fields in enumerate(ENTRY.iter_unpack(bytes(block)), index):
+                yield number, tuple.__new__(QueueEntry, fields)
