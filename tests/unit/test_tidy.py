@@ -53,10 +53,8 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
     "libs/wire",
     "services/query",
     "services/store-writer",
-    "services/transaction-coordinator",
     "tests/unit/chart",
     "tests/unit/client",
-    "tests/unit/coordinator",
     "tests/unit/jobs",
     "tests/unit/query",
     "tests/unit/service",
@@ -102,7 +100,6 @@ NOT_DOCUMENTED: Final[tuple[str, ...]] = (
     "libs/wire",
     "services/query",
     "services/store-writer",
-    "services/transaction-coordinator",
     "spark-jobs",
 )
 """Folders and files with an undocumented function. An entry leaves the list when it has none."""

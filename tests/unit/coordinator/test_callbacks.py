@@ -193,7 +193,7 @@ def test_one_that_drips_its_answer_is_not_waited_for_either() -> None:
         ended.set()
 
 
-def test_one_that_is_down_was_asked_nothing() -> None:
+def test_a_producer_that_is_down_received_no_check() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(NotSent):

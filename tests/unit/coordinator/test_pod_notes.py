@@ -27,7 +27,7 @@ FORCED: dict[str, Any] = {
     "trigger": "forced",
 }
 LOST: dict[str, Any] = {"missingBytes": 900, "messages": 7, "logEnd": 900, "watermark": 1800}
-TOLD: list[tuple[str, dict[str, Any], str, str]] = [
+REPORTED: list[tuple[str, dict[str, Any], str, str]] = [
     ("opened", OPENED | {"cutBytes": 0, "damaged": 0}, "RecoveryFinished", "nothing was cut"),
     ("opened", OPENED, "RecoveryFinished", "in 0.4 s"),  # of a writer of the release before
     ("opened", OPENED | {"cutBytes": 7, "damaged": 1}, "RecoveryCut", "7 bytes were cut"),
@@ -69,8 +69,8 @@ def taken(notes: Notes, happened: StoreEvent) -> Note:
     return note
 
 
-@pytest.mark.parametrize(("kind", "data", "reason", "says"), TOLD)
-def test_what_an_operator_must_know_is_told_under_a_reason_that_the_docs_list(
+@pytest.mark.parametrize(("kind", "data", "reason", "says"), REPORTED)
+def test_each_note_has_a_reason_that_the_docs_list(
     kind: str, data: dict[str, Any], reason: str, says: str
 ) -> None:
     note = taken(Notes(), event(1, kind, **data))
@@ -93,7 +93,7 @@ def test_what_an_operator_must_know_is_told_under_a_reason_that_the_docs_list(
         ("of-a-later-release", {}),
     ],
 )
-def test_what_is_as_it_should_be_is_not_told(kind: str, data: dict[str, Any]) -> None:
+def test_an_event_that_operators_need_not_know_has_no_note(kind: str, data: dict[str, Any]) -> None:
     assert Notes().take(event(1, kind, **data)) is None
 
 
@@ -115,7 +115,7 @@ def test_another_process_of_the_writer_begins_anew() -> None:
     assert (again.name, again.count) == ("00000000-1", 1)
 
 
-def test_whoever_reads_the_same_events_again_comes_to_the_same_notes() -> None:
+def test_the_same_events_make_the_same_notes() -> None:
     happened = [
         event(number, "writes", number * WINDOW_MS // 3, paused=number % 2 == 0, reason="r")
         for number in range(1, 30)
@@ -126,8 +126,8 @@ def test_whoever_reads_the_same_events_again_comes_to_the_same_notes() -> None:
 
 def test_how_far_an_index_is_makes_one_event_and_its_end_another() -> None:
     notes = Notes()
-    told = [notes.take(event(n, "index", n, done=n, total=50)) for n in range(51)]
-    assert [note.reason for note in told if note] == ["IndexIncomplete", "IndexRebuilt"]
+    made = [notes.take(event(n, "index", n, done=n, total=50)) for n in range(51)]
+    assert [note.reason for note in made if note] == ["IndexIncomplete", "IndexRebuilt"]
 
 
 def test_a_long_reason_is_cut_to_what_the_api_server_takes() -> None:

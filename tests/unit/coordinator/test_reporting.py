@@ -20,12 +20,14 @@ from mqstore.coordinator.pod_notes import Note
 from mqstore.coordinator.reporting import BURST, Rate, ShardReporter
 
 TOPIC = b'retry: 1\n\nid: 5f0c2a1e-7\nevent: topic\ndata: {"kind": "topic", "atMs": 1}\n\n'
-Asked = SimpleQueue[str | None]
+LastIds = SimpleQueue[str | None]
 """The last event's id of each request."""
 
 
 @contextmanager
-def writer_that_refuses_the_second_request(asked: Asked, events: bytes = TOPIC) -> Iterator[str]:
+def writer_that_refuses_the_second_request(
+    last_ids: LastIds, events: bytes = TOPIC
+) -> Iterator[str]:
     """Its URL. All others get the events behind the last that they saw, and their end."""
 
     numbers = count(1)
@@ -42,7 +44,7 @@ def writer_that_refuses_the_second_request(asked: Asked, events: bytes = TOPIC) 
                 self.wfile.write(
                     events.partition(f"id: {after}\n".encode())[2].partition(b"\n\n")[2]
                 )
-            asked.put(after)
+            last_ids.put(after)
 
         def log_message(self, *_: Any) -> None:
             """Nothing."""
@@ -57,21 +59,23 @@ def writer_that_refuses_the_second_request(asked: Asked, events: bytes = TOPIC) 
             thread.join()
 
 
-def test_a_refusal_in_between_has_no_event_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_refusal_in_between_no_event_is_reported_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reporting, "LOOK_S", 0.0)
-    asked = Asked()
+    last_ids = LastIds()
 
     async def follow(url: str) -> None:
         reporter = ShardReporter(0, cast(Any, None), Rate())
         async with AsyncClient(url) as client:
             following = asyncio.create_task(reporter.follow(client))
-            found = [await asyncio.to_thread(asked.get, timeout=30) for _ in range(3)]
+            found = [await asyncio.to_thread(last_ids.get, timeout=30) for _ in range(3)]
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
         assert found == [None, "5f0c2a1e-7", "5f0c2a1e-7"]
 
-    with writer_that_refuses_the_second_request(asked) as url:
+    with writer_that_refuses_the_second_request(last_ids) as url:
         asyncio.run(asyncio.wait_for(follow(url), 60))
 
 
@@ -80,7 +84,7 @@ def event(number: int, data: str) -> bytes:
 
 
 def paused(number: int) -> bytes:
-    """One that is told as a note of its own: each is of another process."""
+    """An event that has a note of its own: each is of another process."""
     at_ms = int(time() * 1000)
     data = f'{{"kind": "writes", "atMs": {at_ms}, "paused": true, "reason": "r{number}"}}'
     return f"id: {number:08x}-1\nevent: writes\ndata: {data}\n\n".encode()
@@ -103,8 +107,8 @@ class Pods:
         return True
 
 
-def told_of(events: bytes, pods: Pods) -> str:
-    """The first that is made new."""
+def first_written(events: bytes, pods: Pods) -> str:
+    """The name of the first Event that is made new."""
 
     async def follow(url: str) -> str:
         reporter = ShardReporter(0, cast(Any, pods), Rate())
@@ -117,7 +121,7 @@ def told_of(events: bytes, pods: Pods) -> str:
                 await following
         return made
 
-    with writer_that_refuses_the_second_request(Asked(), events) as url:
+    with writer_that_refuses_the_second_request(LastIds(), events) as url:
         return asyncio.run(asyncio.wait_for(follow(url), 60))
 
 
@@ -138,11 +142,11 @@ def test_an_event_of_another_shape_is_passed_over(
 ) -> None:
     monkeypatch.setattr(reporting, "LOOK_S", 0.0)
     first = b"retry: 1\n\n"
-    assert told_of(first + event(1, data) + paused(7), Pods(set())) == "00000007-1"
+    assert first_written(first + event(1, data) + paused(7), Pods(set())) == "00000007-1"
 
 
 def test_a_replay_of_what_is_there_leaves_the_burst_to_what_is_new() -> None:
     replayed = range(3 * BURST)
     pods = Pods({f"{number:08x}-1" for number in replayed})
     events = b"retry: 1\n\n" + b"".join(map(paused, [*replayed, 3 * BURST]))
-    assert told_of(events, pods) == f"{3 * BURST:08x}-1"
+    assert first_written(events, pods) == f"{3 * BURST:08x}-1"

@@ -24,14 +24,16 @@ CONNECT_TIMEOUT_S: Final = 2.0
 
 
 class NotSent(CoordinatorError):
-    """The producer could not be reached: it was asked nothing."""
+    """The producer could not be reached; it received no check."""
 
 
 class Unanswered(CoordinatorError):
-    """It was asked, and gave no answer that can be used."""
+    """The producer received a check and gave no answer that can be used."""
 
 
 class Wanted(StrEnum):
+    """A producer's answer to a check."""
+
     COMMIT = "commit"
     ROLLBACK = "rollback"
     UNKNOWN = "unknown"
@@ -60,6 +62,7 @@ class Caller:
         )
 
     async def close(self) -> None:
+        """Close the connections to producers."""
         await self._transport.aclose()
 
     async def ask(self, target: Target, secret: str, body: bytes) -> CheckAnswer:

@@ -56,10 +56,12 @@ class Checker:
         """Checks by result: answered, unanswered, unreachable."""
 
     def start(self) -> None:
+        """Start one task for each shard, which leases and sends its due checks."""
         for shard in self._shards:
             self._spawn(self._follow(shard))
 
     async def stop(self) -> None:
+        """Cancel the tasks; leases of checks under way lapse at the shards."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()

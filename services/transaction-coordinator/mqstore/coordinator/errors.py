@@ -31,6 +31,7 @@ class ShardUnavailable(CoordinatorError):
 
     @property
     def problem(self) -> Problem:
+        """The problem (503) that a client receives."""
         detail = str(self)
         if self.is_sent:
             detail += ": it may have been done, and repeating it is fine"

@@ -111,7 +111,7 @@ def _event(pod: Any, note: Note) -> Any:
 
 
 def _name(pod: Any, note: Note) -> str:
-    """The same for whoever writes it."""
+    """The Event's name; every coordinator computes the same."""
     return f"{pod.name}.{note.name}"
 
 

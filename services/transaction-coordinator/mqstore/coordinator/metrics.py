@@ -25,6 +25,7 @@ class CoordinatorMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
+        """The values at this moment, as ``Collector``."""
         usable = GaugeMetricFamily(
             "mqstore_coordinator_shard_usable",
             "1 while this coordinator can begin and decide transactions of the shard.",

@@ -1,8 +1,8 @@
-"""What of a store's events an operator must know, in the words of Kubernetes' Events; and repeats
-of one reason as one note with a count.
+"""Turns the store events that an operator must know into notes, each of which becomes an Event of
+Kubernetes. Repeats of one reason are one note with a count.
 
-Everything goes by the events themselves and their own time: whoever reads the same events again, as
-another coordinator does, comes to the same notes of the same names.
+Notes follow from the events and their times alone: two coordinators that read the same events make
+the same notes under the same names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ WINDOW_MS: Final = 600_000
 """Repeats of a reason within this time of the first one of a process are counted with it."""
 MESSAGE_MAX: Final = 1_000
 """Characters; the API server refuses more than 1024."""
-_TOLD_ONCE: Final = frozenset({"IndexIncomplete"})
-"""Repeats only say how far it is."""
+_REPORTED_ONCE: Final = frozenset({"IndexIncomplete"})
+"""Reasons whose repeats report progress only."""
 
 
 class Severity(StrEnum):
@@ -50,7 +50,8 @@ class Notes:
         self._latest: dict[str, Note] = {}
 
     def take(self, event: StoreEvent) -> Note | None:
-        """A new note, or an earlier one that now counts more; None where nothing is to be told."""
+        """A new note, or an earlier one with a higher count; None for an event that operators need
+        not know."""
         if self._process != process_of(event):  # its events are all that another coordinator sees
             self._process = process_of(event)
             self._latest.clear()
@@ -62,7 +63,7 @@ class Notes:
         note = self._latest.get(reason)
         if note is None or at - note.first_ms > WINDOW_MS:
             note = Note(event.id, reason, severity, message, at, at)
-        elif reason in _TOLD_ONCE:
+        elif reason in _REPORTED_ONCE:
             return None
         else:
             note = replace(
@@ -73,7 +74,7 @@ class Notes:
 
 
 def process_of(event: StoreEvent) -> str:
-    """Which process of store-writer told it."""
+    """The process of store-writer that published an event."""
     return event.id.partition("-")[0]
 
 
@@ -82,7 +83,7 @@ Saying = tuple[str, Severity, str]
 
 
 _SAID_OTHERWISE: Final = frozenset({"disk-full", "no-room", "read-only", "failed", "paused"})
-"""Reasons of refused puts that an event of their own has."""
+"""Reasons of refused puts that have an event of their own."""
 
 
 def _nothing(_: Data) -> None:

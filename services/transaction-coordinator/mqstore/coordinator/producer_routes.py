@@ -34,6 +34,7 @@ class ProducerRoutes:
         self._allowed = allowed
 
     def add(self, api: Api) -> None:
+        """Put the routes into the coordinator's interface."""
         Endpoint(operations.REGISTER_PRODUCER, self.register).add(api)
         Endpoint(operations.REMOVE_PRODUCER, self.remove).add(api)
         Endpoint(operations.PRODUCERS, self.producers).add(api)

@@ -29,6 +29,8 @@ _STORED_NOTHING: Final = _REFUSED_BEFORE | {problems.TOPIC_UNKNOWN.urn}
 
 
 class Message(msgspec.Struct, rename="camel"):
+    """A message of a begin."""
+
     uniq_key: str | None = None
 
 

@@ -1,8 +1,8 @@
-"""What happens in the shards' stores, told as Events of Kubernetes on their pods.
+"""Writes the events of the shards' stores as Events of Kubernetes on their pods.
 
 Shards have no right to its API, so each coordinator follows their events and writes. It remembers
-nothing: an Event's name and its count follow from what happened, so an Event that another
-coordinator wrote is there already, and what is older than Events are kept is passed over.
+nothing: an Event's name and its count follow from the store's events, so an Event that another
+coordinator wrote is there already. Events older than ``AGE_MAX_MS`` are passed over.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:  # a large package, for clusters only
 LOOK_S: Final = 1.0
 """Seconds between two attempts."""
 AGE_MAX_MS: Final = 1_800_000
-"""Older ones are not told any more; an API server keeps Events for an hour."""
+"""Age beyond which an event is not written; an API server keeps Events for an hour."""
 BURST: Final = 20
-"""New Events of a shard at once; beyond, one in ``REFILL_S``. What is left out is counted."""
+"""New Events of a shard at once; further ones come one in ``REFILL_S``."""
 REFILL_S: Final = 15.0
 
 log = logs.get(__name__)
 
 
 class Rate:
-    """A bucket of tokens. One thread at a time."""
+    """Limits how often Events are written: a bucket of tokens. One thread at a time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Rate:
         self._at = clock()
 
     def allows(self) -> bool:
-        """Takes a token, where one is left."""
+        """Take a token; False where none is left."""
         now = self._clock()
         self._left = min(BURST, self._left + (now - self._at) / REFILL_S)
         self._at = now
@@ -55,12 +55,12 @@ class Rate:
         return True
 
     def give_back(self) -> None:
-        """A token that was not used."""
+        """Return a token that was not used."""
         self._left += 1
 
 
 class ShardReporter:
-    """One shard's events."""
+    """Follows one shard's events and writes those that operators must know."""
 
     def __init__(self, ordinal: int, events: PodEvents, rate: Rate) -> None:
         self._ordinal = ordinal
@@ -72,14 +72,14 @@ class ShardReporter:
         self._after: str | None = None
 
     async def follow(self, client: AsyncClient) -> None:
-        """Ends by being cancelled."""
+        """Follow the shard's events until the task is cancelled."""
         while True:
             try:
                 stream = client.events(after=self._after, patience_s=math.inf)
                 async with contextlib.aclosing(stream) as events:
                     async for event in events:
-                        await self._tell(event)
-                        self._after = event.id  # told twice it would count twice
+                        await self._report(event)
+                        self._after = event.id  # reported twice, it would count twice
             except EventUnknown as error:
                 log.warning("an event is passed over", shard=self._ordinal, why=str(error))
                 self._after = error.after or self._after
@@ -87,7 +87,7 @@ class ShardReporter:
                 log.debug("a shard's events cannot be had", shard=self._ordinal, why=str(error))
             await asyncio.sleep(LOOK_S)
 
-    async def _tell(self, event: StoreEvent) -> None:
+    async def _report(self, event: StoreEvent) -> None:
         note = self._note(event)
         if note is None or _is_old(note.last_ms) or not self._rate.allows():
             return
@@ -97,7 +97,7 @@ class ShardReporter:
             await asyncio.sleep(LOOK_S)
 
     def _note(self, event: StoreEvent) -> Note | None:
-        """None also for one whose data are not what this release knows."""
+        """The event's note; None also for data that this release does not know."""
         try:
             return self._notes.take(event)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -119,14 +119,14 @@ class ShardReporter:
         return True
 
     def _write(self, process: str, note: Note) -> bool:
-        """A process of the shard has one pod. False: as ``PodEvents.write``. Raises NotWritten."""
+        """Write a note on the pod of a process; returns and raises as ``PodEvents.write``."""
         if process != self._process:
             self._pod, self._process = self._events.pod_of(self._ordinal), process
         return self._events.write(self._pod, note)
 
 
 class Reporter:
-    """Follows all shards. Used on the event loop only."""
+    """Follows the events of all shards. Used on the event loop only."""
 
     def __init__(
         self, shards: Shards, settings: Settings, tls: ssl.SSLContext | None, events: PodEvents
@@ -139,12 +139,14 @@ class Reporter:
         self._following: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
+        """Start one task for each shard."""
         loop = asyncio.get_running_loop()
         for ordinal, client in self._clients.items():
             reporter = ShardReporter(ordinal, self._events, Rate())
             self._following.append(loop.create_task(reporter.follow(client)))
 
     async def stop(self) -> None:
+        """Cancel the tasks and close the connections."""
         for task in self._following:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
@@ -153,7 +155,8 @@ class Reporter:
 
 
 def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) -> Reporter | None:
-    """None where nothing is to be told. Raises ConfigurationError without a cluster."""
+    """The reporter; None unless ``shardStatefulSet`` is set. Raises ConfigurationError without a
+    cluster."""
     if settings.shard_stateful_set is None:
         return None
     from mqstore.coordinator.kube_events import PodEvents

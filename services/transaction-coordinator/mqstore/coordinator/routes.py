@@ -49,9 +49,11 @@ class Routes:
     async def resolve(
         self, id_: TransactionId, resolution: Resolution, request: Request
     ) -> Response:
+        """Relay an operator's decision to the shard that the id names."""
         return await self._relay.pass_on(id_, request)
 
     async def transaction(self, id_: TransactionId, request: Request) -> Response:
+        """All copies of its half messages, the checks that were sent, and its decision."""
         return await self._relay.pass_on(id_, request)
 
     async def transactions(
@@ -59,6 +61,7 @@ class Routes:
         request: Request,
         wanted: Annotated[ListQuery, Depends(list_query)],
     ) -> Response:
+        """Merge the lists of all shards."""
         query = query_of(wanted.state, wanted.group)
         if wanted.cursor is not None:
             decode_name_cursor(wanted.cursor, query)

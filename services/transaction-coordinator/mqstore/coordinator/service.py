@@ -79,6 +79,7 @@ class CoordinatorService:
         return self.api.front()
 
     async def start(self) -> None:
+        """Start probing the shards, following their events and sending checks."""
         if self._upstream is not None:
             self._following = asyncio.get_running_loop().create_task(self._upstream.follow())
         self.shards.start()
@@ -87,9 +88,11 @@ class CoordinatorService:
         self.checker.start()
 
     def interrupt(self) -> None:
+        """Let requests that wait for checks return at once."""
         self.interrupted.set()
 
     async def stop(self) -> None:
+        """End the background tasks and close the connections to shards."""
         if self._following is not None:
             self._following.cancel()
         if self._reporter is not None:

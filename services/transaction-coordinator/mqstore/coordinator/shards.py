@@ -119,6 +119,7 @@ class Shards:
 
     @property
     def troubles(self) -> list[str]:
+        """Why some shards cannot be used now, one text a shard."""
         return [shard.trouble for shard in self if shard.trouble is not None]
 
     @property
@@ -127,9 +128,11 @@ class Shards:
         return [shard for shard in self if shard.trouble is None] or list(self)
 
     def start(self) -> None:
+        """Probe the shards from now on, each every ``PROBE_INTERVAL_S``."""
         self._probing = asyncio.get_running_loop().create_task(self._probe())
 
     async def stop(self) -> None:
+        """End the probes and close the connections."""
         if self._probing is not None:
             self._probing.cancel()
         await self._http.aclose()

@@ -35,6 +35,7 @@ class Bell:
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
+        """Wake all coroutines that listen now."""
         self._rung.set()
         self._rung = asyncio.Event()
 
@@ -48,6 +49,7 @@ class Bell:
         rung = self._rung
 
         async def wait(seconds: float) -> bool:
+            """Whether it rings within so many seconds."""
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(rung.wait(), seconds)
             return rung.is_set()

@@ -37,6 +37,7 @@ class TransactionMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
+        """The values at this moment, as ``Collector``; none before the store is open."""
         engine = self._engine()
         if engine is None:
             return

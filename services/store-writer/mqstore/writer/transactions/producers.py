@@ -95,6 +95,7 @@ class Producers:
         return found is not None
 
     def find(self, group: str, name: str) -> Producer | None:
+        """A registered producer; None where its lease has lapsed or it never registered."""
         self._expire()
         return self._groups.get(group, {}).get(name)
 

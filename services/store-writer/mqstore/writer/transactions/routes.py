@@ -42,6 +42,7 @@ class TransactionRoutes:
     async def resolve(
         self, id_: TransactionId, resolution: Resolution, request: Request
     ) -> Response:
+        """Take an operator's decision on the shard that the id names."""
         key = await self._key_of(id_, request)
         service = self._service
         service.require_transactions()
@@ -50,6 +51,7 @@ class TransactionRoutes:
         return json_response(view(service.settings.shard, decided.story))
 
     async def transaction(self, id_: TransactionId, request: Request) -> Response:
+        """All copies of its half messages, the checks that were sent, and its decision."""
         key = await self._key_of(id_, request)
         service = self._service
         story = await asyncio.to_thread(service.transactions.engine.find, key)
@@ -60,6 +62,7 @@ class TransactionRoutes:
         request: Request,
         wanted: Annotated[ListQuery, Depends(list_query)],
     ) -> Response:
+        """Merge the lists of all shards."""
         query, limit = query_of(wanted.state, wanted.group), wanted.limit
         after = "" if wanted.cursor is None else decode_name_cursor(wanted.cursor, query)
         older_than_ms = wanted.older_than_s * 1000
@@ -69,6 +72,7 @@ class TransactionRoutes:
             return json_response(merge({shards.own: await self._own(listing)}, limit, query))
 
         async def own() -> bytes:
+            """This shard's part of the list, in JSON."""
             return msgspec.json.encode(merge({shards.own: await self._own(listing)}, limit, query))
 
         async with shards.fan_out(request, own) as spread:
