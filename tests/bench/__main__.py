@@ -1,14 +1,16 @@
-"""`python -m tests.bench [ROW…]`: measure, print the table, write build/bench.json."""
+"""`python -m tests.bench [ROW…]`: measure, print the table, write build/bench.json.
+
+A row whose side fails is left out and named on standard error; the exit status is then 1.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,6 +18,7 @@ from typing import Final
 from tests.bench import (
     bench_append,
     bench_beside,
+    bench_lean,
     bench_network,
     bench_open,
     bench_pulls,
@@ -26,13 +29,20 @@ from tests.bench import (
     bench_sync,
     bench_transactions,
     bench_visible,
+    document,
     harness,
+    machine,
     rocketmq,
 )
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Row, Setting
+from tests.bench.lean import Limits
 from tests.bench.rocketmq import Peer
 
 BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
+    "lean-sends": bench_lean.send_benches,
+    "lean-pulls": bench_lean.pull_benches,
+    "lean-transactions": bench_lean.transaction_benches,
     "append": bench_append.benches,
     "sync": bench_sync.benches,
     "rebuild": bench_rebuild.benches,
@@ -50,25 +60,37 @@ BUILD: Final = Path(__file__).parents[2] / "build"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the rows; return 0, or 2 for an unknown row."""
+    """Measure the rows; return 0, 1 when a row failed, or 2 for wrong arguments."""
     options = _parser().parse_args(arguments)
+    if options.document is not None and options.rows:
+        print("--document holds whole runs: leave ROW out", file=sys.stderr)
+        return 2
     unknown = [name for name in options.rows if name not in BENCHES]
     if unknown:
         known = ", ".join(BENCHES)
         print(f"unknown rows: {', '.join(unknown)}; known are {known}", file=sys.stderr)
         return 2
+    facts = machine.facts(rounds=options.rounds)
     why_alone = "requested by --alone" if options.alone else rocketmq.missing()
     directory = (options.directory or BUILD).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=directory, prefix="bench-") as room, _peer(why_alone) as peer:
-        setting = Setting(Path(room), peer, options.records, options.log_mib)
-        rows = list(_measure(setting, options.rows or list(BENCHES), options.rounds))
+        limits = Limits(options.seconds, options.exchanges)
+        setting = Setting(Path(room), peer, options.records, options.log_mib, limits)
+        run = Run()
+        for name in options.rows or BENCHES:
+            _measure(setting, name, options.rounds, run)
     _clear_line()
-    print(harness.table(rows, rocketmq.NAME))
+    table = harness.table(run.rows, rocketmq.NAME)
+    print(f"{machine.sentence(facts)}\n\n{table}")
     if why_alone is not None:
         print(f"\nmqstore alone: {why_alone}")
-    harness.write(rows, _machine(), options.output)
-    return 0
+    harness.write(run.rows, facts, options.output)
+    for failure in run.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if options.document is not None and not run.failures:
+        document.write(options.document, machine.sentence(facts), table)
+    return 1 if run.failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,18 +102,37 @@ def _parser() -> argparse.ArgumentParser:
         "--log-mib", type=int, default=1024, help="log that is rebuilt; a quarter of it is read"
     )
     parser.add_argument("--directory", type=Path, help="on the disk that is meant; default build/")
+    parser.add_argument("--seconds", type=float, default=5, help="of a round of the lean client")
+    parser.add_argument(
+        "--exchanges", type=int, default=0, help="of a connection in a round of the lean client"
+    )
+    parser.add_argument("--document", type=Path, help="the page whose table is replaced")
     parser.add_argument("--alone", action="store_true", help="without RocketMQ")
     parser.add_argument("--output", type=Path, default=BUILD / "bench.json")
     return parser
 
 
-def _measure(setting: Setting, names: list[str], rounds: int) -> Iterator[Row]:
+@dataclass
+class Run:
+    """The rows that were measured, and why others were not."""
+
+    rows: list[Row] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:
+    """Measure the benches of one name; one that fails leaves the others."""
     processes = {"ours": [os.getpid()]}
     if setting.peer is not None:
         processes["peer"] = [setting.peer.process_id]
-    for name in names:
+    try:
         for bench in BENCHES[name](setting):
-            yield from harness.measure(bench, rounds, _progress, processes)
+            try:
+                run.rows += harness.measure(bench, rounds, _progress, processes)
+            except SideError as error:
+                run.failures.append(str(error))
+    except SideError as error:  # its sides did not start
+        run.failures.append(f"{name}: {error}")
 
 
 @contextmanager
@@ -114,24 +155,6 @@ def _progress(text: str) -> None:
 
 def _clear_line() -> None:
     _progress("")
-
-
-def _machine() -> dict[str, str]:
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "cores": str(os.cpu_count()),
-        "memory": f"{pages / (1 << 30):.0f} GiB",
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "java": _java_version(),
-    }
-
-
-def _java_version() -> str:
-    if rocketmq.missing() is not None:
-        return "none"
-    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    return done.stderr.splitlines()[0]
 
 
 if __name__ == "__main__":

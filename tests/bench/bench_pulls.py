@@ -47,8 +47,8 @@ def benches(setting: Setting) -> Iterator[Bench]:
     size = (setting.log_mib << 20) // READ_SHARE
     with (
         filled_store(setting.directory, SEGMENT, size) as filled,
-        _query(filled) as ours,
-        _broker(setting, filled) as broker,
+        serve_query(filled) as ours,
+        serve_broker(setting, filled) as broker,
     ):
         processes = {"ours": ours.process_ids}
         if broker is not None:
@@ -62,13 +62,13 @@ def benches(setting: Setting) -> Iterator[Bench]:
 
 
 @contextmanager
-def _query(filled: Filled) -> Iterator[Server]:
+def serve_query(filled: Filled) -> Iterator[Server]:
     with query(filled.ours) as process:
         yield Server(process.url, (process.process.pid,))
 
 
 @contextmanager
-def _broker(setting: Setting, filled: Filled) -> Iterator[Server | None]:
+def serve_broker(setting: Setting, filled: Filled) -> Iterator[Server | None]:
     if setting.peer is None:
         yield None
         return
@@ -81,14 +81,14 @@ def _queues(shape: Shape) -> list[int]:
     return [number % QUEUES for number in range(shape.readers)]
 
 
-def _end(filled: Filled) -> int:
+def end_of_queues(filled: Filled) -> int:
     """Every queue has so many messages."""
     return filled.records // (QUEUES * FILL_BATCH) * FILL_BATCH
 
 
 def _ours(server: Server, shape: Shape, filled: Filled) -> Figures:
     parameters = f"max={PULL}" if shape.tag is None else f"max={PULL}&tags={shape.tag}"
-    end = _end(filled)
+    end = end_of_queues(filled)
     cpu, began = server.cpu_s(), time.perf_counter()
     found, seconds = readers.pull_all(server.address, _queues(shape), end, parameters)
     taken, looked_at = time.perf_counter() - began, shape.readers * end
@@ -102,7 +102,7 @@ def _ours(server: Server, shape: Shape, filled: Filled) -> Figures:
 
 def _peer(setting: Setting, broker: Server, shape: Shape, filled: Filled) -> Figures:
     assert setting.peer is not None
-    end = _end(filled)
+    end = end_of_queues(filled)
     cpu = broker.cpu_s()
     figures = setting.peer.ask(
         "pull",

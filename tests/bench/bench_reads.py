@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.lookups import Lookups
 from tests.bench import latencies
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC, unique_key
@@ -188,7 +189,7 @@ OFFSET_CALLS: Final = {
 
 def contents_of(record: Record) -> None:
     if not record.body or not record.properties:
-        raise AssertionError(f"nothing in the record at offset {record.physical_offset}")
+        raise SideError(f"nothing in the record at offset {record.physical_offset}")
 
 
 def _pick(filled: Filled, count: int) -> list[int]:

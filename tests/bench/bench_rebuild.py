@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.paths import StorePaths
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 
@@ -69,4 +70,4 @@ def peers_rebuild(setting: Setting, filled: Filled, spoil: Spoil) -> Figures:
 
 def _check(dispatched: int, filled: Filled) -> None:
     if dispatched != filled.records:
-        raise AssertionError(f"{dispatched} of {filled.records} records were dispatched")
+        raise SideError(f"{dispatched} of {filled.records} records were dispatched")

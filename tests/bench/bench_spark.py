@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqstore.storage.paths import StorePaths
 from tests.bench.bench_rebuild import SEGMENT, drop_derived, peers_rebuild
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.memory import PeakMemory
 from tests.bench.stores import Filled, filled_store
@@ -127,4 +128,4 @@ def _cold(filled: Filled) -> Figures:
 def _check(summary: dict[str, Any], filled: Filled) -> None:
     (shard,) = summary["shards"]
     if shard.get("records") != filled.records:
-        raise AssertionError(f"of {filled.records} records: {shard}")
+        raise SideError(f"of {filled.records} records: {shard}")

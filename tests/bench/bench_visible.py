@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tests.bench import bench_wakes
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import TOPIC
@@ -72,12 +73,12 @@ def _wait(
     produce = {"messages": [{"body": "x" * 1024, "tags": "paid"}], "durability": "async"}
     status, answer = _ask(writer, "POST", f"/v1/topics/{TOPIC}/messages", produce)
     if status != http.client.CREATED:
-        raise AssertionError(f"produce: {answer}")
+        raise SideError(f"produce: {answer}")
     message = answer["messages"][0]
     began = time.perf_counter()
     while not _answers(query, path(message), message["offsetMsgId"]):
         if time.perf_counter() - began > PATIENCE_S:
-            raise AssertionError(f"query does not answer {path(message)}")
+            raise SideError(f"query does not answer {path(message)}")
     return time.perf_counter() - began
 
 

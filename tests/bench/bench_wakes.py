@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from mqstore.storage.config import FlushDiskType
 from tests.bench import latencies, senders
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
@@ -134,13 +135,14 @@ class _Connection:
         self.socket.sendall(request)
 
     def receive(self) -> bool:
-        """Whether the answer is whole. AssertionError when it is none that is hoped for."""
+        """Whether the answer is whole. SideError when it is not a success."""
         self._answer += self.socket.recv(1 << 16)
         head, separator, body = self._answer.partition(b"\r\n\r\n")
         if not separator:
             return False
         length = _LENGTH.search(head)
-        assert head.startswith(b"HTTP/1.1 20"), head
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise SideError(f"pull: {head!r}")
         assert length is not None
         assert int(length[1]) > 0, "the pull returned without a message"
         return len(body) >= int(length[1])

@@ -1,8 +1,9 @@
 """How a benchmark is run and reported.
 
-Machines are noisy, so ours and the peer run in turn, round by round, and what is reported is the
-median of each and the median of the rounds' ratios with their spread. Above 1 ours is ahead,
-whether more or less is better. A first round warms both up and is not counted.
+Machines are noisy, so ours and the peer run in turn, round by round. The report has the median of
+each, and the median of the rounds' ratios with their spread. Above 1 ours is ahead, whether more or
+less is better. Before the rounds that count, each side warms up: by one round, or by short rounds
+until the server's cost stops falling.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ import gc
 import json
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.bench.failures import SideError
+from tests.bench.lean import Limits
 from tests.bench.memory import PeakMemory
 from tests.bench.rocketmq import Peer
 
 _MEMORY: Final = "peak memory"
+COST: Final = "server"
+"""The figure that must stop falling before a warm-up ends: the server's time per message."""
+FALL: Final = 0.97
+"""A round of a warm-up whose cost is above this share of the least one before did not fall."""
+STEADY_ROUNDS: Final = 3
+"""Rounds in a row whose cost did not fall end a warm-up."""
+WARM_UP_ROUNDS: Final = 40
+"""A warm-up ends after so many rounds at the latest."""
 
 Figures = Mapping[str, float]
 Side = Callable[[], Figures]
@@ -38,6 +50,8 @@ class Setting:
     """Records of one round of appends; other counts are derived from it."""
     log_mib: int
     """Size of the existing log that is rebuilt; a quarter of it is read."""
+    round: Limits
+    """The end of a round of the lean client."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,8 @@ class Bench:
     disk: Side | None = None
     processes: Mapping[str, Sequence[int]] | None = None
     """Whose peak memory counts, where the sides are processes of their own."""
+    warm_up: Mapping[str, Side] | None = None
+    """Short rounds of each side by its name, with the figure COST; None: one round warms up."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +120,36 @@ def measure(
         for name in order if number % 2 else reversed(order):
             turn = f"round {number} of {rounds}" if number else "warming up"
             progress(f"{bench.metrics[0].name}: {turn}, {name}")
-            figures[name].append(_settled(sides[name], processes.get(name)))
-    counted = {name: found[1:] for name, found in figures.items()}
-    rows = [_row(metric, counted) for metric in bench.metrics]
-    return [*rows, _row(_memory_of(bench), counted)] if processes else rows
+            with _named(bench, name):
+                if number:
+                    figures[name].append(_settled(sides[name], processes.get(name)))
+                elif bench.warm_up is None:
+                    _settled(sides[name], processes.get(name))
+                elif name in bench.warm_up:
+                    warm_up(bench.warm_up[name])
+    rows = [_row(metric, figures) for metric in bench.metrics]
+    return [*rows, _row(_memory_of(bench), figures)] if processes else rows
+
+
+def warm_up(side: Side) -> int:
+    """Run rounds of a side until its cost stops falling; return their number."""
+    least, steady = float("inf"), 0
+    for number in range(1, WARM_UP_ROUNDS + 1):
+        cost = side()[COST]
+        steady = 0 if cost < least * FALL else steady + 1
+        least = min(least, cost)
+        if steady == STEADY_ROUNDS:
+            return number
+    return WARM_UP_ROUNDS
+
+
+@contextmanager
+def _named(bench: Bench, side: str) -> Iterator[None]:
+    """Name the row and the side in the error of one that failed."""
+    try:
+        yield
+    except SideError as error:
+        raise SideError(f"{bench.metrics[0].name}: {side}: {error}") from error
 
 
 def _settled(side: Side | None, process_ids: Sequence[int] | None) -> Figures:

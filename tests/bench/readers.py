@@ -12,6 +12,7 @@ import time
 from typing import Final
 from urllib.parse import urlsplit
 
+from tests.bench.failures import SideError
 from tests.bench.workload import TOPIC
 
 RECEIVE_SIZE: Final = 1 << 18
@@ -68,7 +69,7 @@ class _Reader:
         return True
 
     def receive(self) -> bool:
-        """Whether the answer is whole now. AssertionError when it is none that is hoped for."""
+        """Whether the answer is whole now. SideError when it is not a success."""
         if self._size:
             self._left -= self.socket.recv_into(self._buffer)
         else:
@@ -83,7 +84,7 @@ class _Reader:
         data = bytes(self._buffer[: min(self._size, 2048)])
         body = data.index(b"\r\n\r\n") + 4
         if not data.startswith(b"HTTP/1.1 200"):
-            raise AssertionError(f"pull: {data!r}")
+            raise SideError(f"pull: {data!r}")
         self._left = body + _number(_LENGTH, data) - self._size
         self._offset = _number(_NEXT, data)
         self.messages += _number(_COUNT, data)

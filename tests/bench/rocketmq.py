@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tests.bench.failures import SideError
 from tests.compat.referee import JVM_ACCESS_FLAGS, Referee
 from tests.compat.referee import missing as referee_missing
 
@@ -30,7 +31,7 @@ SEGMENT_DEFAULT = 1 << 30
 HEAP = ["-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"]
 
 
-class PeerError(Exception):
+class PeerError(SideError):
     """The peer could not be built, or answered with an error."""
 
 

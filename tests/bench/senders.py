@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from tests.bench.failures import SideError
 from tests.bench.workload import QUEUES, TOPIC, encoded_properties, unique_key
 
 BATCH_MAGIC: Final = 0
@@ -134,14 +135,14 @@ class _Connection:
         return True
 
     def receive(self) -> bool:
-        """Whether the answer is whole now. AssertionError when it is none that is hoped for."""
+        """Whether the answer is whole now. SideError when it is not a success."""
         self._answer += self.socket.recv(RECEIVE_SIZE)
         head, separator, body = self._answer.partition(b"\r\n\r\n")
         if not separator or len(body) < _content_length(head):
             return False
         self.seconds.append(time.perf_counter() - self._began)
         if not head.startswith(b"HTTP/1.1 20"):
-            raise AssertionError(f"refused: {self._answer[:500]!r}")
+            raise SideError(f"refused: {self._answer[:500]!r}")
         self._reply, self._answer = body, b""
         return True
 

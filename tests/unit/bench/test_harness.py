@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import harness, latencies
+from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Row, Side, measure
 
 RATE = Metric("rate", "append", "messages/s")
@@ -66,6 +68,33 @@ def test_who_begins_changes_from_round_to_round() -> None:
 
     measure(Bench([RATE], side("ours"), side("peer")), 2, quiet)
     assert turns == ["peer", "ours", "ours", "peer", "peer", "ours"]
+
+
+def test_a_warm_up_ends_when_the_cost_stops_falling() -> None:
+    costs = [100.0, 50.0, 40.0, 41.0, 39.5, 39.0, 1.0]
+    left = iter(costs)
+    assert harness.warm_up(lambda: {"server": next(left)}) == 6
+    assert list(left) == [1.0]
+
+
+def test_a_warm_up_with_a_cost_that_only_falls_has_an_end() -> None:
+    costs = (0.5**number for number in itertools.count())
+    assert harness.warm_up(lambda: {"server": next(costs)}) == harness.WARM_UP_ROUNDS
+
+
+def test_each_side_warms_up_by_its_own_rounds_and_every_full_round_counts() -> None:
+    short = dict.fromkeys(("ours", "peer"), lambda: {"server": 1.0})
+    ours, peer = rounds_of({"rate": 8.0}), rounds_of({"rate": 4.0})
+    row = measure(Bench([RATE], ours, peer, warm_up=short), 1, quiet)[0]
+    assert (row.ours, row.peer, row.ratio) == (8.0, 4.0, 2.0)
+
+
+def test_the_error_of_a_side_names_the_row_and_the_side() -> None:
+    def fail() -> Figures:
+        raise SideError("connection 3: the server closed it")
+
+    with pytest.raises(SideError, match="append: peer: connection 3: the server closed it"):
+        measure(Bench([RATE], rounds_of({"rate": 1.0}), fail), 1, quiet)
 
 
 def test_a_rate_of_messages_has_its_megabytes() -> None:

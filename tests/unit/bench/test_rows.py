@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.bench import rocketmq
 from tests.bench.__main__ import BENCHES, main
+from tests.bench.failures import SideError
+from tests.bench.harness import Bench, Figures, Metric, Setting
 
 SMALL = ["--rounds", "1", "--records", "1000", "--log-mib", "1"]
+FEW = ["--exchanges", "5", "--seconds", "0"]
 
 
 def run(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
@@ -39,6 +42,37 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lean-sends", "lean-pulls", "lean-transactions"])
+def test_each_row_of_the_lean_client_counts_its_messages(name: str, tmp_path: Path) -> None:
+    rows = run(tmp_path, name, "--alone", *FEW)
+    assert all(row["ours"] for row in rows)
+
+
+def test_a_failed_row_is_named_and_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def benches(_: Setting) -> Iterator[Bench]:
+        yield Bench([Metric("rate", "broken", "messages/s")], fail)
+        yield Bench([Metric("rate", "whole", "messages/s")], lambda: {"rate": 1.0})
+
+    def fail() -> Figures:
+        raise SideError("connection 0: the server closed it")
+
+    monkeypatch.setitem(BENCHES, "append", benches)
+    output, page = tmp_path / "bench.json", tmp_path / "page.md"
+    place = ["--directory", str(tmp_path), "--output", str(output)]
+    assert main(["append", "--alone", *SMALL, *place]) == 1
+    assert "failed: broken: ours: connection 0: the server closed it" in capsys.readouterr().err
+    assert [row["name"] for row in json.loads(output.read_text())["rows"]][0] == "whole"
+    assert not page.exists()
+
+
+def test_a_document_holds_only_whole_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["append", "--document", "page.md"]) == 2
+    assert "leave ROW out" in capsys.readouterr().err
+
+
 @pytest.mark.nightly
 def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
     rows = run(tmp_path, "index-rebuild", "--alone")
@@ -61,7 +95,7 @@ def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
     ids=["some", "all"],
 )
 def test_real_rocketmq_is_measured_in_the_same_run(names: Sequence[str], tmp_path: Path) -> None:
-    rows = run(tmp_path, *names)
+    rows = run(tmp_path, *names, *FEW)
     ours_only = ("callback", "query ready", "visible after ack")
     with_peer = [row for row in rows if not any(each in str(row["name"]) for each in ours_only)]
     assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)

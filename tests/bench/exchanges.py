@@ -1,0 +1,235 @@
+"""The exchanges of the lean client, in our HTTP and in RocketMQ's remoting protocol.
+
+Both send the same body, unique key, key and tag, to the same queue. The remoting headers are JSON
+with the fields and the order of RocketMQ 4.9.7's Java client.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tests.bench import lean
+from tests.bench.lean import Exchange, Part, Protocol, literal
+from tests.bench.workload import QUEUES, TOPIC
+
+GROUP: Final = "bench"
+CLIENT_VERSION: Final = 407
+"""RocketMQ's MQVersion.V4_9_7."""
+PREPARED: Final = 4
+"""MessageSysFlag.TRANSACTION_PREPARED_TYPE."""
+COMMIT: Final = 8
+"""MessageSysFlag.TRANSACTION_COMMIT_TYPE."""
+WITH_SUBSCRIPTION: Final = 4
+"""PullSysFlag.FLAG_SUBSCRIPTION."""
+SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, END_TRANSACTION, PULL_MESSAGE = 310, 320, 37, 11
+
+_PRODUCE: Final = f"/v1/topics/{TOPIC}/messages"
+_BATCH: Final = "application/x-rocketmq-batch"
+_ITEM: Final = struct.Struct(">iiiii")
+_SIZES: Final = {b"K": 32, b"N": 10, b"Q": 1}
+"""Bytes of the parts whose values have a fixed size."""
+
+_SLOTS: Final[Mapping[str, Part]] = {
+    "@key@": lean.unique_key(),
+    "@number@": lean.number(),
+    "@queue@": lean.QUEUE,
+    "@born@": lean.TIME,
+    "@opaque@": lean.OPAQUE,
+    "@first@": lean.captured(0),
+    "@offset@": lean.captured_offset(1),
+}
+"""Parts of a text that the client fills in."""
+_KEYS: Final = "order-@number@"
+_TAG: Final = "paid"
+
+
+def body_of(size: int) -> bytes:
+    """A body that JSON carries without escapes, as long in both protocols."""
+    return b"x" * size
+
+
+def our_send(size: int) -> Exchange:
+    """One message as JSON."""
+    content = json.dumps({"messages": [_message(size) | {"queueId": 12321}]})
+    return _http([_post(_PRODUCE, content.replace("12321", "@queue@"))])
+
+
+def our_batch(size: int, count: int) -> Exchange:
+    """A batch as RocketMQ's clients encode it."""
+    items = _batch(size, count)
+    head = _head(f"{_PRODUCE}?queueId=@queue@", _BATCH, _size(items))
+    parts = [*_parts(head), *items, lean.REQUEST_END]
+    return Exchange(Protocol.HTTP, tuple(parts), count)
+
+
+def our_transaction(size: int) -> Exchange:
+    """A begin and its commit."""
+    spec = {"producerGroup": GROUP, "topic": TOPIC, "messages": [_message(size)]}
+    begin = [*_post("/v1/transactions", json.dumps(spec))]
+    commit = [*_post("/v1/transactions/@first@:commit", "")]
+    return _http([begin, [lean.capture(0, b'"transactionId":"')], commit])
+
+
+def our_pull(count: int, end: int) -> Exchange:
+    """Records of a queue as they stand in the log; from offset 0 again at the offset ``end``."""
+    text = (
+        f"GET /v1/topics/{TOPIC}/queues/@queue@/messages?max={count}&offset=@first@ HTTP/1.1\r\n"
+        "host: localhost\r\naccept: application/x-rocketmq-records\r\n\r\n"
+    )
+    parts = [*_parts(text), lean.REQUEST_END, lean.capture(0, b"\r\nx-mqstore-next: ")]
+    return Exchange(Protocol.HTTP, tuple(parts), 0, end)
+
+
+def their_send(size: int) -> Exchange:
+    """SEND_MESSAGE_V2 of one message."""
+    header = _send_header(_properties(), is_batch=False)
+    return _remoting([_command(SEND_MESSAGE_V2, header, [literal(body_of(size))])])
+
+
+def their_batch(size: int, count: int) -> Exchange:
+    """SEND_BATCH_MESSAGE."""
+    command = _command(SEND_BATCH_MESSAGE, _send_header("", is_batch=True), _batch(size, count))
+    return _remoting([command], count)
+
+
+def their_transaction(size: int) -> Exchange:
+    """SEND_MESSAGE_V2 of a half message, and END_TRANSACTION that is answered."""
+    properties = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02{_properties()}"
+    header = _send_header(properties, is_batch=False, sys_flag=PREPARED)
+    begin = _command(SEND_MESSAGE_V2, header, [literal(body_of(size))])
+    captures = [lean.capture(0, b'"queueOffset":"'), lean.capture(1, b'"msgId":"')]
+    decision = {
+        "producerGroup": GROUP,
+        "commitLogOffset": "@offset@",
+        "msgId": "@key@",
+        "tranStateTableOffset": "@first@",
+        "commitOrRollback": str(COMMIT),
+        "fromTransactionCheck": "false",
+    }
+    return _remoting([begin, captures, _command(END_TRANSACTION, decision)])
+
+
+def their_pull(count: int, end: int) -> Exchange:
+    """PULL_MESSAGE; from offset 0 again at the offset ``end``."""
+    header = {
+        "queueId": "@queue@",
+        "maxMsgNums": str(count),
+        "sysFlag": str(WITH_SUBSCRIPTION),
+        "suspendTimeoutMillis": "0",
+        "commitOffset": "0",
+        "topic": TOPIC,
+        "queueOffset": "@first@",
+        "expressionType": "TAG",
+        "subscription": "*",
+        "subVersion": "0",
+        "consumerGroup": GROUP,
+    }
+    command = _command(PULL_MESSAGE, header)
+    parts = (*command, lean.capture(0, b'"nextBeginOffset":"'))
+    return Exchange(Protocol.REMOTING, parts, 0, end)
+
+
+def _message(size: int) -> dict[str, object]:
+    return {"body": body_of(size).decode(), "keys": [_KEYS], "tags": _TAG, "uniqKey": "@key@"}
+
+
+def _properties() -> str:
+    return f"UNIQ_KEY\x01@key@\x02KEYS\x01{_KEYS}\x02TAGS\x01{_TAG}"
+
+
+def _post(path: str, content: str) -> list[Part]:
+    body = _parts(content)
+    head = _head(path, "application/json", _size(body))
+    return [*_parts(head), *body, lean.REQUEST_END]
+
+
+def _head(path: str, media_type: str, size: int) -> str:
+    return (
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\n"
+        f"content-type: {media_type}\r\ncontent-length: {size}\r\n\r\n"
+    )
+
+
+def _send_header(properties: str, *, is_batch: bool, sys_flag: int = 0) -> dict[str, str]:
+    """SendMessageRequestHeaderV2; the first message makes the topic."""
+    return {
+        "a": GROUP,
+        "b": TOPIC,
+        "c": "TBW102",
+        "d": str(QUEUES),
+        "e": "@queue@",
+        "f": str(sys_flag),
+        "g": "@born@",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "true" if is_batch else "false",
+    }
+
+
+def _command(code: int, header: Mapping[str, str], body: Sequence[Part] = ()) -> list[Part]:
+    """A frame of the remoting protocol; the client fills in its two lengths."""
+    command = {
+        "code": code,
+        "extFields": header,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 12321,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": CLIENT_VERSION,
+    }
+    text = json.dumps(command, separators=(",", ":")).replace("12321", "@opaque@")
+    return [*_parts(text), lean.HEADER_END, *body, lean.REQUEST_END]
+
+
+def _batch(size: int, count: int) -> list[Part]:
+    """Messages as MessageDecoder.encodeMessages encodes them."""
+    return [part for index in range(count) for part in _item(body_of(size), index)]
+
+
+def _item(body: bytes, index: int) -> Iterator[Part]:
+    properties = _parts(_properties(), index)
+    length = _size(properties)
+    total = _ITEM.size + len(body) + 2 + length
+    crc = zlib.crc32(body) & 0x7FFFFFFF
+    yield literal(_ITEM.pack(total, 0, crc, 0, len(body)) + body + length.to_bytes(2, "big"))
+    yield from properties
+
+
+def _parts(text: str, index: int = 0) -> list[Part]:
+    """A text's parts; the slots of a message are those of the exchange's message ``index``."""
+    parts: list[Part] = []
+    for piece in _pieces(text):
+        if piece == "@key@":
+            parts.append(lean.unique_key(index))
+        elif piece == "@number@":
+            parts.append(lean.number(index))
+        elif piece in _SLOTS:
+            parts.append(_SLOTS[piece])
+        elif piece:
+            parts.append(literal(piece.encode()))
+    return parts
+
+
+def _pieces(text: str) -> Iterator[str]:
+    words = text.split("@")
+    for position, word in enumerate(words):
+        yield word if position % 2 == 0 else f"@{word}@"
+
+
+def _size(parts: Sequence[Part]) -> int:
+    """Bytes of parts whose values have a fixed size."""
+    return sum(_SIZES.get(kind, len(data)) for kind, data in parts)
+
+
+def _http(requests: Sequence[Sequence[Part]], messages: int = 1) -> Exchange:
+    return Exchange(Protocol.HTTP, tuple(part for each in requests for part in each), messages)
+
+
+def _remoting(requests: Sequence[Sequence[Part]], messages: int = 1) -> Exchange:
+    return Exchange(Protocol.REMOTING, tuple(part for each in requests for part in each), messages)

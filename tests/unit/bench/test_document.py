@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import document, machine
+from tests.locks import ROOT
+
+
+def test_a_run_replaces_what_stands_between_the_markers(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"# Before\n{document.BEGIN}\nan older run\n{document.END}\nAfter\n")
+    document.write(page, "facts", "| row |")
+    document.write(page, "two cores", "| row |\n| append |")
+    assert page.read_text() == (
+        f"# Before\n{document.BEGIN}\n\ntwo cores\n\n| row |\n| append |\n\n"
+        f"{document.END}\nAfter\n"
+    )
+
+
+def test_a_page_without_markers_is_left_as_it_is(tmp_path: Path) -> None:
+    page = tmp_path / "other.md"
+    page.write_text(f"# Other\n{document.BEGIN}\n")
+    with pytest.raises(ValueError, match="has no lines"):
+        document.write(page, "facts", "table")
+    assert page.read_text() == f"# Other\n{document.BEGIN}\n"
+
+
+def test_the_page_of_benchmarks_has_the_markers() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert text.count(document.BEGIN) == text.count(document.END) == 1
+    assert text.index(document.BEGIN) < text.index(document.END)
+
+
+def test_the_load_at_the_start_stands_with_the_figures() -> None:
+    found = machine.facts(rounds=3) | {"load": "4.3 2.1 1.0"}
+    assert "load at the start (1, 5, 15 minutes): 4.3 2.1 1.0; rounds: 3." in machine.sentence(found)
