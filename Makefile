@@ -101,8 +101,8 @@ setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/m
 expiry-report: $(SPARK_READY) ## what retention will delete of STORE, and who has not read it, as a page in OUT
 	@$(BIN)/mqstore-expiry-report $(STORE) --out "$(OUT)" $(ARGS)
 
-bench: $(TEST_READY) ## measure against real RocketMQ in one run; ROWS="append read" for some
-	@$(BIN)/python -m tests.bench $(ROWS)
+bench: $(TEST_READY) ## measure against real RocketMQ; writes the table of docs/benchmarks.md; ROWS="append reads" for some rows, and no page
+	@$(BIN)/python -m tests.bench $(or $(ROWS),--document docs/benchmarks.md)
 
 simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
 	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     harness.write(run.rows, facts, options.output)
     for failure in run.failures:
         print(f"failed: {failure}", file=sys.stderr)
-    if options.document is not None and not run.failures:
+    if options.document is not None and why_alone is None and not run.failures:
         document.write(options.document, machine.sentence(facts), table)
     return 1 if run.failures else 0
 

@@ -14,8 +14,7 @@ def test_a_run_replaces_what_stands_between_the_markers(tmp_path: Path) -> None:
     document.write(page, "facts", "| row |")
     document.write(page, "two cores", "| row |\n| append |")
     assert page.read_text() == (
-        f"# Before\n{document.BEGIN}\n\ntwo cores\n\n| row |\n| append |\n\n"
-        f"{document.END}\nAfter\n"
+        f"# Before\n{document.BEGIN}\n\ntwo cores\n\n| row |\n| append |\n\n{document.END}\nAfter\n"
     )
 
 
@@ -35,4 +34,6 @@ def test_the_page_of_benchmarks_has_the_markers() -> None:
 
 def test_the_load_at_the_start_stands_with_the_figures() -> None:
     found = machine.facts(rounds=3) | {"load": "4.3 2.1 1.0"}
-    assert "load at the start (1, 5, 15 minutes): 4.3 2.1 1.0; rounds: 3." in machine.sentence(found)
+    assert "load at the start (1, 5, 15 minutes): 4.3 2.1 1.0; rounds: 3." in machine.sentence(
+        found
+    )
