@@ -1,0 +1,305 @@
+"""The commands of docs/how-to that need no cluster do what their page says.
+
+Only addresses and placeholders change. tests/e2e/test_runbooks.py runs those of a release.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mqstore.client import NewMessage
+from mqstore.service import settings
+from tests.services.service_processes import REPOSITORY, Run, running, writer
+
+HOW_TO: Final = REPOSITORY / "docs" / "how-to"
+FENCE: Final = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+LOCAL: Final = re.compile(r"curl |(\.venv/bin/)?mqstore |cp |make (?!images)|printf |chronyc ")
+"""Beginnings of blocks that need no cluster."""
+RUN_HERE: Final = {
+    ("archive-messages", "curl -X DELETE"),
+    ("back-up-and-restore", ".venv/bin/mqstore store verify"),
+    ("back-up-and-restore", "curl -X PUT"),
+    ("check-a-clock-step", "chronyc"),
+    ("find-a-lost-message", ".venv/bin/mqstore message trace"),
+    ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
+    ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'"),
+    ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?from=MS"),
+    ("find-a-lost-message", "curl localhost:8081/v1/store/recovery"),
+    ("find-a-lost-message", ".venv/bin/mqstore store dump"),
+    ("monitor-lag", ".venv/bin/mqstore lag"),
+    ("monitor-the-services", "curl localhost:8081/healthz/ready"),
+    ("move-from-a-broker", "cp -a"),
+    ("move-from-a-broker", ".venv/bin/mqstore store verify"),
+    ("open-a-refused-store", ".venv/bin/mqstore store verify"),
+    ("pause-writes", "curl -X PUT"),
+    ("pause-writes", "curl -X PUT localhost:8081/v1/store/writes -H 'content-type: app"),
+    ("repair-damage", "mqstore store repair"),
+    ("replay-from-a-time", "curl -X POST"),
+    ("replay-from-a-time", "curl 'localhost:8082/v1/topics/orders/queues/0/offset"),
+    ("rotate-tokens", "printf"),
+    ("send-transactions", "curl localhost:8083/v1/transactions"),
+}
+"""Page and beginning of each block that a test of this module runs."""
+NOT_RUN: Final = {
+    ("archive-messages", "make expiry-report"): "needs an object store; tests/spark archives",
+    ("prevent-unread-expiry", "make expiry-report"): "needs Spark; tests/spark makes reports",
+    ("rebuild-the-index", "make index-rebuild"): "needs Spark; tests/spark rebuilds",
+    ("send-transactions", "curl -X PUT"): "needs a producer; test_producers_called_back has one",
+}
+LEFT_OUT: Final = re.compile(r"chronyc|timedatectl|sh bin/mqbroker|MQSTORE_CONFIG_FILE=")
+"""Commands of executed blocks that need the node, a broker, or run until Ctrl-C."""
+MQSTORE: Final = str(Path(sys.executable).with_name("mqstore"))
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the pages use it"),
+    pytest.mark.xdist_group("how-to-pages"),
+]
+
+
+def _blocks(page: str) -> list[list[str]]:
+    """The commands of each block of a page, without comments."""
+    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+    return [
+        [
+            re.sub(r"\s+# .*", "", line)
+            for line in textwrap.dedent(block).replace("\\\n", " ").splitlines()
+        ]
+        for language, block in FENCE.findall(text)
+        if language in ("", "sh")
+    ]
+
+
+def _block(page: str, beginning: str) -> list[str]:
+    """The commands that are run of the first block with this beginning."""
+    assert (page, beginning) in RUN_HERE
+    found = [block for block in _blocks(page) if block[0].startswith(beginning)]
+    return [command for command in found[0] if not LEFT_OUT.match(command)]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Runs commands of the pages against the services of one store."""
+
+    run: Run
+    store: Path
+    home: Path
+
+    def replies(self, commands: list[str], *, exit_code: int = 0, **names: str) -> list[Any]:
+        """Run each command; its output, from JSON where it is JSON."""
+        return [_parsed(self._output(each, exit_code, names)) for each in commands]
+
+    def first_line(self, command: str) -> str:
+        """The first line that a command prints that runs until Ctrl-C, which then ends it."""
+        script = f"exec {self._completed(command, {})}"
+        with subprocess.Popen(
+            ["bash", "-c", script], env=self._environment(), stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+        assert process.returncode == 0
+        return line
+
+    def _output(self, command: str, exit_code: int, names: dict[str, str]) -> str:
+        script = self._completed(command, names).replace("curl ", "curl -sSf ")
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.home,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == exit_code, f"{script}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        urls = self.run.writer_url, self.run.query_url
+        names = "MQSTORE_WRITER_URL", "MQSTORE_QUERY_URL"
+        return os.environ | dict(zip(names, urls, strict=True))
+
+    def _completed(self, command: str, names: dict[str, str]) -> str:
+        run = self.run
+        for port, url in (
+            ("8081", run.writer_url),
+            ("8082", run.query_url),
+            ("8083", run.coordinator_url),
+        ):
+            command = command.replace(f"localhost:{port}", url)
+        for name, value in {"STORE": str(self.store), **names}.items():
+            command = re.sub(rf"\b(?<!\$){name}\b", lambda _, value=value: value, command)
+        return re.sub(r"^(\.venv/bin/)?mqstore ", f"{MQSTORE} ", command)
+
+
+def _parsed(output: str) -> Any:
+    try:
+        return json.loads(output)
+    except ValueError:
+        return output
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """All services over a store with a consumed message of topic orders."""
+    home = tmp_path_factory.mktemp("pages")
+    with running(home / "store", coordinator=True) as run, run.client() as client:
+        client.create_topic("orders", queues=1)
+        client.produce(
+            "orders", [NewMessage(body="two teapots", keys=("order-1",))], durability="sync"
+        )
+        client.commit("billing", "orders", {0: 1})
+        yield Reader(run, home / "store", home)
+
+
+def test_each_block_without_a_cluster_is_run_or_says_why_not() -> None:
+    blocks = [
+        (page.stem, commands[0])
+        for page in sorted(HOW_TO.glob("*.md"))
+        for commands in _blocks(page.stem)
+        if LOCAL.match(commands[0])
+    ]
+    entries = RUN_HERE | NOT_RUN.keys()
+    lacking = [
+        (page, first)
+        for page, first in blocks
+        if not any(page == name and first.startswith(start) for name, start in entries)
+    ]
+    unused = [
+        (name, start)
+        for name, start in entries
+        if not any(page == name and first.startswith(start) for page, first in blocks)
+    ]
+    assert (lacking, unused) == ([], [])
+
+
+def test_find_a_lost_message(reader: Reader) -> None:
+    by_key, by_id = _block("find-a-lost-message", ".venv/bin/mqstore message trace")
+    (traced,) = reader.replies([by_key])
+    (copy,) = traced["copies"]
+    assert copy["kind"] == "message"
+    message_id = copy["offsetMsgId"]
+    reader.replies([by_id], **{"MESSAGE-ID": message_id})
+    (look,) = _block("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'")
+    (found,) = reader.replies([look], ID=message_id)
+    assert found["body"] == "two teapots"
+    keyed = _block("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'")
+    (matches,) = reader.replies(keyed, TOPIC="orders", KEY="order-1")
+    assert matches["complete"]
+    timed = _block("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?from=MS")
+    for each in timed:
+        (times,) = reader.replies(
+            [each.replace("to=MS", f"to={time.time_ns()}"[:16])], TOPIC="orders", MS="0"
+        )
+        assert message_id in [message["offsetMsgId"] for message in times["messages"]]
+    recovery = _block("find-a-lost-message", "curl localhost:8081/v1/store/recovery")
+    assert reader.replies(recovery)[0]["plan"]["actions"] == []
+    dump, verify = _block("find-a-lost-message", ".venv/bin/mqstore store dump")
+    assert message_id in str(reader.replies([dump], KEY="order-1")[0])
+    reader.replies([verify])
+
+
+def test_monitor_the_services(reader: Reader) -> None:
+    ready, metrics, events = _block("monitor-the-services", "curl localhost:8081/healthz/ready")
+    is_ready, scraped = reader.replies([ready, metrics])
+    assert is_ready["status"] == "ready"
+    assert "mqstore_store_open 1.0" in scraped
+    assert json.loads(reader.first_line(events))["kind"]
+
+
+def test_check_a_clock_step(reader: Reader) -> None:
+    (metrics,) = reader.replies(_block("check-a-clock-step", "chronyc"))
+    assert "mqstore_clock_steps_total 0.0" in metrics
+
+
+def test_monitor_lag(reader: Reader) -> None:
+    of_all, of_one, by_http = reader.replies(_block("monitor-lag", ".venv/bin/mqstore lag"))
+    assert [each["group"] for each in of_all["groups"]] == ["billing"]
+    assert of_one["topics"][0]["topic"] == by_http["topics"][0]["topic"] == "orders"
+
+
+def test_replay_from_a_time(reader: Reader) -> None:
+    (planned,) = reader.replies(_block("replay-from-a-time", "curl -X POST"))
+    assert planned["dryRun"] is True
+    beginning = "curl 'localhost:8082/v1/topics/orders/queues/0/offset"
+    offset, pull, follow = _block("replay-from-a-time", beginning)
+    (place,) = reader.replies([offset])
+    (pulled,) = reader.replies([pull], N=str(place["offset"]))
+    assert pulled["messages"][0]["body"] == "two teapots"
+    assert "two teapots" in reader.first_line(follow)
+
+
+def test_pause_writes(reader: Reader) -> None:
+    paused, flushed = reader.replies(_block("pause-writes", "curl -X PUT"))
+    assert paused["paused"] is True
+    assert flushed["durableOffset"] > 0
+    resume = _blocks("pause-writes")[1]
+    assert reader.replies(resume)[0]["paused"] is False
+
+
+def test_send_transactions(reader: Reader) -> None:
+    begin, commit = _block("send-transactions", "curl localhost:8083/v1/transactions")
+    (begun,) = reader.replies([begin])
+    (committed,) = reader.replies([commit.replace("/ID:", f"/{begun['transactionId']}:")])
+    assert committed["state"] == "committed"
+
+
+def test_archive_messages(reader: Reader) -> None:
+    reader.replies(_block("archive-messages", "curl -X DELETE"))
+
+
+def test_back_up_without_kubernetes(reader: Reader, tmp_path: Path) -> None:
+    pinned, listed, _ = reader.replies(_block("back-up-and-restore", "curl -X PUT"))
+    assert pinned["name"] == "backup"
+    assert listed["segments"][0]["name"] == "0" * 20
+    assert (reader.home / ("0" * 20)).stat().st_size == listed["segments"][0]["size"]
+    store = _closed_store(tmp_path)
+    verify, copy = _block("back-up-and-restore", ".venv/bin/mqstore store verify")
+    at_rest = Reader(reader.run, store, tmp_path)
+    at_rest.replies([verify, copy], COPY=str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "commitlog").is_dir()
+
+
+def _closed_store(home: Path) -> Path:
+    with writer(home / "store") as process:
+        process.process.terminate()
+        process.ended()
+    return home / "store"
+
+
+def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) -> None:
+    at_rest = Reader(reader.run, _closed_store(tmp_path), tmp_path)
+    plan, repair = at_rest.replies(_block("repair-damage", "mqstore store repair"))
+    assert (plan["dryRun"], repair["dryRun"], repair["left"]) == (True, False, 0)
+    for page in ("open-a-refused-store", "move-from-a-broker"):
+        (verified,) = at_rest.replies(_block(page, ".venv/bin/mqstore store verify"))
+        assert verified["brokerStarts"] is True
+    copy, verify = _block("move-from-a-broker", "cp -a")
+    paths = {"/path/to/broker/store": str(at_rest.store), "/path/to/copy": str(tmp_path / "copy")}
+    for command in (copy, verify):
+        for name, path in paths.items():
+            command = command.replace(name, path)
+        at_rest.replies([command])
+
+
+def test_rotate_tokens(reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    at_rest = Reader(reader.run, tmp_path, tmp_path)
+    (write,) = _block("rotate-tokens", "printf")
+    at_rest.replies([f"OLD=0123456789abcdef NEW=fedcba9876543210; {write}"])
+    given = settings.load(tokens_dir=tmp_path / "tokens")
+    assert given.tokens()["produce"] == ("0123456789abcdef", "fedcba9876543210")
