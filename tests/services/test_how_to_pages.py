@@ -142,7 +142,7 @@ class Reader:
         ):
             command = command.replace(f"localhost:{port}", url)
         for name, value in {"STORE": str(self.store), **names}.items():
-            command = re.sub(rf"\b(?<!\$){name}\b", lambda _, value=value: value, command)
+            command = re.sub(rf"(?<![$\w]){name}\b", value, command)
         return re.sub(r"^(\.venv/bin/)?mqstore ", f"{MQSTORE} ", command)
 
 
