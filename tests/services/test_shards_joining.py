@@ -46,7 +46,7 @@ def test_a_shard_takes_nothing_before_all_others_know_of_it(tmp_path: Path) -> N
         with shards.client(2, shard=2) as new:
             for target in (Target.WRITER, Target.QUERY):
                 detail = new.health(target).detail
-                assert detail == "shard 2 is not in the list of these yet: 0, 1"
+                assert detail == "shard 2 is not in the lists of these shards yet: 0, 1"
             new.create_topic("t", queues=1)
             with pytest.raises(ProblemError) as refused:
                 new.produce("t", [NewMessage(body="lost", keys=("k",))])

@@ -37,7 +37,6 @@ CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
 NOT_CLEAN: Final[tuple[str, ...]] = (
     "charts/mqstore",
     "libs/client",
-    "libs/service",
     "libs/storage/mqstore/storage/_kernel.pyi",
     "libs/storage/mqstore/storage/kernel",
     "libs/storage/mqstore/storage/log",
@@ -84,7 +83,6 @@ EXEMPT: Final = frozenset({"overload", "setter", "deleter"})
 NOT_DOCUMENTED: Final[tuple[str, ...]] = (
     "libs/cli",
     "libs/client",
-    "libs/service",
     "libs/storage/mqstore/storage/filter",
     "libs/storage/mqstore/storage/log",
     "libs/storage/mqstore/storage/lookup",

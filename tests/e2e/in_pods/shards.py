@@ -62,7 +62,7 @@ def main() -> None:
     urls = (os.environ["WRITER_URL"], os.environ["QUERY_URL"])
     with Client(*urls, coordinator_url=COORDINATOR, token=TOKEN, timeout_s=30.0) as client:
         made = client.create_topic("t", queues=1)
-        print(json.dumps({"made": made.model_dump(mode="json")["shards"]}))
+        print(json.dumps({"made": made.model_dump(mode="json", by_alias=True)["shards"]}))
         print(json.dumps({"tried": [tried(client, shard) for shard in (0, 1)]}))
         print(json.dumps({"whole": summarize(client.messages_by_key("t", "both")), "ready": 1}))
         print(json.dumps({"partial": summarize(partial(client))}))

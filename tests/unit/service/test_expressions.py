@@ -64,7 +64,7 @@ def test_health_is_answered_while_a_client_floods_with_expressions(gate: Gate) -
     async def scenario(compilations: Compilations) -> None:
         async def compile_(request: HotRequest) -> Reply:
             text = (await request.body()).decode()
-            found = await compilations.compiled(text, FORMAT, client_of(request.scope))
+            found = await compilations.compile(text, FORMAT, client_of(request.scope))
             return Reply(found.text.encode())
 
         route = HotRoute("POST", "/compile", Role.CONSUME, compile_, OPERATION)
@@ -113,7 +113,7 @@ def test_the_event_loop_turns_while_a_long_expression_is_compiled(
         nonlocal turns
         for name in "abcde":
             text = " OR ".join([f"{name} = 1"] * 450)[:EXPRESSION_LENGTH_MAX].rpartition(" OR ")[0]
-            compiling = asyncio.ensure_future(compilations.compiled(text, FORMAT, "a"))
+            compiling = asyncio.ensure_future(compilations.compile(text, FORMAT, "a"))
             while not compiling.done():
                 turns += 1
                 await asyncio.sleep(0)
@@ -127,7 +127,7 @@ def test_all_clients_together_have_a_bound_too(gate: Gate) -> None:
     async def scenario(compilations: Compilations) -> None:
         def ask(number: int) -> asyncio.Future[Filter]:
             client = f"10.0.0.{number // SHARE}"
-            found = compilations.compiled(f"bound{number} > 1", FORMAT, client)
+            found = compilations.compile(f"bound{number} > 1", FORMAT, client)
             return asyncio.ensure_future(found)
 
         requests = [ask(number) for number in range(COMPILED_AT_ONCE_MAX)]
@@ -145,9 +145,9 @@ def test_all_clients_together_have_a_bound_too(gate: Gate) -> None:
 def test_what_is_compiled_already_waits_for_nothing(gate: Gate) -> None:
     async def scenario(compilations: Compilations) -> None:
         gate.opened.set()
-        first = await compilations.compiled("known > 1", FORMAT, "a")
+        first = await compilations.compile("known > 1", FORMAT, "a")
         gate.opened.clear()
-        assert await compilations.compiled("known > 1", FORMAT, "a") is first
+        assert await compilations.compile("known > 1", FORMAT, "a") is first
 
     run(scenario)
 
@@ -156,7 +156,7 @@ def test_an_expression_that_is_refused_gives_its_turn_back() -> None:
     async def scenario(compilations: Compilations) -> None:
         for _ in range(SHARE + 1):
             with pytest.raises(FilterError):
-                await compilations.compiled("a >", FORMAT, "a")
+                await compilations.compile("a >", FORMAT, "a")
         assert compilations.waiting.taken == 0
 
     run(scenario)

@@ -41,7 +41,7 @@ class Others:
     def look(self) -> str | None:
         self.members.reload_if_changed()
         self.asked.clear()
-        asyncio.run(self.joining.look())
+        asyncio.run(self.joining.check())
         assert self.joining.joined.is_set() == (self.joining.reason is None)
         return self.joining.reason
 
@@ -73,7 +73,7 @@ SERVICES = ["http://w0:1", "http://q0:1", "http://w1:1", "http://q1:1"]
 @pytest.mark.parametrize("behind", SERVICES)
 def test_every_service_that_answers_must_know_of_a_shard(others: Others, behind: str) -> None:
     others.known = {url: {0, 1} if url == behind else {2} for url in SERVICES}
-    assert others.look() == f"shard 2 is not in the list of these yet: {behind[8]}"
+    assert others.look() == f"shard 2 is not in the lists of these shards yet: {behind[8]}"
     others.known[behind] = {0, 1, 2}
     assert others.look() is None
     assert sorted(others.asked) == sorted(others.known)
@@ -99,6 +99,6 @@ def test_a_shard_that_is_gone_from_its_list_takes_no_part_until_all_know_of_it_a
     assert others.look() == "shard 2 is not in the list of shards"
     others.list(0, 1, 2)
     others.known = {"http://q1:1": {0, 1}}
-    assert others.look() == "shard 2 is not in the list of these yet: 1"
+    assert others.look() == "shard 2 is not in the lists of these shards yet: 1"
     others.known = {"http://q1:1": {0, 1, 2}}
     assert others.look() is None

@@ -69,7 +69,7 @@ ShardNumber = Annotated[
     Query(
         ge=0,
         le=INT32_MAX,
-        description="Where there are several: the shard that is to answer.",
+        description="The shard that replies, where there are several.",
     ),
 ]
 METRICS_INTERVAL_S: Final = 1.0
@@ -81,7 +81,7 @@ _MODEL_REF = "#/components/schemas/{model}"
 
 
 class Api:
-    """One service's HTTP interface under construction: FastAPI routes, hot routes, schemas."""
+    """The HTTP interface of one service: FastAPI routes, hot routes, OpenAPI schemas."""
 
     def __init__(
         self,
@@ -93,8 +93,9 @@ class Api:
         tags: Mapping[str, str],
         shards: Shards | None = None,
     ) -> None:
-        """``tags`` are the groups of the API page in their order, with what they are about; with
-        ``shards`` every route that needs a role takes ``?shard=``, whose answer it then is."""
+        """``tags`` are the groups of the API page, in order, with their descriptions. With
+        ``shards`` every route that needs a role takes ``?shard=``, and that shard replies.
+        """
         self.settings = settings
         self.health = health
         self.shards = shards
@@ -132,22 +133,26 @@ class Api:
         )
 
     def add_hot(self, route: HotRoute) -> None:
+        """Register a hot route. Call it before ``front``."""
         self._hot.append(route)
 
     def add_schemas(self, *models: type[msgspec.Struct] | type[BaseModel]) -> None:
-        """Put what hot routes read and answer among the OpenAPI schemas."""
+        """Add the requests and replies of hot routes to the OpenAPI schemas."""
         self._models.extend(models)
 
     def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
-        """Before each request that may change something, other than those of hot routes, call
-        ``check``, which raises a Problem of these kinds where nothing may be changed."""
+        """Call ``check`` before each request with an unsafe method, except those of hot routes.
+
+        ``check`` raises a Problem of one of ``kinds`` while changes are not allowed.
+        """
         self._check_change, self._change_kinds = check, kinds
 
     def requires(self, role: Role) -> Any:
-        """A FastAPI dependency: the token must allow ``role``, and a change must be allowed."""
+        """Return a FastAPI dependency: the token must allow ``role``, and changes be allowed."""
         auth, shards = self.auth, self.shards
 
-        async def check(request: Request) -> None:  # a plain function would cost a thread's hop
+        async def check(request: Request) -> None:  # FastAPI runs a plain function in a thread
+            """Check the token, and that a change is allowed."""
             auth.check(request.scope["headers"], role)
             if request.method not in SAFE_METHODS:
                 self._check_change()
@@ -156,7 +161,8 @@ class Api:
             return Depends(check)
 
         async def check_here(request: Request, shard: ShardNumber = None) -> None:
-            if shard is None or (other := shards.other(shard, request.scope)) is None:
+            """Check as ``check``; forward a request for another shard."""
+            if shard is None or (other := shards.find_remote(shard, request.scope)) is None:
                 await check(request)
             else:
                 auth.check(request.scope["headers"], role)
@@ -165,6 +171,7 @@ class Api:
         return Depends(check_here)
 
     def front(self) -> Front:
+        """Build the ASGI application. Call it after all routes are registered."""
         return Front(
             self.app,
             self._hot,
@@ -191,7 +198,7 @@ class Api:
             self.app.add_exception_handler(kind, handler)
 
     def _methods(self, request: Request) -> set[str]:
-        """What is offered at the request's path."""
+        """Return the methods that are offered at the request's path."""
         path = request.scope["path"]
         offered = {route.method for route in self._hot if route.pattern.fullmatch(path)}
         for route in self.app.routes:
@@ -213,15 +220,15 @@ class Api:
             (
                 "live",
                 health.is_live,
-                "The process works, its recovery moves on; 503 asks for a restart.",
+                "The process works and its recovery makes progress; 503: restart it.",
             ),
-            ("ready", health.is_ready, "Requests can be served; 503 says why not."),
+            ("ready", health.is_ready, "All requests can be served; 503 states why not."),
             (
                 "serving",
                 health.is_serving,
-                "As ready, but 200 while messages are refused and other requests are served.",
+                "As ready, but 200 while only messages are refused.",
             ),
-            ("startup", health.has_begun, "Starting has begun; its progress (recovery's) is told."),
+            ("startup", health.has_begun, "The start has begun; the reply states its progress."),
         ):
             self.app.add_api_route(
                 f"/healthz/{path}",
@@ -230,7 +237,7 @@ class Api:
                 summary=text,
                 tags=["operations"],
                 name=f"health_{path}",
-                responses={503: {"description": "Not so."}},
+                responses={503: {"description": "The state is another one; see `status`."}},
             )
         routes = self.app.router.routes
         routes[:] = [each for each in routes if getattr(each, "path", "") != self.app.openapi_url]
@@ -283,11 +290,12 @@ class Api:
 
 
 def json_response(value: Any, status: int = 200) -> Response:
+    """Encode a value, which may hold msgspec structs, as a JSON response."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def json_content(schema: str, example: Any = None) -> dict[str, Any]:
-    """An OpenAPI ``content`` object for one of our schemas."""
+    """Return an OpenAPI ``content`` object that refers to a schema of the document."""
     media: dict[str, Any] = {"schema": {"$ref": _SCHEMA_REF.format(name=schema)}}
     if example is not None:
         media["example"] = example
@@ -305,7 +313,7 @@ def _answer(request: Request, problem: Problem) -> Response:
 
 
 async def _check_parameters(request: Request) -> None:
-    """Every parameter is known and given once: a misspelt one would be left out of account."""
+    """Raise Problem (400) for an unknown or repeated parameter: it would have no effect."""
     given = [name for name, _ in request.query_params.multi_items()]
     if given:
         route: APIRoute = request.scope["route"]
@@ -314,34 +322,34 @@ async def _check_parameters(request: Request) -> None:
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:
-    """Of the route itself and of what it depends on."""
+    """Yield the names of a route's query parameters, those of its dependencies included."""
     yield from (field.alias for field in dependant.query_params)
     for each in dependant.dependencies:
         yield from _query_names(each)
 
 
 def _validation(request: Request, error: RequestValidationError) -> Problem:
-    """400 for what stands in the address, 415 and 422 for what stands in the body."""
+    """Return the problem of an invalid request: 400 for its address, 415 or 422 for its body."""
     items = error.errors()
     if any(item["type"] == "json_invalid" for item in items):
         return bodies.body_problem(items)
     if not any(item["loc"][:1] == ("body",) for item in items):
-        return Problem(problems.BAD_PARAMETER, bodies.explained(items))
+        return Problem(problems.BAD_PARAMETER, bodies.describe_errors(items))
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not bodies.says_json(media_type):
-        return bodies.not_json()
+    if not bodies.is_json(media_type):
+        return bodies.not_json_problem()
     return bodies.body_problem(items)
 
 
 def _http_problem(request: Request, error: HTTPException, offered: set[str]) -> Problem:
-    """What FastAPI and Starlette themselves refuse."""
+    """Return the problem of a request that FastAPI or Starlette rejected."""
     path = request.scope["path"][:200]
     if error.status_code == 405 or (error.status_code == 404 and offered):
-        allowed = ", ".join(sorted(offered)) or "GET, HEAD"  # without any: the page's own files
+        allowed = ", ".join(sorted(offered)) or "GET, HEAD"  # static files of the API page
         detail = f"{request.method[:20]} is not offered at {path}; use {allowed}"
         return Problem(problems.METHOD_NOT_ALLOWED, detail, headers={"allow": allowed})
     texts = {
-        404: (problems.NOT_FOUND, f"no such path: {path}; /docs lists those that are there"),
+        404: (problems.NOT_FOUND, f"no such path: {path}; /docs lists the paths"),
         400: (problems.BAD_JSON, "the body cannot be read; send JSON in UTF-8"),
     }
     kind, detail = texts.get(error.status_code, (problems.INTERNAL, str(error.detail)))
@@ -349,7 +357,7 @@ def _http_problem(request: Request, error: HTTPException, offered: set[str]) -> 
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Method and operation object of everything in an OpenAPI document."""
+    """Yield the method and the operation object of each operation in an OpenAPI document."""
     for operations in document["paths"].values():
         yield from operations.items()
 
@@ -366,7 +374,7 @@ def _schemas(models: Iterable[type[msgspec.Struct] | type[BaseModel]]) -> dict[s
 
 
 def _put_under_titles(document: dict[str, Any]) -> None:
-    """A schema stands under its title, which may differ from the name of its model."""
+    """Rename each schema to its title, which may differ from the name of its model."""
     schemas = document["components"]["schemas"]
     titles = {name: each.get("title", name) for name, each in schemas.items()}
     references = {
@@ -389,14 +397,14 @@ def _put_under_titles(document: dict[str, Any]) -> None:
 
 
 def _drop_validation_errors(document: dict[str, Any]) -> None:
-    """FastAPI documents an answer of its own for wrong parameters and bodies; ours are problems."""
+    """Remove FastAPI's documentation of its 422 response: services reply with problems."""
     for _, operation in _operations(document):
         responses = operation.get("responses", {})
         if "application/json" in responses.get("422", {}).get("content", {}):
             del responses["422"]
 
 
-_OPERATIONS: Final = {"operations": "Health and metrics, for whoever runs this service."}
+_OPERATIONS: Final = {"operations": "Health and metrics, for operators."}
 _ERRORS_TEXT: Final = """
 
 **Errors** are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem details \

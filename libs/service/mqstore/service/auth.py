@@ -1,4 +1,4 @@
-"""Bearer tokens with roles. Loopback needs none; a service bound to a network refuses to start
+"""Bearer tokens with roles. A service on loopback needs none; one on a network does not start
 without them."""
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from mqstore.wire.operation import Role
 log = logs.get(__name__)
 
 
-_GRANTED: Final = {
+_INCLUDED_ROLES: Final = {
     Role.PRODUCE: frozenset({Role.PRODUCE}),
     Role.CONSUME: frozenset({Role.CONSUME}),
     Role.ADMIN: frozenset({Role.PRODUCE, Role.CONSUME, Role.ADMIN}),
     Role.SYSTEM: frozenset(Role),
 }
 _SCHEME: Final = b"bearer "
-
-
 RELOAD_INTERVAL_S: Final = 1.0
-"""How long a token that was taken away, or is new, may go unnoticed."""
+"""Longest time until a removed or new token takes effect."""
 
 
 class Authenticator:
@@ -52,27 +50,28 @@ class Authenticator:
 
     @property
     def generation(self) -> int:
-        """Another one when the tokens changed: what was checked before has to be checked again."""
+        """Number that changes with the tokens: results of earlier checks are then invalid."""
         if self._clock() >= self._reread_at:
             self._reload_if_changed()
         return self._generation
 
     @property
     def enabled(self) -> bool:
+        """Whether tokens are configured."""
         return bool(self._tokens)
 
     def _reload_if_changed(self) -> None:
-        """What cannot be used, or would open the service to everybody, changes nothing."""
+        """Read the tokens again; keep the old ones if the new ones are invalid or none are left."""
         self._reread_at = self._clock() + RELOAD_INTERVAL_S
         try:
             given = self._read()
-        except ConfigurationError as refused:
-            log.error("changed tokens cannot be used; the old ones are", error=str(refused))
+        except ConfigurationError as error:
+            log.error("changed tokens are invalid; the old ones stay in use", error=str(error))
             return
         if given == self._given:
             return
         if not given:
-            log.error("all tokens are gone; the old ones stay valid until the service is restarted")
+            log.error("all tokens were removed; the old ones stay valid until a restart")
             return
         self._given, self._tokens = given, _listed(given)
         self._generation += 1
@@ -92,7 +91,7 @@ class Authenticator:
                 "this service needs a token: send `Authorization: Bearer TOKEN`",
                 headers={"www-authenticate": "Bearer"},
             )
-        if not any(needed in _GRANTED[role] for role in roles):
+        if not any(needed in _INCLUDED_ROLES[role] for role in roles):
             held = ", ".join(sorted(role.value for role in roles))
             raise Problem(
                 problems.FORBIDDEN, f"this needs the role {needed.value}; the token has {held}"
@@ -106,23 +105,25 @@ class Authenticator:
 
 
 class OwnToken:
-    """What this process shows other services, whose role is ``system``; files are read again as
-    those of the tokens that it takes. May be called from any thread."""
+    """The ``system`` token that this process sends to other services. Thread-safe.
+
+    Its file is read again as those of ``Authenticator``.
+    """
 
     def __init__(
         self, read: Callable[[], Tokens], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """As ``Authenticator``."""
+        """Read the token; the arguments are as for ``Authenticator``."""
         self._read = read
         self._clock = clock
         self._token = self._first()
         self._reread_at = clock() + RELOAD_INTERVAL_S
 
     def __call__(self) -> str | None:
-        """None: there is none."""
+        """Return the token; None if none is configured."""
         if self._clock() >= self._reread_at:
             self._reread_at = self._clock() + RELOAD_INTERVAL_S
-            with suppress(ConfigurationError):  # which the authenticator tells
+            with suppress(ConfigurationError):  # the authenticator logs it
                 self._token = self._first() or self._token
         return self._token
 
@@ -145,6 +146,7 @@ def check_binding(host: str, tokens: Tokens) -> None:
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether a host is ``localhost`` or a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -154,7 +156,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_host(headers: list[tuple[bytes, bytes]]) -> None:
-    """Refuse names that a web page could have pointed at loopback (DNS rebinding)."""
+    """Reject host names that a web page could have resolved to loopback (DNS rebinding)."""
     host = _header(headers, b"host")
     if not _names_an_address(host):
         shown = host.decode("latin-1")[:100]

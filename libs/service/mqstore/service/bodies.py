@@ -1,4 +1,4 @@
-"""What was wrong with a request's body or parameters, in words; bodies of hot routes as structs."""
+"""Bodies of hot routes as structs, and problems that describe invalid bodies and parameters."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from mqstore.service.http import HotRequest
 from mqstore.service.problems import Problem
 from mqstore.storage.formats import count_json_values
 
-SHOWN_MAX: Final = 10
-"""Of what is wrong with one body."""
+ERRORS_SHOWN_MAX: Final = 10
+"""Errors of one body that the problem lists."""
 _HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-Asked = TypeVar("Asked")
+Body = TypeVar("Body")
 Item = Mapping[str, Any]
-"""One thing that is wrong, as pydantic says it."""
+"""One validation error, as pydantic reports it."""
 
 
-def read(decoder: msgspec.json.Decoder[Asked], request: HotRequest, body: bytes) -> Asked:
-    """Raises Problem: 415 for another type than JSON, else as ``decode``."""
-    if not says_json(request.media_type.decode("latin-1")):
-        raise not_json()
+def read(decoder: msgspec.json.Decoder[Body], request: HotRequest, body: bytes) -> Body:
+    """Decode the body of a request. Raises Problem: 415 for another type, or as ``decode``."""
+    if not is_json(request.media_type.decode("latin-1")):
+        raise not_json_problem()
     return decode(decoder, body)
 
 
-def decode(decoder: msgspec.json.Decoder[Asked], body: bytes) -> Asked:
-    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema."""
+def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
+    """Decode JSON. Raises Problem: 400 for invalid JSON, 422 for a mismatch with the schema."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Problem(problems.BODY_INVALID, lower(str(error))) from None
+        raise Problem(problems.BODY_INVALID, lower_first(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(problems.BAD_JSON, f"the body is no JSON: {_why(body, error)}") from None
+        raise Problem(problems.BAD_JSON, f"the body is no JSON: {_defect(body, error)}") from None
 
 
 def check_values(body: bytes, most: int) -> None:
-    """Raises Problem (413) for more JSON values than a request needs: decoding makes an object of
-    each, before their number can be checked, and holds the interpreter meanwhile."""
+    """Raise Problem (413) for more than ``most`` JSON values.
+
+    Check before decoding: the decoder makes an object of each value and holds the interpreter
+    meanwhile.
+    """
     if len(body) > most and count_json_values(body, most) > most:
         raise Problem(
             problems.BODY_TOO_LARGE,
@@ -50,44 +53,47 @@ def check_values(body: bytes, most: int) -> None:
         )
 
 
-def _why(body: bytes, error: Exception) -> str:
-    """What is wrong with a body, where msgspec's own word for it misleads."""
+def _defect(body: bytes, error: Exception) -> str:
+    """Return why a body is invalid; msgspec's own text misleads in some cases."""
     if not body:
         return "it is empty"
     if isinstance(error, UnicodeDecodeError):
         return "it is not in UTF-8"
     if _HALF_SURROGATE.search(body) and "truncated" in str(error):
         return "it ends too soon, or a string holds half a surrogate pair"
-    return lower(str(error))
+    return lower_first(str(error))
 
 
 def body_problem(items: Sequence[Item]) -> Problem:
-    """400 for no JSON, 422 for what does not fit."""
+    """Return the problem of an invalid body: 400 for invalid JSON, else 422."""
     if any(item["type"] == "json_invalid" for item in items):
         why = str(items[0].get("ctx", {}).get("error", ""))
         at = items[0]["loc"][-1]
         where = f" at character {at}" if isinstance(at, int) else ""
-        return Problem(problems.BAD_JSON, f"the body is no JSON: {lower(why)}{where}")
-    return Problem(problems.BODY_INVALID, explained(items))
+        return Problem(problems.BAD_JSON, f"the body is no JSON: {lower_first(why)}{where}")
+    return Problem(problems.BODY_INVALID, describe_errors(items))
 
 
-def not_json() -> Problem:
+def not_json_problem() -> Problem:
+    """Return the problem (415) of a body of another media type than JSON."""
     return Problem(
         problems.UNSUPPORTED_MEDIA_TYPE, "send the body with content-type application/json"
     )
 
 
-def says_json(media_type: str) -> bool:
-    """Without its parameters, in lower case."""
+def is_json(media_type: str) -> bool:
+    """Return whether a media type, without parameters and in lower case, is JSON."""
     return media_type == "application/json" or media_type.endswith("+json")
 
 
-def explained(items: Sequence[Item]) -> str:
-    return "; ".join(f"{_place(item['loc'])}: {_explained(item)}" for item in items[:SHOWN_MAX])
+def describe_errors(items: Sequence[Item]) -> str:
+    """Return the first ERRORS_SHOWN_MAX errors as text, each with its place."""
+    shown = items[:ERRORS_SHOWN_MAX]
+    return "; ".join(f"{_place(item['loc'])}: {_describe(item)}" for item in shown)
 
 
-def lower(text: str) -> str:
-    """The first letter, unless an abbreviation begins with it."""
+def lower_first(text: str) -> str:
+    """Return a text with its first letter in lower case, unless an abbreviation begins it."""
     return text if text[:2].isupper() else text[:1].lower() + text[1:]
 
 
@@ -95,12 +101,12 @@ def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location[1:]) or str(location[0])
 
 
-def _explained(item: Item) -> str:
-    """Pydantic's text, where it does not speak of Python."""
-    return _EXPLANATIONS.get(item["type"]) or lower(item["msg"].removeprefix("Value error, "))
+def _describe(item: Item) -> str:
+    """Return pydantic's text of an error, or ours where pydantic's is about Python."""
+    return _DESCRIPTIONS.get(item["type"]) or lower_first(item["msg"].removeprefix("Value error, "))
 
 
-_EXPLANATIONS: Final = {
+_DESCRIPTIONS: Final = {
     "missing": "it is needed",
     "extra_forbidden": "there is no such field; leave it out",
     "model_attributes_type": "it should be a JSON object",

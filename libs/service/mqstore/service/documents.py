@@ -1,4 +1,4 @@
-"""Documents that take long to render and that anybody may request: rendered off the event loop."""
+"""Documents that take long to render and need no token: rendered off the event loop."""
 
 from __future__ import annotations
 

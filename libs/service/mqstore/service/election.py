@@ -1,10 +1,10 @@
-"""Who leads, by a lease that everybody sees: a record that is written only as it was read.
+"""Leader election by a shared lease: a record that is replaced only if it is still as it was read.
 
-As Kubernetes' own components do it: whoever sees the record unchanged for its whole duration takes
-it; whoever could not renew it for a shorter while leads no more. Only elapsed time counts, each
-candidate's own: clocks may be stepped, or differ. Against candidates that stand still and wake up
-nothing helps but epochs: each is one write of the record, so no two candidates ever have the same,
-and a later one is higher.
+The algorithm is that of Kubernetes' own components. A candidate that sees the record unchanged for
+its whole duration takes it. A leader that could not renew it for RENEW_DEADLINE_S, which is less,
+stops leading. Each candidate measures time by its own monotonic clock; wall clocks may differ or be
+stepped. A leader may be suspended and resume after its lease was taken: the epoch fences it. Each
+epoch is one write of the record, so no two candidates have the same, and a later one is higher.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 DURATION_S: Final = 8
-"""A record that did not change for so long is nobody's any more."""
+"""A lease expires when its record did not change for this time."""
 RENEW_DEADLINE_S: Final = 5.0
-"""A leader that could not renew for so long leads no more; well before others may take over."""
+"""A leader that could not renew for this time stops leading, well before DURATION_S ends."""
 RETRY_S: Final = 1.0
 EPOCH_MAX: Final = 2**31 - 1
 """leaseTransitions is an int32."""
 GIVEN_UP_S: Final = 3.0
-"""Seconds for which a candidate that gave the lead up leaves it to the others."""
+"""Seconds for which a candidate that gave the lead up does not take it again."""
 
 
 class ElectionError(Exception):
@@ -31,50 +31,52 @@ class ElectionError(Exception):
 
 
 class NotLeading(ElectionError):
-    """Another candidate leads, or none that is known."""
+    """This candidate does not lead."""
 
 
 class LeaseConflict(ElectionError):
-    """The record was written by somebody else since it was read."""
+    """Another candidate wrote the record after it was read."""
 
 
 class LeaseUnavailable(ElectionError):
-    """The record cannot be read or written; a write may have been done all the same."""
+    """The record cannot be read or written; the write may have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The record."""
+    """The shared record that names the leader."""
 
     holder: str
-    """"" when it was given back."""
+    """Identity of the leader; empty when the leader gave the lease back."""
     url: str
-    """Where the holder is reached."""
+    """Address of the holder."""
     epoch: int
-    """leaseTransitions: grows whenever the holder changes, or asks for a fence's next epoch."""
+    """leaseTransitions: grows when the holder changes, or requests the next epoch of a fence."""
     duration_s: int = DURATION_S
     version: str = ""
-    """Of the record as it was read, in whatever form its store has; "" when it is to be made."""
+    """Version of the record as it was read, opaque; empty if the record does not exist."""
 
 
 class LeaseStore(Protocol):
-    """Where the record is kept. Each call takes a second or two at most."""
+    """The storage of the record. Each call takes two seconds at most."""
 
     def read(self) -> Lease | None:
-        """None when there is none yet. Raises LeaseUnavailable."""
+        """Return the record; None if there is none. Raises LeaseUnavailable."""
 
     def write(self, lease: Lease) -> Lease:
-        """Replace the record that has ``lease.version``; the new one, which is another version even
-        when nothing else changed. Raises LeaseConflict, LeaseUnavailable."""
+        """Replace the record if its version is ``lease.version``; return it with its new version.
+
+        Raises LeaseConflict, LeaseUnavailable.
+        """
 
 
 class Candidate:
-    """One of those who may lead. Every method may be called from any thread."""
+    """A process that may lead. Thread-safe."""
 
     def __init__(
         self, store: LeaseStore, identity: str, url: str, clock: Callable[[], float]
     ) -> None:
-        """``identity`` is this process's own; ``clock`` gives seconds that only grow."""
+        """``identity`` is unique to this process; ``clock`` returns monotonic seconds."""
         self._store = store
         self._identity = identity
         self._url = url
@@ -82,15 +84,15 @@ class Candidate:
         self._lock = threading.Lock()
         self._seen: Lease | None = None
         self._seen_at = clock()
-        """When the record was first seen as it is."""
+        """Time at which the record was first seen with its present content."""
         self._leads_until = -1.0
         self._stands_at = -math.inf
-        """Before, the record is left to others."""
+        """Time before which this candidate does not take the lease."""
         self._term = 0
         self._trouble = "no leader is known yet"
 
     def step(self) -> float:
-        """Renew the record, or look at it and take it; seconds until the next step."""
+        """Renew the lease, or take it if it expired. Returns the seconds until the next step."""
         with self._lock:
             try:
                 if not self._leads():
@@ -99,35 +101,35 @@ class Candidate:
                     self._write(self._held_by_us())
             except LeaseConflict:
                 self._leads_until = -1.0
-                self._trouble = "the lease was written by somebody else"
+                self._trouble = "the lease was written by another candidate"
             except LeaseUnavailable as error:
                 self._trouble = str(error)
         return RETRY_S
 
     def give_back(self) -> None:
-        """Lead no more, so that another one need not wait for the record to grow old."""
+        """Stop leading and release the lease, so that another candidate can take it at once."""
         with self._lock:
             self._give_back()
 
     def give_up(self, why: str) -> None:
-        """Give the lead up for as long as another candidate needs to take it."""
+        """Stop leading for as long as another candidate needs to take the lease."""
         with self._lock:
             given_up, pause_s = f"the lead was given up: {why}", GIVEN_UP_S
             try:
                 self._give_back()
-            except ElectionError:  # others wait for the record to grow old
+            except ElectionError:  # the others wait until the lease expires
                 pause_s += DURATION_S
             self._trouble = given_up
             self._stands_at = self._clock() + pause_s
 
     def term(self) -> int:
-        """Number of the present time in the lead; each has its own. Raises NotLeading."""
+        """Return the number of the present term; each term has its own. Raises NotLeading."""
         if not self._leads():
             raise NotLeading(self._why_not())
         return self._term
 
     def next_epoch(self, present: int) -> int:
-        """An epoch above ``present`` that no other candidate has, or had. Raises NotLeading."""
+        """Take an epoch above ``present`` that no other candidate has or had. Raises NotLeading."""
         with self._lock:
             if not self._leads() or self._seen is None:
                 raise NotLeading(self._why_not())
@@ -141,7 +143,7 @@ class Candidate:
             return epoch
 
     def leader_url(self) -> str | None:
-        """Where the leader is reached, as far as known."""
+        """Return the address of the leader; None if it is unknown."""
         seen = self._seen
         return seen.url or None if seen is not None and seen.holder else None
 
@@ -180,11 +182,11 @@ class Candidate:
         return Lease(self._identity, self._url, epoch, version=seen.version)
 
     def _write(self, lease: Lease) -> None:
-        """What was asked for before it may have been granted then, so time counts from there."""
-        asked_at = self._clock()
+        """Write the record. The lease counts from before the call: it may take effect early."""
+        requested_at = self._clock()
         led = self._leads()
         self._seen = self._store.write(lease)
         self._seen_at = self._clock()
         if not led:
             self._term += 1
-        self._leads_until = asked_at + RENEW_DEADLINE_S
+        self._leads_until = requested_at + RENEW_DEADLINE_S

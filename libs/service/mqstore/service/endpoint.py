@@ -29,18 +29,18 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``add`` registers the operation, and documents it from the same value."""
+    """An operation and its handler. ``add`` serves and documents it from this one value."""
 
     operation: Operation[Any]
     handler: Callable[..., Any]
-    """FastAPI's, which returns a Response or the operation's reply; of a ``hot`` one a function of
-    a HotRequest."""
+    """A FastAPI handler, which returns a Response or the operation's reply; for a ``hot``
+    endpoint a function of a HotRequest."""
     hot: Hot | None = None
     documented: type[BaseModel] | None = None
     """The engine's model of the reply, where it has more fields than the contract's."""
 
     def add(self, api: Api) -> None:
-        """Put the endpoint, and its models, into an interface."""
+        """Add the endpoint and its models to an interface."""
         reply = self.documented or self.operation.reply
         if reply is not Nothing:
             api.add_schemas(reply)
@@ -117,7 +117,7 @@ def _responses(
     first: tuple[ProblemType, ...],
     last: tuple[ProblemType, ...] = (),
 ) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses: the replies, and the problems instead of them, in this order."""
+    """Return the OpenAPI responses of an operation: its replies, then its problems."""
     found: dict[int | str, dict[str, Any]] = {}
     if reply is not Nothing:
         content = json_content(schema_name(reply), operation.example)

@@ -1,7 +1,7 @@
-"""Events of a service, for whoever watches: a bounded run of the latest, told as they come.
+"""Events of a service: the latest are kept, new ones are sent to each client that follows them.
 
-Sent as server-sent events (the HTML standard's `text/event-stream`): each has an id, so that a
-client that was cut off goes on behind the last one it saw (`Last-Event-ID`).
+They are server-sent events (the HTML standard's `text/event-stream`). Each has an id; a client that
+was disconnected continues after the last event that it received (`Last-Event-ID`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Final
 
 import msgspec
 
-EVENTS_KEPT: Final = 1_000
-"""The latest; older ones are forgotten."""
+EVENTS_MAX: Final = 1_000
+"""Maximum number of events that are kept, the latest ones."""
 HEARTBEAT_S: Final = 15.0
-"""A comment is sent when nothing else was for so long: proxies keep the connection then."""
+"""Interval of comments on an idle stream, which keep proxies from closing the connection."""
 RETRY: Final = b"retry: 1000\n\n"
-"""Begins a stream: a client that lost it asks again after so many milliseconds."""
+"""First line of a stream: a disconnected client reconnects after so many milliseconds."""
 GAP: Final = "gap"
-"""Told first to a client whose last event is not known any more: some were missed."""
+"""Kind of the first event for a client whose last event is no longer kept: it missed some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened."""
+    """One event of a service."""
 
     number: int
     kind: str
@@ -37,44 +37,48 @@ class Event:
 
 
 class Events:
-    """Published and followed on one event loop; ``publish_from_thread`` may be called anywhere."""
+    """The latest events. Used on one event loop only, except ``publish_from_thread``."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._kept: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._kept: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._run = secrets.token_hex(4)  # numbers of another process mean nothing here
         self._next = 1
         self._changed = asyncio.Event()
-        self._is_over = False
+        self._is_closed = False
 
     def publish(self, kind: str, **data: Any) -> None:
+        """Add an event and send it to all followers."""
         self._kept.append(Event(self._next, kind, time.time_ns() // 1_000_000, data))
         self._next += 1
         self._wake()
 
     def publish_from_thread(self, kind: str, **data: Any) -> None:
+        """Publish an event from any thread."""
         self._loop.call_soon_threadsafe(lambda: self.publish(kind, **data))
 
     def end(self) -> None:
-        """Let all who follow come to their end: the service is ending."""
-        self._is_over = True
+        """End all streams, because the service is shutting down."""
+        self._is_closed = True
         self._wake()
 
     async def follow(self, last_id: str | None, seconds: float | None) -> AsyncIterator[bytes]:
-        """Parts of a text/event-stream: what is kept behind ``last_id``, then what comes; for so
-        many seconds, or until the service ends."""
+        """Yield a text/event-stream: the kept events after ``last_id``, then new ones.
+
+        The stream ends after ``seconds`` (None: no limit), or when the service shuts down.
+        """
         ends_at = None if seconds is None else self._loop.time() + seconds
         seen, is_gap = self._position(last_id)
         yield RETRY
         if is_gap:
-            yield self._encoded(Event(seen, GAP, time.time_ns() // 1_000_000, {}))
+            yield self._encode(Event(seen, GAP, time.time_ns() // 1_000_000, {}))
         while True:
             changed = self._changed
             for event in [each for each in self._kept if each.number > seen]:
                 seen = event.number
-                yield self._encoded(event)
+                yield self._encode(event)
             left = HEARTBEAT_S if ends_at is None else min(HEARTBEAT_S, ends_at - self._loop.time())
-            if self._is_over or left <= 0:
+            if self._is_closed or left <= 0:
                 return
             try:
                 async with asyncio.timeout(left):
@@ -83,7 +87,7 @@ class Events:
                 yield b": nothing new\n\n"
 
     def _position(self, last_id: str | None) -> tuple[int, bool]:
-        """The number behind which to begin, and whether events in between were missed."""
+        """Return the number of the event to begin after, and whether events were missed."""
         first = self._kept[0].number if self._kept else self._next
         if not last_id:
             return 0, False
@@ -93,7 +97,7 @@ class Events:
         seen = min(int(number[:18]), self._next - 1)
         return max(seen, first - 1), seen < first - 1
 
-    def _encoded(self, event: Event) -> bytes:
+    def _encode(self, event: Event) -> bytes:
         data = msgspec.json.encode({"kind": event.kind, "atMs": event.at_ms, **event.data})
         head = f"id: {self._run}-{event.number}\nevent: {event.kind}\ndata: "
         return head.encode() + data + b"\n\n"

@@ -1,7 +1,7 @@
 """Filter expressions of requests, compiled off the event loop.
 
-Compiling 4 KB takes some 50 ms of pure Python: one thread does it for the whole process, so that
-the event loop shares the interpreter with one competitor, and a client may have a few waiting.
+To compile 4 KB takes some 50 ms of pure Python. One thread compiles for the whole process, so that
+one thread at most competes with the event loop for the interpreter.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from mqstore.storage.filter import Filter, compile_expression, find_compiled
 from mqstore.storage.formats import StoreFormat
 
 COMPILED_AT_ONCE_MAX: Final = 16
-"""Expressions that wait to be compiled, or are being: less than a second of work."""
+"""Expressions that are compiled or wait for it: less than a second of work."""
 CLIENT_SHARE: Final = 25
-"""Percent of them that one client (an address) may have."""
+"""Percent of COMPILED_AT_ONCE_MAX that one client (an address) may have."""
 
 
 class Compilations:
-    """Used on the event loop only."""
+    """A compiler of filter expressions, with limits by client. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.waiting = Budget("expressions being compiled", COMPILED_AT_ONCE_MAX, CLIENT_SHARE)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compile-filter")
 
-    async def compiled(self, text: str, store_format: StoreFormat, client: str) -> Filter:
-        """The compiled expression. Raises FilterError, and Problem (429, 503) where too many are
-        being compiled; the same expression again takes nothing while it is cached."""
+    async def compile(self, text: str, store_format: StoreFormat, client: str) -> Filter:
+        """Compile an expression, or return it from the cache, which no limit applies to.
+
+        Raises FilterError; Problem (429, 503) while too many are compiled.
+        """
         known = find_compiled(text, store_format)
         if known is not None:
             return known
@@ -42,4 +44,5 @@ class Compilations:
             self.waiting.give_back(client)
 
     def stop(self) -> None:
+        """Cancel what waits, and stop the thread without waiting for it."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,7 @@
-"""What is passed on when one process asks another on a client's behalf: once, and as itself."""
+"""Requests that one process forwards to another for a client, and the responses to them.
+
+A request is forwarded once at most: it then carries the header ``x-mqstore-forwarded``.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ from starlette.types import Scope
 from mqstore.service import logs
 
 FORWARDED: Final = "x-mqstore-forwarded"
-"""Header of a request that was passed on once, by whom; it is never passed on again."""
+"""Header of a forwarded request; its value names the shard that forwarded it."""
 _FORWARDED: Final = FORWARDED.encode()
-_ASKED: Final = frozenset(
+_REQUEST_HEADERS: Final = frozenset(
     {b"authorization", b"content-type", b"accept", b"range", b"if-match", b"last-event-id"}
     | {b"x-mqstore-crc32c", b"idempotency-key"}
 )
-"""Of a request; all else is between the client and us."""
-_NOT_ANSWERED: Final = frozenset(
+"""Request headers that are forwarded; the others concern this connection only."""
+_OWN_RESPONSE_HEADERS: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
     | {"x-request-id"}
 )
-"""Of an answer: what this process says by itself."""
+"""Response headers that this process sets itself, so that they are not forwarded."""
 
 
 class RelayedResponse(Exception):
-    """Raised instead of answering: another process's answer."""
+    """The response of another process. Raise it to send that response to the client."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -38,7 +41,7 @@ class RelayedResponse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """A request as another process is asked it."""
+    """A request as it is sent to another process."""
 
     method: str
     target: str
@@ -48,19 +51,21 @@ class ForwardedRequest:
 
     @classmethod
     def of(cls, scope: Scope, by: str | None, content: bytes = b"") -> ForwardedRequest:
-        """A client's request with the client's token. ``by`` names the process that forwards it;
-        None lets the receiving process forward it once more."""
+        """Build it from a client's request, with the client's token.
+
+        ``by`` names the process that forwards it; None lets the receiver forward it once more.
+        """
         query = scope["query_string"].decode("latin-1")
         target = quote(scope["path"], safe="/:")
         return cls(
             scope["method"],
             f"{target}?{query}" if query else target,
-            carried(scope) | ({} if by is None else {FORWARDED: by}),
+            select_request_headers(scope) | ({} if by is None else {FORWARDED: by}),
             content,
         )
 
-    def at(self, base: str) -> dict[str, Any]:
-        """As httpx takes it."""
+    def arguments(self, base: str) -> dict[str, Any]:
+        """Return the arguments of httpx for this request to the service at ``base``."""
         return {
             "method": self.method,
             "url": base.rstrip("/") + self.target,
@@ -70,19 +75,20 @@ class ForwardedRequest:
 
 
 def was_forwarded(scope: Scope) -> bool:
+    """Return whether another process forwarded a request."""
     return any(name == _FORWARDED for name, _ in scope["headers"])
 
 
-def carried(scope: Scope) -> dict[str, str]:
-    """Of a request's headers, what goes along; with its id, so that all logs name it alike."""
+def select_request_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers to forward, with the request's id, by which all logs name it."""
     found = {
         name.decode("latin-1"): value.decode("latin-1")
         for name, value in scope["headers"]
-        if name in _ASKED
+        if name in _REQUEST_HEADERS
     }
     return found | {"x-request-id": logs.request_id.get()}
 
 
-def returned(headers: httpx.Headers) -> dict[str, str]:
-    """Of an answer's headers, what goes back."""
-    return {name: value for name, value in headers.items() if name not in _NOT_ANSWERED}
+def select_response_headers(headers: httpx.Headers) -> dict[str, str]:
+    """Return the headers of a response that are sent to the client."""
+    return {name: value for name, value in headers.items() if name not in _OWN_RESPONSE_HEADERS}

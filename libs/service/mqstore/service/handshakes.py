@@ -1,7 +1,7 @@
-"""Connections with TLS, counted and timed from their first moment.
+"""A TLS listener that counts and times connections from their first byte.
 
-An HTTP server is told of one only once TLS is agreed on: a handshake that never ends would take no
-place among the open connections, and as many of them as somebody likes would be kept.
+asyncio reports a connection to the HTTP server only after its handshake. A client could so keep any
+number of unfinished handshakes open: they would not count as connections, and never time out.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from mqstore.service.limits import Connections
 log = logs.get(__name__)
 
 _ACCEPT_PAUSE_S: Final = 0.1
-"""After an accept that the system refused (no descriptors left)."""
+"""Pause after the system rejected an accept, for lack of file descriptors for instance."""
 
 
 class TlsListener:
-    """Accepts connections for as long as it is open, with close and wait_closed as asyncio's
-    servers have them. Used on the event loop only."""
+    """A listener with the interface of asyncio's servers. Used on the event loop only."""
 
     def __init__(
         self,
@@ -35,7 +34,8 @@ class TlsListener:
         places: Connections,
         timeout_s: float,
     ) -> None:
-        """A handshake takes one of ``places``, and is cut after ``timeout_s``."""
+        """Begin to accept. A handshake takes one of ``places`` and is dropped after
+        ``timeout_s`` seconds."""
         self._listener = listener
         self._context = context
         self._protocol = protocol
@@ -47,11 +47,12 @@ class TlsListener:
         self._begin(self._accept())
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes that are under way."""
+        """Stop accepting, and cancel the handshakes in progress."""
         for task in self._tasks:
             task.cancel()
 
     async def wait_closed(self) -> None:
+        """Wait until all handshakes have ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self) -> None:
@@ -64,7 +65,7 @@ class TlsListener:
             else:
                 handshake = _Handshake(self._places, address[0], connection)
                 handshake.task = self._begin(self._agree(handshake))
-                await asyncio.sleep(0)  # an accept that finds one waits for nothing
+                await asyncio.sleep(0)  # a successful accept did not yield to the loop
 
     async def _agree(self, handshake: _Handshake) -> None:
         def agreed() -> BoundedProtocol:
@@ -94,7 +95,7 @@ class TlsListener:
 
 
 class _Handshake:
-    """The place of one connection until HTTP's protocol takes its own."""
+    """The place of a connection among the open ones, until the HTTP protocol takes its own."""
 
     task: asyncio.Task[None]
 
@@ -106,16 +107,16 @@ class _Handshake:
         self._has_left = False
 
     def drop(self) -> None:
-        """Its place is free before the client can see that it was cut."""
+        """Free the place, then close the connection, in this order."""
         self.leave()
-        # Cancelled before its first bytes, uvloop's handshake goes on: the socket itself ends it.
+        # uvloop does not cancel a handshake before its first bytes: shut the socket down.
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
         self.connection.close()
         self.task.cancel()
 
     def leave(self) -> None:
-        """Called once or more."""
+        """Free the place. Further calls have no effect."""
         if not self._has_left:
             self._has_left = True
             self._places.leave(self, self.client, self._refusal)

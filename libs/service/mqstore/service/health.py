@@ -11,11 +11,14 @@ from mqstore.service import problems
 from mqstore.service.problems import Problem
 
 STALL_S: Final = 300.0
-"""Seconds for which starting may stand still before a restart is asked for. Its longest step
-without a report is one sync, or one file that is made."""
+"""Seconds without progress after which a starting process is reported as not live.
+
+The longest step of a start that reports no progress is one sync, or the creation of one file."""
 
 
 class Phase(StrEnum):
+    """A phase in the life of a service's process."""
+
     STARTING = "starting"
     READY = "ready"
     STOPPING = "stopping"
@@ -23,40 +26,44 @@ class Phase(StrEnum):
 
 
 class Health:
-    """The phase a process is in. Changed by its event loop only; may be read from any thread."""
+    """The phase of a process, with reports for probes. Changed by the event loop only; may be
+    read from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.phase = Phase.STARTING
         self.detail = ""
         self.progress: Callable[[], dict[str, Any]] = dict
-        """What there is to tell while starting, for instance how far recovery is."""
+        """Returns members of the report of a start, for instance the progress of recovery."""
         self.moves: Callable[[], object] | None = None
-        """What changes again and again while starting goes on; None: starting may wait for others,
-        and takes what it takes."""
+        """Returns a value that changes while the start makes progress. None: the start may wait
+        for another process without a limit."""
         self.not_ready_reason: Callable[[], str | None] = lambda: None
-        """Why a started service cannot do all that it is for, or None."""
+        """Returns why a started service cannot serve all requests, or None."""
         self.not_serving_reason: Callable[[], str | None] = lambda: self.not_ready_reason()
-        """Why it should get no requests at all just now, or None."""
+        """Returns why a started service can serve no request at all, or None."""
         self.remark: Callable[[], str | None] = lambda: None
-        """What a ready service has to say all the same, or None."""
+        """Returns a detail for the report of a ready service, or None."""
         self.shards: Callable[[], list[int]] = list
-        """Which there shall be, by the list that this process knows; none without a list."""
+        """Returns the numbers in this process's list of shards; none without a list."""
         self._clock = clock
         self._moved: tuple[object, float] = (None, clock())
 
     def ready(self) -> None:
+        """Enter the phase ready."""
         self.phase = Phase.READY
 
     def stopping(self) -> None:
+        """Enter the phase stopping, unless the process has failed."""
         if self.phase is not Phase.FAILED:
             self.phase = Phase.STOPPING
 
     def failed(self, why: str) -> None:
+        """Enter the phase failed; ``why`` is in all further reports."""
         self.phase = Phase.FAILED
         self.detail = why
 
     def require_started(self) -> None:
-        """Raises Problem (503) unless the service can answer."""
+        """Raise Problem (503) unless the service has started."""
         if self.phase is Phase.READY:
             return
         if self.phase is Phase.FAILED:
@@ -67,16 +74,18 @@ class Health:
         raise Problem(kind, detail, extra={"state": self.phase.value})
 
     def is_live(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether the process works or its start makes progress, and a report."""
         report = self._report()
         if self.phase is Phase.STARTING and self._stands_still():
             return False, report | {"detail": f"starting has not moved for {STALL_S:g} s"}
         return self.phase is not Phase.FAILED, report
 
     def has_begun(self) -> tuple[bool, dict[str, Any]]:
-        """Whether the process has started and not failed. A probe sets no limit on the opening."""
+        """Return whether the process has not failed, and a report: a start may take any time."""
         return self.phase is not Phase.FAILED, self._report()
 
     def is_ready(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether all requests are served, and a report."""
         if self.phase is not Phase.READY:
             return False, self._report()
         reason = self.not_ready_reason()
@@ -88,7 +97,7 @@ class Health:
         return reason is None, report
 
     def is_serving(self) -> tuple[bool, dict[str, Any]]:
-        """Whether some requests are served, and a report; ``is_ready`` requires that all are."""
+        """Return whether some requests are served, and a report; see ``is_ready``."""
         if self.phase is not Phase.READY:
             return False, self._report()
         reason, report = self.not_serving_reason(), self.is_ready()[1]
@@ -97,7 +106,7 @@ class Health:
         return reason is None, report
 
     def _stands_still(self) -> bool:
-        """Seen from one probe to the next."""
+        """Return whether ``moves`` has not changed for STALL_S, as seen by this and past probes."""
         if self.moves is None:
             return False
         now, seen = self._clock(), self.moves()

@@ -1,8 +1,8 @@
 """The outermost ASGI application: request ids, limits, metrics, problems, and the hot routes.
 
-Everything but the hot routes goes on to FastAPI. A hot route is a plain coroutine over bytes; its
-OpenAPI operation stands beside it, so that it is documented like the others. One with ``prepare``
-also takes plain requests on the fast path (``mqstore.service.fast_path``), without ASGI.
+FastAPI serves all other routes. A hot route is a coroutine over bytes with an OpenAPI operation of
+its own, so that it is documented like the others. A hot route with ``prepare`` also serves plain
+requests on the fast path (``mqstore.service.fast_path``), without ASGI.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ log = logs.get(__name__)
 
 QUERY_PARAMETERS_MAX: Final = 100
 ROUTE_CACHE_SIZE: Final = 1024
-"""Of how many paths it is kept which hot route they are of."""
+"""Maximum number of paths in the route cache."""
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 METHODS: Final = BODY_METHODS | {"GET", "HEAD", "OPTIONS"}
 PROBLEM: Final = "mqstore.problem"
-"""Key of a request's scope: the name of the problem that FastAPI's part answered."""
+"""Key of a request's scope: the name of the problem that a FastAPI route replied with."""
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Half of a pair, or a whole one, in JSON."""
+"""A surrogate in JSON, of a pair or alone."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What a hot route replies: status, headers and body in one piece."""
+    """The reply of a hot route: status, headers and the whole body."""
 
     body: bytes
     status: int = 200
@@ -61,12 +61,13 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of_problem(cls, problem: Problem, request_id: str) -> Reply:
+        """Build the reply for a problem."""
         headers = tuple((k.encode(), v.encode("latin-1")) for k, v in problem.headers.items())
         content_type = problems.CONTENT_TYPE.encode()
         return cls(problem.body(request_id), problem.kind.status, content_type, headers)
 
     def head(self, request_id: str) -> tuple[tuple[bytes, bytes], ...]:
-        """All header fields."""
+        """Return all header fields, with the request's id."""
         return (
             (b"content-type", self.content_type),
             (b"content-length", b"%d" % len(self.body)),
@@ -76,32 +77,35 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeferredReply(msgspec.Struct, frozen=True):
-    """A reply that comes with a future's result."""
+    """A reply that is sent when a future resolves."""
 
     future: asyncio.Future[Any]
-    """Resolves with the result. Never cancelled, unless it is a task."""
+    """Resolves with the result; never cancelled, unless it is a task."""
     reply: Callable[[asyncio.Future[Any]], bytes | Reply] = asyncio.Future.result
-    """The reply, or its body in JSON, of the future that is done. Raises what failed."""
+    """Returns the reply, or its body in JSON, from the resolved future. Raises the future's
+    exception."""
     needs_client: bool = False
-    """Whether ``future`` is a task that is cancelled when the client disconnects."""
+    """Whether ``future`` is a task to cancel when the client disconnects."""
 
 
 HotResult = bytes | Reply | DeferredReply | None
+"""A reply's body in JSON, a reply, or a reply that is sent later. None: the fast path cannot
+serve the request and has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a hot route does with bodies under one head of one connection."""
+    """A hot route after the checks of one request head; serves all bodies under that head."""
 
     begin: Callable[[bytes, Mapping[str, str]], HotResult]
-    """Called with a body and the path's parameters: the reply's body in JSON, the reply, or one
-    that comes later; None, Problem or StorageError, where nothing was done."""
+    """Handles a body, with the parameters of the path. Raises Problem or StorageError before it
+    has changed anything."""
     status: int = 200
-    """Of a reply that is a body in JSON."""
+    """Status of a reply that is a body in JSON."""
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
-    """Raise Problem (400) for a parameter that is given twice: which one counts?"""
+    """Raise Problem (400) for a parameter that is given twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -110,14 +114,14 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise Problem (400) for a parameter that nobody would look at."""
+    """Raise Problem (400) for a parameter that is not among ``known``."""
     offered_names = set(known)
     unknown = set(given) - offered_names
     if unknown:
         offered = ", ".join(sorted(offered_names)) or "none"
         raise Problem(
             problems.BAD_PARAMETER,
-            f"unknown parameter {min(unknown)[:100]!r}; there are: {offered}",
+            f"unknown parameter {min(unknown)[:100]!r}; known ones: {offered}",
         )
 
 
@@ -135,6 +139,7 @@ class HotRequest:
         self._limits = limits
 
     def header(self, name: bytes) -> bytes | None:
+        """Return the value of the first header with a name in lower case, or None."""
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
@@ -143,15 +148,17 @@ class HotRequest:
 
     @property
     def media_type(self) -> bytes:
+        """The content type without parameters, in lower case; empty without the header."""
         return (self.header(b"content-type") or b"").partition(b";")[0].strip().lower()
 
     @property
     def client_address(self) -> tuple[str, int]:
+        """Address and port of the client."""
         client = self.scope.get("client") or ("127.0.0.1", 0)
         return client[0], client[1]
 
     def query(self) -> dict[str, str]:
-        """The query's parameters. Raises Problem (400)."""
+        """Parse the query's parameters. Raises Problem (400) for an invalid or repeated one."""
         raw: bytes = self.scope["query_string"]
         if not raw:
             return {}
@@ -168,29 +175,34 @@ class HotRequest:
         return dict(pairs)
 
     async def body(self) -> bytes:
+        """Receive the whole body. Raises Problem (408, 413, 503), ClientDisconnected."""
         return await self._limits.read(self.scope, self._receive)
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes, of a route that ``streams``. Problem (408), ClientDisconnected."""
+        """Yield the parts of the body of a route that ``streams``.
+
+        Raises Problem (408), ClientDisconnected.
+        """
         return self._limits.pieces(self.scope, self._receive)
 
-    async def gone(self) -> None:
-        """Wait until the client has closed the connection. Not beside ``body``."""
+    async def wait_for_disconnect(self) -> None:
+        """Wait until the client disconnects. Receive the body before."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
-async def await_while_connected(request: HotRequest, answering: Awaitable[Reply]) -> Reply:
-    """Wait for an answer as long as the client does. Raises ClientDisconnected."""
-    task, gone = asyncio.ensure_future(answering), asyncio.ensure_future(request.gone())
+async def await_while_connected(request: HotRequest, reply: Awaitable[Reply]) -> Reply:
+    """Await a reply; cancel it when the client disconnects. Raises ClientDisconnected."""
+    task = asyncio.ensure_future(reply)
+    disconnect = asyncio.ensure_future(request.wait_for_disconnect())
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnected
         return task.result()
     finally:
         task.cancel()
-        gone.cancel()
+        disconnect.cancel()
 
 
 Handler = Callable[[HotRequest], Awaitable[Reply]]
@@ -207,12 +219,12 @@ class HotRoute:
     operation: dict[str, Any]
     """Its OpenAPI operation object."""
     streams: bool = False
-    """Whether a body may be of any length: the handler takes it in ``pieces``."""
+    """Whether a body may be of any length: the handler receives it in ``pieces``."""
     prepare: Callable[[HotRequest], Prepared] | None = None
-    """What it does under this head (the request has no body yet), where that can be said before.
-    Raises what ``handler`` would."""
+    """Checks a request head, before the body is received; None: no fast path. Raises what
+    ``handler`` would raise for this head."""
     any_path: bool = False
-    """Whether what is prepared holds for every path of this route: what is in a path differs from
+    """Whether one ``Prepared`` serves all paths of this route: set it where the path differs from
     request to request."""
     pattern: re.Pattern[str] = field(init=False)
 
@@ -237,7 +249,8 @@ class Front:
         self._app = app
         self._hot = tuple(hot_routes)
         self.hot_route = lru_cache(maxsize=ROUTE_CACHE_SIZE)(self._find_hot_route)
-        """The hot route of a method and a path (percent-decoded), with the path's parameters."""
+        """Returns the hot route of a method and a percent-decoded path, and the path's
+        parameters; None for other routes."""
         self.auth = auth
         self.limits = limits
         self.metrics = metrics
@@ -250,7 +263,7 @@ class Front:
             return
         received = scope
         method = scope["method"] if scope["method"] in METHODS else "other"
-        if method == "HEAD":  # answered as GET; uvicorn leaves the body out
+        if method == "HEAD":  # handled as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
         request_id = self.given_id(scope["headers"]) or self.next_id()
         exchange = _Exchange(send, request_id, received, self.limits)
@@ -278,7 +291,7 @@ class Front:
             )
 
     def problem_for(self, error: BaseException, path: str) -> Problem:
-        """What is replied to a request that failed; a defect is logged."""
+        """Return the problem for a request that raised an error; log an unexpected one."""
         if isinstance(error, Problem):
             return error
         if isinstance(error, StorageError):
@@ -297,12 +310,12 @@ class Front:
         client: str,
         problem: str | None = None,
     ) -> None:
-        """Count one reply, and log it where that is set. ``problem`` is its name."""
+        """Count one reply, and log it with ``access_log``. ``problem`` is the problem's name."""
         self.metrics.observe(route, method, status, seconds)
         if problem is not None:
             self.metrics.refused(route, problem)
         if self._access_log:
-            # The route, not the path: that and the query are the client's words.
+            # The route, not the path: path and query may hold data of the application.
             log.info(
                 "answered",
                 method=method,
@@ -314,7 +327,7 @@ class Front:
             )
 
     def interrupt(self) -> None:
-        """The service is ending: wait for no client any more."""
+        """Stop waiting for request bodies, because the service is shutting down."""
         self.limits.interrupt()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
@@ -352,19 +365,20 @@ class Front:
         return replay
 
     def given_id(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The request's id that the client chose."""
+        """Return the request's id that the client sent; None without a valid one."""
         for key, value in headers:
             if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return str(value, "ascii")
         return None
 
     def next_id(self) -> str:
-        """An id for a request without one."""
+        """Generate an id for a request without one."""
         return f"{self._id_prefix}-{next(self._ids):x}"
 
 
 class _Exchange:
-    """One answer: adds the request's id, remembers the status, is refused where memory is short."""
+    """The response to one request: adds the request's id, keeps its status and problem, and
+    replaces a large one by a problem while memory is short."""
 
     __slots__ = (
         "_is_refused",
@@ -388,7 +402,7 @@ class _Exchange:
         self.started = False
 
     async def send(self, message: Message) -> None:
-        """What FastAPI answers."""
+        """Send a message of a FastAPI response."""
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
@@ -405,6 +419,7 @@ class _Exchange:
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
+        """Send the whole reply of a hot route. Raises Problem (429, 503) before it is sent."""
         self._limits.hold_answer(self._scope, len(reply.body))
         self.started = True
         self.status = reply.status
@@ -414,6 +429,7 @@ class _Exchange:
         await self._send({"type": "http.response.body", "body": reply.body})
 
     async def send_problem(self, problem: Problem) -> None:
+        """Send a problem, unless a response has begun."""
         if self.started:
             return
         self.problem = problem.kind.name
@@ -421,8 +437,10 @@ class _Exchange:
 
 
 def _refuse_half_surrogates(body: bytes) -> None:
-    """Raise Problem (400) for JSON with half a surrogate pair in a string: FastAPI takes it, and no
-    name of a store or of a file can hold it."""
+    """Raise Problem (400) for JSON with half a surrogate pair in a string.
+
+    FastAPI accepts it, but no name in a store or file system can be encoded with it.
+    """
     if _SURROGATE.search(body) is None:
         return
     try:
@@ -435,6 +453,7 @@ def _refuse_half_surrogates(body: bytes) -> None:
 
 
 def problem_of(error: StorageError) -> Problem:
+    """Return the problem for a storage error; log one without a problem type."""
     problem = problems.from_storage(error)
     if problem is None:
         log.error("storage error without a problem type", exc_info=error)
@@ -443,7 +462,10 @@ def problem_of(error: StorageError) -> Problem:
 
 
 def internal_problem() -> Problem:
-    return Problem(problems.INTERNAL, "a defect of ours; the service's log has it under requestId")
+    """Return the problem for an unexpected error, without its details."""
+    return Problem(
+        problems.INTERNAL, "a defect of the service; its log has the error under requestId"
+    )
 
 
 def _template(scope: Scope, known: str) -> str:

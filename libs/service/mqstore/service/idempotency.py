@@ -1,4 +1,4 @@
-"""The ``Idempotency-Key`` header of hot routes; ``mqstore.wire.idempotency`` says what it means."""
+"""The ``Idempotency-Key`` header of hot routes; ``mqstore.wire.idempotency`` defines it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KEY: Final = re.compile(PATTERN)
 _HEADER: Final = NAME.lower().encode()
 
 
-class Keyed(Protocol):
-    """A message of a request."""
+class NewMessage(Protocol):
+    """A message of a request, whose unique key may be set."""
 
     uniq_key: str | None
 
 
 def read(request: HotRequest) -> str | None:
-    """The request's key, None without the header. Raises Problem (400)."""
+    """Return the request's key; None without the header. Raises Problem (400)."""
     given: list[bytes] = [value for name, value in request.scope["headers"] if name == _HEADER]
     if not given:
         return None
@@ -39,8 +39,8 @@ def read(request: HotRequest) -> str | None:
     return key
 
 
-def provide(key: str, messages: Sequence[Keyed]) -> None:
-    """Give each message its unique key of the request, except where it has one of its own."""
+def provide(key: str, messages: Sequence[NewMessage]) -> None:
+    """Set the unique key of each message without one, derived from the request's key."""
     for message, unique_key in zip(messages, unique_keys(key, len(messages)), strict=True):
         if message.uniq_key is None:
             message.uniq_key = unique_key

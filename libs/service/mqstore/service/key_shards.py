@@ -1,11 +1,13 @@
-"""Which shard a unique key belongs to. Every shard computes the same from the list of shards.
+"""The shard of a unique key. Every shard computes the same one from the list of shards.
 
-A key that our client generated names its shard. Any other key chooses one by hash: what stands
-before its first ``~`` is hashed, so ``KEY``, ``KEY~0`` and ``KEY~1`` belong to one shard.
+A key that mqstore's client generated contains the number of its shard. Any other key chooses a
+shard by a hash of its part before the first ``~``, so that ``KEY``, ``KEY~0`` and ``KEY~1`` belong
+to one shard.
 
-When the shards of the hash change, some keys move. Messages that were stored before are known by
-the shard that a key had until then, which stores nothing new under it. So for some time a request
-goes to that shard first, and to the new one when the first knows none of its messages.
+When the shards of the hash change, some keys move. Only a key's previous shard can find duplicates
+of messages that it stored before. So for some time a request goes to the previous shard first,
+which stores no new message under the key, and then to the new shard unless the previous one has
+the messages.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from typing import Final
 from mqstore.wire import unique_keys
 
 SEPARATOR: Final = "~"
-"""Ends the part of an application's key that chooses the shard."""
+"""End of the part of a key that is hashed."""
 _MULTIPLIER: Final = 2862933555777941757
 _MASK: Final = (1 << 64) - 1
 
 
 def shard_of(key: str, shards: Sequence[int]) -> int:
-    """The shard of ``key`` among ``shards`` (ascending, one at least)."""
+    """Return the shard of ``key`` among ``shards`` (ascending, one at least)."""
     named = unique_keys.shard_of(key)
     if named is not None:
         return named
@@ -33,8 +35,10 @@ def shard_of(key: str, shards: Sequence[int]) -> int:
 
 
 def jump_hash(value: int, buckets: int) -> int:
-    """The bucket, from 0, of a 64-bit value: Lamping and Veach's consistent hash, by which one more
-    bucket takes its share from the others and moves nothing else."""
+    """Return the bucket, from 0, of a 64-bit value, by Lamping and Veach's jump consistent hash.
+
+    An additional bucket takes its share from the others; no other value changes its bucket.
+    """
     bucket, following = -1, 0
     while following < buckets:
         bucket = following
@@ -46,7 +50,7 @@ def jump_hash(value: int, buckets: int) -> int:
 def shards_to_visit(
     key: str, shards: Sequence[int], before: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """The key's shard; in front of it the one that it had among ``before``, when that differs."""
+    """Return the key's shard, preceded by its shard among ``before`` if that is another one."""
     found = shard_of(key, shards)
     if not before or (previous := shard_of(key, before)) == found:
         return (found,)

@@ -1,4 +1,4 @@
-"""The API server of the cluster that this process is in, or that KUBECONFIG names."""
+"""Access to the API server of the cluster of this pod, or of the cluster that KUBECONFIG names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from mqstore.service.configuration_error import ConfigurationError
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts the token and the namespace of the pod's service account."""
 TIMEOUT_S: Final = 1.0
-"""To connect, and to be answered: several calls fit into the time in which a leader must renew."""
+"""Limit for the connection and for the reply of one call: a fraction of a leader's renewal time."""
 BOUNDED: Final[dict[str, Any]] = {"_request_timeout": (TIMEOUT_S, TIMEOUT_S)}
 PATCH: Final = "application/merge-patch+json"
 FAILURES: Final = (ApiException, HTTPError)
-"""What calls raise."""
+"""Exceptions of calls of the API server."""
 
 
 def api_client() -> client.ApiClient:
-    """Within a pod by its service account, elsewhere by KUBECONFIG. Raises ConfigurationError."""
+    """Connect by the pod's service account, outside a pod by KUBECONFIG.
+
+    Raises ConfigurationError.
+    """
     access = client.Configuration()
     load: Any = config  # its functions have no types
     try:
@@ -41,7 +44,7 @@ def api_client() -> client.ApiClient:
 
 
 def own_namespace() -> str:
-    """The pod's, elsewhere `default`."""
+    """Return the namespace of the pod; outside a pod `default`."""
     try:
         return (ACCOUNT_FOLDER / "namespace").read_text(encoding="utf-8").strip()
     except OSError:
@@ -49,8 +52,11 @@ def own_namespace() -> str:
 
 
 def own_account() -> dict[str, str] | None:
-    """The pod's service account as an owner reference, from the claims of its token; None where
-    there is no such token. An object with this owner is deleted after the account is."""
+    """Return an owner reference to the pod's service account, or None outside a pod.
+
+    It is read from the claims of the account's token. Kubernetes deletes an object with this
+    owner after the account.
+    """
     try:
         _, claims, _ = (ACCOUNT_FOLDER / "token").read_text(encoding="ascii").split(".")
         padded = claims + "=" * (-len(claims) % 4)
@@ -62,5 +68,5 @@ def own_account() -> dict[str, str] | None:
 
 
 def why(error: Exception) -> str:
-    """In a word or two, for one of FAILURES."""
+    """Return the short reason of one of FAILURES."""
     return str(error.reason if isinstance(error, ApiException) else error)

@@ -1,7 +1,7 @@
-"""The leader's record as a Lease of Kubernetes, and the thread that stands for election by it.
+"""Leader election by a Lease of Kubernetes: the storage of the record, and a thread that renews it.
 
-The package's own LeaderElection goes by the wall clock, keeps no leaseTransitions, waits for the
-API server without a limit and never gives a lease back; of it we use the API client only.
+LeaderElection of the package ``kubernetes`` is not used: it compares wall clocks, keeps no
+leaseTransitions, waits for the API server without a limit and never releases a lease.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ log = logs.get(__name__)
 
 
 class KubeLease:
-    """An ``election.LeaseStore``: one Lease, changed only as it was read (resourceVersion).
+    """An ``election.LeaseStore``: one Lease, replaced only at the resourceVersion that was read.
 
-    The Lease belongs to the service account, so that it goes with the release. The account needs
-    get, create, patch and, where the cluster restricts owner references, delete on leases of its
-    namespace. One thread at a time.
+    The Lease is owned by the service account, so that it is deleted with the release. The account
+    needs get, create, patch and, where the cluster restricts owner references, delete on leases of
+    its namespace. Not thread-safe.
     """
 
     def __init__(self, name: str, namespace: str | None) -> None:
@@ -61,6 +61,7 @@ class KubeLease:
         self._owners = [] if account is None else [account]
 
     def read(self) -> Lease | None:
+        """Return the record; None if there is no Lease. Raises LeaseUnavailable."""
         try:
             return _lease(self._api.read_namespaced_lease(self._name, self._namespace, **BOUNDED))
         except ApiException as error:
@@ -71,8 +72,9 @@ class KubeLease:
             raise _unavailable(error) from error
 
     def write(self, lease: Lease) -> Lease:
+        """Create or replace the record. Raises LeaseConflict, LeaseUnavailable."""
         try:
-            return _lease(self._written(lease))
+            return _lease(self._send(lease))
         except ApiException as error:
             if error.status == 409:
                 raise LeaseConflict("the lease was written by another candidate") from error
@@ -80,7 +82,7 @@ class KubeLease:
         except HTTPError as error:
             raise _unavailable(error) from error
 
-    def _written(self, lease: Lease) -> Any:
+    def _send(self, lease: Lease) -> Any:
         body = _body(lease)
         if self._owners:
             body["metadata"]["ownerReferences"] = self._owners
@@ -95,13 +97,13 @@ class KubeLease:
 
 
 class LeaseElection:
-    """A ``Candidate`` for a Lease: a thread renews it, or waits for it to grow old."""
+    """A ``Candidate`` for a Lease, with a thread that renews it or waits until it expires."""
 
     def __init__(self, name: str, namespace: str | None, url: str) -> None:
-        """``url`` is where the other candidates reach this one. Raises ConfigurationError."""
+        """``url`` is this process's address, for the others. Raises ConfigurationError."""
         identity = f"{os.uname().nodename}_{uuid.uuid4().hex[:12]}"
         self._candidate = Candidate(KubeLease(name, namespace), identity, url, time.monotonic)
-        self._ending = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
         self.give_up = self._candidate.give_up
         self.term = self._candidate.term
@@ -109,22 +111,24 @@ class LeaseElection:
         self.leader_url = self._candidate.leader_url
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        self._ending.set()
+        """Stop the thread, and release the lease."""
+        self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        with suppress(ElectionError):  # then it grows old
+        with suppress(ElectionError):  # the lease then expires
             self._candidate.give_back()
 
     def _run(self) -> None:
-        while not self._ending.wait(self._candidate.step()):
+        while not self._stopping.wait(self._candidate.step()):
             pass
 
 
 def _lease(found: Any) -> Lease:
-    """What a V1Lease says; what somebody emptied counts as given back."""
+    """Convert a V1Lease; one without a holder counts as released."""
     metadata, spec = found.metadata, found.spec or client.V1LeaseSpec()
     return Lease(
         holder=spec.holder_identity or "",

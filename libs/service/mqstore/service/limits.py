@@ -1,7 +1,7 @@
-"""Bounds on what a service holds at one time: connections, requests, bytes; each client a part.
+"""Limits of connections, requests and bytes that a service holds at one time, in all and by client.
 
-Above its own share a client is answered 429, above the whole everybody is answered 503, both with
-Retry-After; nothing is queued. Everything here is used on the event loop only.
+A client above its own share gets 429. While the whole is used up, every client gets 503. Both have
+Retry-After; no request is queued. Everything here is used on the event loop only.
 """
 
 from __future__ import annotations
@@ -23,35 +23,39 @@ from mqstore.service.settings import Settings
 CONTROL_BODY_SIZE_MAX: Final = 64 << 10
 """Bytes of a request body outside the hot routes."""
 LARGE_ANSWER_SIZE: Final = 64 << 10
-"""Bytes of an answer above which it counts before it is sent."""
+"""Replies larger than this many bytes count towards the limit of bytes."""
 SPARE_CONNECTIONS: Final = 64
-"""Taken in above the limit, for health and metrics alone; the newest push out the oldest."""
+"""Connections accepted above the limit, for health and metrics only. A new one replaces the
+oldest."""
 UNLIMITED_PATHS: Final = ("/healthz/", "/metrics")
-"""Answered however much else is going on."""
+"""Paths that are served regardless of the limits."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
-"""Methods that change nothing."""
+"""Methods that do not change state (RFC 9110, section 9.2.1)."""
 ANSWER_SIZE: Final = "mqstore.answer_size"
 _ADMITTED: Final = "mqstore.admitted"
 _HELD: Final = "mqstore.held"
-"""Keys of a request's scope: what it has of the budgets."""
+"""Keys of a request's scope: its parts of the budgets."""
 OPEN_FILES_PART: Final = 0.75
-"""Of the open files that the system allows, how many may be connections."""
+"""Part of the open files that the system allows that may be connections."""
 
 
 Scope = MutableMapping[str, Any]
 
 
 class ClientDisconnected(Exception):
-    """The connection ended before the request did: there is nobody to answer."""
+    """The client disconnected before its request was complete or had a reply."""
 
 
 class Budget:
-    """An amount that is shared out, of which one client (an address) gets a part at most."""
+    """A limited amount of which each client, by its address, may take a share at most."""
 
     __slots__ = ("_by_client", "_per_client", "maximum", "refused", "taken", "what")
 
     def __init__(self, what: str, maximum: int, client_share: int, at_least: int = 1) -> None:
-        """``client_share`` is in percent; what one client may have is ``at_least`` so much."""
+        """``client_share`` is the share of one client in percent, ``at_least`` its minimum.
+
+        ``what`` names the amount in problems.
+        """
         self.what = what
         self.maximum = maximum
         self.taken = 0
@@ -60,18 +64,19 @@ class Budget:
         self._by_client: defaultdict[str, int] = defaultdict(int)
 
     def take(self, client: str, amount: int = 1) -> None:
-        """Raises Problem: 503 when there is no more, 429 when the client has its share."""
+        """Take an amount. Raises Problem: 503 when all is taken, 429 above the client's share."""
         if self.is_short(client, amount):
-            # In no variable: traceback and error would be a cycle that keeps whole answers alive.
+            # Not in a variable: error and traceback would be a cycle that keeps replies alive.
             raise self._refused(client, amount)
         self.add(client, amount)
 
     def add(self, client: str, amount: int) -> None:
-        """Take what is there already, whatever the bounds say."""
+        """Take an amount without a check, for what is held already."""
         self.taken += amount
         self._by_client[client] += amount
 
     def give_back(self, client: str, amount: int = 1) -> None:
+        """Return an amount that was taken."""
         self.taken -= amount
         left = self._by_client[client] - amount
         if left:
@@ -80,16 +85,16 @@ class Budget:
             del self._by_client[client]
 
     def refusal(self, client: str, amount: int = 1) -> Problem | None:
-        """What is answered to a client that wants so much more, counted; None: it may have it."""
+        """Return the problem for a client that may not take an amount, counted; else None."""
         return self._refused(client, amount) if self.is_short(client, amount) else None
 
     def require_room(self, client: str) -> None:
-        """Raises Problem as ``take``, where more than there is was added."""
+        """Raise Problem as ``take`` if ``add`` exceeded the limit or the client's share."""
         if self.is_short(client, 0):
             raise self._refused(client, 0)
 
     def is_short(self, client: str, amount: int) -> bool:
-        """Whether the client may not have so much more."""
+        """Return whether the client may not take an amount."""
         mine = self._by_client.get(client, 0)
         return self.taken + amount > self.maximum or mine + amount > self._per_client
 
@@ -101,28 +106,29 @@ class Budget:
             kind = problems.CLIENT_OVER_SHARE
             detail = (
                 f"your address has its share of {self._per_client} {self.what}; "
-                "wait for answers before you send more"
+                "wait for replies before you send more"
             )
         self.refused[kind.name] += 1
         return Problem(kind, detail)
 
 
 class Connection(Protocol):
-    """What ``Connections`` needs of one."""
+    """A connection as ``Connections`` uses it."""
 
     def drop(self) -> None:
-        """End it at once."""
+        """Close it at once."""
 
 
 class Connections:
-    """Which connections may be used for everything, and which for health alone."""
+    """The open connections: those within the limit, and spare ones for health and metrics."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._spare: dict[Connection, None] = {}
 
     def enter(self, connection: Connection, client: str) -> Problem | None:
-        """None, or what all but health and metrics is answered on this connection."""
+        """Add a connection. Above the limit returns the problem for its requests, except those
+        for health and metrics."""
         refusal = self._budget.refusal(client)
         if refusal is None:
             self._budget.add(client, 1)
@@ -135,7 +141,7 @@ class Connections:
         return refusal
 
     def leave(self, connection: Connection, client: str, refusal: Problem | None) -> None:
-        """``refusal`` is what ``enter`` answered."""
+        """Remove a connection. ``refusal`` is the result of ``enter``."""
         if refusal is None:
             self._budget.give_back(client)
         else:
@@ -144,19 +150,20 @@ class Connections:
 
 @dataclass(slots=True)
 class Limits:
-    """All bounds of one service."""
+    """All limits of one service."""
 
     max_request: int
     timeout_s: float
     connections: Budget
     requests: Budget
     memory: Budget
-    """Bytes of request bodies until they are answered, and of answers until clients take them."""
-    is_ending: bool = False
+    """Bytes of request bodies until their reply, and of replies until clients have read them."""
+    is_shutting_down: bool = False
     _receiving: set[asyncio.Timeout] = field(default_factory=set)
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
+        """Build the limits from the settings and the system's limit of open files."""
         share = settings.max_client_share
         connections = min(settings.max_connections, _connections_that_fit())
         return cls(
@@ -168,7 +175,7 @@ class Limits:
         )
 
     def admit(self, scope: Scope) -> None:
-        """Begin with one request. Raises Problem (429, 503)."""
+        """Count a request that begins. Raises Problem (429, 503)."""
         if not scope["path"].startswith(UNLIMITED_PATHS):
             client = client_of(scope)
             self.memory.require_room(client)
@@ -176,33 +183,35 @@ class Limits:
             scope[_ADMITTED] = 1
 
     def has_room(self, client: str) -> bool:
-        """Whether one more request of a client would be admitted; nothing is counted."""
+        """Return whether one more request of a client would be admitted, without counting it."""
         memory, requests = self.memory, self.requests
         return not (memory.taken or requests.taken) or not (
             memory.is_short(client, 0) or requests.is_short(client, 1)
         )
 
     def hold(self, scope: Scope, size: int) -> None:
-        """So much more of the request's body has come. Raises Problem (429, 503)."""
+        """Count ``size`` more bytes of the request's body. Raises Problem (429, 503)."""
         self.memory.take(client_of(scope), size)
         scope[_HELD] = scope.get(_HELD, 0) + size
 
     def keep(self, scope: Scope, size: int) -> None:
-        """So much of the request is there, and stays until it is answered, whatever the bounds
-        say."""
+        """Count ``size`` more bytes of the request without a check."""
         self.memory.add(client_of(scope), size)
         scope[_HELD] = scope.get(_HELD, 0) + size
 
     def hold_answer(self, scope: Scope, size: int) -> None:
-        """An answer of so many bytes is about to be sent. Raises Problem (429, 503), but not for
-        what may have changed something: a refusal would say that nothing was done."""
+        """Count a reply of ``size`` bytes before it is sent.
+
+        Raises Problem (429, 503) for safe methods only: after a change, the problem would state
+        that nothing was changed.
+        """
         if size > LARGE_ANSWER_SIZE:
             take = self.hold if scope["method"] in SAFE_METHODS else self.keep
             take(scope, size)
             scope[ANSWER_SIZE] = size
 
     def release(self, scope: Scope) -> None:
-        """The request is answered, or will never be; called once or more."""
+        """Return all that a request took. Further calls have no effect."""
         client = client_of(scope)
         if scope.pop(_ADMITTED, 0):
             self.requests.give_back(client)
@@ -211,7 +220,7 @@ class Limits:
             self.memory.give_back(client, held)
 
     async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
-        """The whole body. Raises Problem (408, 413, 503) or ClientDisconnected."""
+        """Receive the whole body. Raises Problem (408, 413, 503), ClientDisconnected."""
         limit = self.max_request if maximum is None else min(maximum, self.max_request)
         if content_length(scope["headers"]) > limit:
             raise too_large(limit)
@@ -226,9 +235,9 @@ class Limits:
         return body
 
     async def pieces(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
-        """The body as it comes, of any length; what was taken is held no longer.
+        """Yield the parts of a body of any length; a part counts until the next is requested.
 
-        Raises Problem (408) where the next piece does not come in time, or ClientDisconnected.
+        Raises Problem (408) if the next part is not received in time, or ClientDisconnected.
         """
         more = True
         while more:
@@ -238,19 +247,19 @@ class Limits:
                 raise ClientDisconnected
             piece = message.get("body", b"")
             yield piece
-            self.let_go(scope, len(piece))
+            self.release_part(scope, len(piece))
             more = message.get("more_body", False)
 
-    def let_go(self, scope: Scope, size: int) -> None:
-        """So much of what the request holds is done with."""
+    def release_part(self, scope: Scope, size: int) -> None:
+        """Return ``size`` bytes of what a request took."""
         held = min(size, scope.get(_HELD, 0))
         if held:
             scope[_HELD] -= held
             self.memory.give_back(client_of(scope), held)
 
     def interrupt(self) -> None:
-        """Wait for no further part of any body: the service is ending."""
-        self.is_ending = True
+        """Stop waiting for parts of bodies, because the service is shutting down."""
+        self.is_shutting_down = True
         now = asyncio.get_running_loop().time()
         for deadline in self._receiving:
             if not deadline.expired():
@@ -274,32 +283,34 @@ class Limits:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raises Problem (408, 503) where what is awaited does not come."""
-        deadline = asyncio.timeout(0 if self.is_ending else self.timeout_s)
+        """Raise Problem (408, 503) if the body of the context does not end in time."""
+        deadline = asyncio.timeout(0 if self.is_shutting_down else self.timeout_s)
         self._receiving.add(deadline)
         try:
             async with deadline:
                 yield
         except TimeoutError:
-            raise self._not_received() from None
+            raise self._timeout_problem() from None
         finally:
             self._receiving.discard(deadline)
 
-    def _not_received(self) -> Problem:
-        if self.is_ending:
+    def _timeout_problem(self) -> Problem:
+        if self.is_shutting_down:
             return shutdown_problem()
         return Problem(
             problems.REQUEST_TIMEOUT,
-            f"the body was not there after {self.timeout_s:g} s; send it at once",
+            f"the body was not complete after {self.timeout_s:g} s; send it at once",
             headers={"connection": "close"},
         )
 
 
 def shutdown_problem() -> Problem:
-    return Problem(problems.SHUTTING_DOWN, "the service is ending; try again in a moment")
+    """Return the problem (503) for requests during the shutdown."""
+    return Problem(problems.SHUTTING_DOWN, "the service is shutting down; retry in a moment")
 
 
 def too_large(limit: int) -> Problem:
+    """Return the problem (413) for a body of more than ``limit`` bytes."""
     return Problem(
         problems.BODY_TOO_LARGE,
         f"the request's body is larger than {limit} bytes; send fewer or smaller messages",
@@ -308,7 +319,7 @@ def too_large(limit: int) -> Problem:
 
 
 def client_of(scope: Scope) -> str:
-    """Whom a request is counted for: the address at the other end of its connection."""
+    """Return the client that a request counts for: the peer address of its connection."""
     client = scope.get("client")
     address: str = client[0] if client else ""
     return address
@@ -322,7 +333,7 @@ def _connections_that_fit() -> int:
 
 
 def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the head of a request announces a body."""
+    """Return whether the head of a request announces a body."""
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
         for name, value in headers
@@ -330,7 +341,7 @@ def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def content_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """What is declared, or 0."""
+    """Return the declared content length in bytes; 0 without a valid one."""
     for key, value in headers:
         if key == b"content-length":
             return int(value) if value.isdigit() else 0

@@ -49,11 +49,12 @@ def configure(service: str, level: str, log_format: str) -> None:
     root.setLevel(level.upper())
     for noisy in ("uvicorn", "uvicorn.access", "asyncio", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
-    # Its warnings tell of clients that send no HTTP, as often as they like to.
+    # Its warnings are about clients that send no HTTP; clients choose how often.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:
+    """Return the logger of a module."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
     return logger
 

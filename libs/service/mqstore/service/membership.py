@@ -1,12 +1,12 @@
-"""Which shards there shall be: ``shardsFile``, read again when it changes.
+"""The list of shards: ``shardsFile``, read again when it changes.
 
 JSON: ``{"shards": [{"shard": 0, "storeHost": "10.0.0.0:10911", "writerUrl": "http://…:8081",
-"queryUrl": "http://…:8082"}, …]}``. The list is what is desired, never who happens to answer: a
-shard that is down is missing, not gone.
+"queryUrl": "http://…:8082"}, …]}``. The list is the desired state: a shard that is down stays in
+it, and replies name it as missing.
 
-``"keys": {"shards": [0, 1, 2], "before": [0, 1], "changedAtMs": …}`` beside them names the shards
-that unique keys of applications choose among, and which ones they chose among up to a time. Without
-it these are all shards in the list.
+The member ``"keys": {"shards": [0, 1, 2], "before": [0, 1], "changedAtMs": …}`` names the shards
+among which an application's unique keys choose, and those among which they chose before a time.
+Without it they choose among all shards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Url = Annotated[str, Field(pattern="^https?://[^/?#@]+/?$")]
 
 
 class ShardEntry(BaseModel):
-    """One shard, and where its services are."""
+    """One shard, with the addresses of its services."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid"
@@ -50,11 +50,12 @@ class ShardEntry(BaseModel):
 
     @property
     def host(self) -> Host:
+        """The shard's STOREHOST."""
         return parse_host(self.store_host)
 
 
 class KeyShards(BaseModel):
-    """The shards that keys of applications choose among, and their last change."""
+    """The shards among which unique keys of applications choose, and their last change."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid"
@@ -71,7 +72,7 @@ class KeyShards(BaseModel):
 
 
 class ShardList(BaseModel):
-    """What a file lists."""
+    """The content of ``shardsFile``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -80,7 +81,7 @@ class ShardList(BaseModel):
 
 
 class Membership:
-    """The list as this process, shard ``own``, knows it. Used on the event loop only."""
+    """The latest valid list of shards, for shard ``own``. Used on the event loop only."""
 
     def __init__(self, path: Path | None, own: int) -> None:
         """Read the list; without a file this shard is the only one.
@@ -95,7 +96,7 @@ class Membership:
     def _adopt(self, listed: ShardList | None) -> None:
         self._listed = listed
         self.entries = {each.shard: each for each in ([] if listed is None else listed.shards)}
-        """By their numbers, ascending."""
+        """All shards by their numbers, ascending."""
         self.others = [each for each in self.entries.values() if each.shard != self.own]
         self.alone = not self.others
         self.lists_own = self._path is None or self.own in self.entries
@@ -104,18 +105,18 @@ class Membership:
         self._by_host = {each.host: each for each in self.entries.values()}
 
     def of_host(self, host: Host) -> ShardEntry | None:
-        """Whose STOREHOST that is; None for one that is not in the list."""
+        """Return the shard with this STOREHOST; None if no shard in the list has it."""
         return self._by_host.get(host)
 
     def reload_if_changed(self) -> bool:
-        """Whether the list has changed. What cannot be read leaves the one that was known."""
+        """Read a changed file; return whether the list changed. An invalid file has no effect."""
         if self._path is None or (found := fingerprint_of(self._path)) == self._seen:
             return False
         self._seen = found
         try:
             listed = read(self._path)
-        except ConfigurationError as refused:
-            log.error("the changed list of shards cannot be used", error=str(refused))
+        except ConfigurationError as error:
+            log.error("the changed list of shards is invalid; the old one stays", error=str(error))
             return False
         if listed == self._listed:
             return False
@@ -125,7 +126,7 @@ class Membership:
 
 
 def read(path: Path) -> ShardList:
-    """What a file lists, its shards by number. Raises ConfigurationError."""
+    """Read a list of shards and sort it by number. Raises ConfigurationError."""
     try:
         with path.open("rb") as source:
             text = source.read(FILE_SIZE_MAX + 1)

@@ -1,7 +1,8 @@
 """Prometheus metrics that every service has; a service adds its own to ``registry``.
 
-Requests are counted in plain dictionaries on the event loop and turned into Prometheus' form when
-it asks: its own counters cost more than the rest of a produce request's bookkeeping.
+Requests are counted in dictionaries on the event loop, and converted to Prometheus' metrics when
+``/metrics`` is requested: Prometheus' own counters cost more than the rest of a request's
+bookkeeping.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mqstore.service.limits import Limits
 from mqstore.service.settings import Settings
 
 RPC_BUCKETS_S: Final = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1, 2, 3)
-"""Those of rocketmq_rpc_latency, which has milliseconds."""
+"""Bounds of rocketmq_rpc_latency, in seconds; that metric is in milliseconds."""
 BUCKETS_S: Final = tuple(
     sorted({*RPC_BUCKETS_S, 0.0005, 0.0025, 0.025, 0.05, 0.25, 0.5, 2.5, 5, 30})
 )
@@ -40,10 +41,10 @@ REQUEST_CODES: Final = {
     ("GET", "/v1/topics/{topic}/messages"): "query_message",
     ("GET", "/v1/messages/{id}"): "view_message_by_id",
 }
-"""Routes, and the request of RocketMQ's that does the same."""
+"""Routes, with the request code of RocketMQ that has the same function."""
 OTHER_TOPICS: Final = "mqstore-other-topics"
-"""The label of all topics beyond metricsTopicsMax together; RocketMQ's rules allow it as a name,
-nobody has it."""
+"""Label of all topics beyond metricsTopicsMax together. A topic could have this name; none is
+expected to."""
 
 
 TRAFFIC_TEXTS: Final = {
@@ -56,33 +57,38 @@ TRAFFIC_TEXTS: Final = {
 
 
 class Histogram:
-    """How many values lie at or below each bound. Changed by one thread only."""
+    """Counts of values by upper bound. Changed by one thread only."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...] = BUCKETS_S) -> None:
-        """The bounds of a latency are seconds."""
+        """``bounds`` are ascending; those of a latency are in seconds."""
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
     def observe(self, value: float) -> None:
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def add(self, other: Histogram) -> None:
-        """Count what another one of the same bounds has."""
+        """Add the counts of another histogram with the same bounds."""
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
     @property
     def count(self) -> int:
+        """The number of values."""
         return sum(self.counts)
 
     def buckets(
         self, bounds: tuple[float, ...] | None = None, scale: float = 1
     ) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them: of some of the bounds only, in another unit."""
+        """Return cumulative counts by upper bound, in Prometheus' form.
+
+        ``bounds`` selects some of the bounds; ``scale`` converts them to another unit.
+        """
         wanted = self.bounds if bounds is None else bounds
         cumulative = 0
         found: list[tuple[str, float]] = []
@@ -94,10 +100,9 @@ class Histogram:
 
 
 class Traffic:
-    """Messages and bytes by topic and one more label, of so many topics and values of that label;
-    of the rest together.
+    """Counts of messages and bytes by topic and one more label. Changed by the event loop only.
 
-    Changed by the event loop only.
+    Topics above ``topics_max``, and values of the label above it, are counted together.
     """
 
     __slots__ = ("_labels", "_topics", "counts", "topics_max")
@@ -105,11 +110,12 @@ class Traffic:
     def __init__(self, topics_max: int) -> None:
         self.topics_max = topics_max
         self.counts: dict[tuple[str, str], list[int]] = {}
-        """Messages and bytes."""
+        """Messages and bytes, by topic and label."""
         self._topics: set[str] = set()
         self._labels: set[str] = set()
 
     def count(self, topic: str, label: str, messages: int, size: int) -> None:
+        """Count messages of ``size`` bytes together."""
         found = self.counts.get((topic, label))
         if found is None:
             found = self._begin(topic, label)
@@ -142,15 +148,17 @@ class RocketmqNames:
         }
 
     def gauge(self, name: str, text: str, value: float, **labels: str) -> GaugeMetricFamily:
+        """Return a gauge with one value; ``text`` is its help."""
         family = GaugeMetricFamily(f"rocketmq_{name}", text, labels=[*self._node, *labels])
         family.add_metric([*self._node.values(), *labels.values()], value)
         return family
 
     def stored(self, name: str, text: str, value: float) -> GaugeMetricFamily:
-        """A gauge of the store, with the two labels that those have besides."""
+        """Return a gauge of the store, with the labels storage_type and storage_medium."""
         return self.gauge(name, text, value, storage_type="local", storage_medium="disk")
 
     def histogram(self, name: str, text: str, values: Histogram) -> HistogramMetricFamily:
+        """Return a histogram without further labels."""
         family = HistogramMetricFamily(f"rocketmq_{name}", text, labels=[*self._node])
         family.add_metric([*self._node.values()], values.buckets(), values.total)
         return family
@@ -162,6 +170,7 @@ class RocketmqNames:
         text: str,
         values: Mapping[str, float],
     ) -> Metric:
+        """Return a counter or gauge with one value for each topic."""
         family = kind(f"rocketmq_{name}", text, labels=[*self._node, "topic"])
         for topic, value in values.items():
             family.add_metric([*self._node.values(), topic], value)
@@ -174,7 +183,7 @@ class RocketmqNames:
         labels: Sequence[str],
         values: Mapping[tuple[str, ...], float],
     ) -> GaugeMetricFamily:
-        """One gauge for each combination of these labels' values."""
+        """Return a gauge with one value for each combination of label values."""
         family = GaugeMetricFamily(f"rocketmq_{name}", text, labels=[*self._node, *labels])
         for of, value in values.items():
             family.add_metric([*self._node.values(), *of], value)
@@ -183,7 +192,7 @@ class RocketmqNames:
     def traffic(
         self, direction: str, traffic: Traffic, label: str, is_system: Callable[[str], bool]
     ) -> Iterable[Metric]:
-        """Counters of messages and bytes; ``direction`` is in or out."""
+        """Return the counters of messages and bytes; ``direction`` is in or out."""
         labels = [*self._node, "topic", label, "is_system"]
         text = TRAFFIC_TEXTS[direction]
         messages = CounterMetricFamily(
@@ -202,7 +211,7 @@ class RocketmqNames:
     def rpc_latency(
         self, answered: Iterable[tuple[tuple[str, str, int], Histogram]]
     ) -> HistogramMetricFamily:
-        """In milliseconds, as RocketMQ's, of the routes that do what a request code of it does."""
+        """Return the latency in milliseconds of the routes in REQUEST_CODES."""
         labels = ("protocol_type", "request_code", "response_code")
         family = HistogramMetricFamily(
             "rocketmq_rpc_latency",
@@ -219,7 +228,7 @@ class RocketmqNames:
 
 
 class HttpMetrics(Collector):
-    """Requests by route, method and status."""
+    """Counts of requests by route, method and status, and the registry of all metrics."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -234,17 +243,19 @@ class HttpMetrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count one answer. ``route`` is a template, so that clients cannot make labels."""
+        """Count one reply. ``route`` is a template, so that clients cannot create labels."""
         self._seconds[route, method, status].observe(seconds)
 
     def refused(self, route: str, problem: str) -> None:
-        """Count one answer that was a problem, by its name."""
+        """Count one reply that was a problem, by the problem's name."""
         self._problems[route, problem] += 1
 
     def render(self) -> bytes:
+        """Return all metrics of the registry in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the metrics of requests and limits; Prometheus' registry calls it."""
         answered = list(self._seconds.items())
         requests = CounterMetricFamily(
             "mqstore_http_requests",

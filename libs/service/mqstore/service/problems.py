@@ -1,6 +1,6 @@
-"""Problem details (RFC 9457): raised, and documented, with the types of the contract.
+"""Problem details (RFC 9457) of the contract's types: to raise, and to document in OpenAPI.
 
-``detail`` says what was wrong with this request; ``requestId`` is also in the logs.
+``detail`` states what was wrong with this request; ``requestId`` is also in the logs.
 """
 
 # ruff: noqa: F403, F405 -- services use the types as names of this module
@@ -18,7 +18,7 @@ from mqstore.wire.problems import *
 
 
 class Problem(Exception):
-    """Raise to answer an error. ``extra`` members stand beside the standard ones."""
+    """An error reply. Raise it in a handler; ``extra`` are members besides the standard ones."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Problem(Exception):
             self.headers.setdefault("retry-after", str(kind.retry_after_s))
 
     def body(self, request_id: str) -> bytes:
+        """Encode the problem in JSON."""
         members = {
             "type": self.kind.urn,
             "title": self.kind.title,
@@ -124,7 +125,7 @@ _BY_REASON: Final = {
 
 
 def from_storage(error: errors.StorageError) -> Problem | None:
-    """The problem that an error of the storage library is answered with; None for a defect."""
+    """Return the problem for an error of the storage library; None for an unexpected one."""
     for rule in _RULES:
         if isinstance(error, rule.error):
             given = {_EXTRA_NAMES.get(name, name): getattr(error, name) for name in rule.extra}
@@ -149,11 +150,11 @@ _EXTRA_NAMES: Final = {
     "decided_at_ms": "decidedAt",
 }
 _NULLABLE: Final = frozenset({"decidedAt"})
-"""Members that are there even where they are null."""
+"""Members that a problem has even if they are null."""
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a problem, for OpenAPI."""
+    """Return the JSON schema of a problem, for OpenAPI."""
     return {
         "type": "object",
         "title": "Problem",
@@ -175,24 +176,26 @@ def schema() -> dict[str, Any]:
                 "description": "`id`, `owner`, `sinceMs` and `expiresMs` of an index rebuild.",
             },
             "holder": {"type": "integer", "description": "Physical offset of a message."},
-            "complete": {"type": "boolean", "description": "Whether everything was looked at."},
+            "complete": {"type": "boolean", "description": "Whether everything was searched."},
             "decision": {"type": "string", "enum": ["commit", "rollback", "set-aside"]},
             "decidedAt": {"type": ["integer", "null"], "description": "Milliseconds."},
             "why": {"type": "string"},
             "messages": {
                 "type": "array",
                 "items": {"type": "object"},
-                "description": "Where the messages stand, as in the answer of 201.",
+                "description": "The places of the messages, as in a reply 201.",
             },
-            "physicalOffset": {"type": "integer", "description": "Where the message stands."},
-            "size": {"type": "integer", "description": "Bytes of its record; 0: not known."},
-            "shard": {"type": "integer", "description": "Which shard it is about."},
-            "url": {"type": "string", "description": "Where that shard is."},
+            "physicalOffset": {"type": "integer", "description": "Offset of the message."},
+            "size": {"type": "integer", "description": "Bytes of its record; 0: unknown."},
+            "shard": {"type": "integer", "description": "The shard that is meant."},
+            "url": {"type": "string", "description": "Address of that shard."},
             "writable": {
                 "type": "object",
-                "description": "`shard` and `url` of one that takes messages.",
+                "description": "`shard` and `url` of a shard that accepts messages.",
             },
-            "shards": {"description": "Numbers of all, or who was asked and who is missing."},
+            "shards": {
+                "description": "Numbers of all shards, or the shards requested and missing."
+            },
             "defect": {"type": "string", "description": "What is wrong with the record."},
             "topic": {"type": "string"},
             "queueId": {"type": "integer"},
@@ -201,14 +204,14 @@ def schema() -> dict[str, Any]:
             "damagedTo": {"type": "integer"},
             "known": {
                 "type": "object",
-                "description": "What a damaged record says of itself; any of it may be wrong.",
+                "description": "Fields of a damaged record's header; any of them may be wrong.",
             },
         },
     }
 
 
 def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI response objects for these problems, those of one status joined."""
+    """Return OpenAPI response objects for problems, one for each status."""
     by_status: dict[int | str, list[ProblemType]] = {}
     for kind in dict.fromkeys(kinds):
         by_status.setdefault(kind.status, []).append(kind)
@@ -216,7 +219,7 @@ def responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
 
 
 def add_responses(known: dict[str, Any], *kinds: ProblemType) -> None:
-    """Put these problems among an operation's OpenAPI responses, whose keys are texts."""
+    """Add problems to an operation's OpenAPI responses, which have statuses as text keys."""
     for status, response in responses(*kinds).items():
         there = known.setdefault(str(status), response)
         examples = there["content"][CONTENT_TYPE]["examples"]

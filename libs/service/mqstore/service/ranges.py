@@ -1,4 +1,4 @@
-"""Range requests (RFC 9110, section 14): one range of bytes, no more."""
+"""Range requests (RFC 9110, section 14) for one range of bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ONE_RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one behind the last; None where the whole is asked for.
+    """Return the first byte of a range and the end after its last; None for the whole content.
 
-    What is no range, or several, counts as none. Raises Problem (416) for one without any byte of
-    the ``size`` that there are.
+    An invalid range counts as the whole, and so do several ranges. Raises Problem (416) for a
+    range beyond ``size`` bytes.
     """
     match = None if header is None else _ONE_RANGE.fullmatch(header.strip())
     if match is None or match.groups() == ("", ""):

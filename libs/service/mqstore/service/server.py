@@ -1,8 +1,8 @@
-"""Runs one service: socket, signals, start, serving, end.
+"""Runs one service: socket, signals, start, serving, shutdown.
 
-uvicorn skips the lifespan's shutdown on a second SIGINT and waits for open polls on the first, so
-signals are handled here: the first begins an orderly end, more change nothing, and a deadline
-stands behind all of it.
+Signals are handled here: uvicorn would wait for open polls on the first SIGINT, and skip the
+shutdown of the lifespan on a second one. The first signal begins an orderly shutdown with a
+deadline; further signals have no effect.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 KEEP_ALIVE_S: Final = 75
 FAILURE_GRACE_S: Final = 2.0
-"""Time for open requests to be told of a failed store before the process ends."""
+"""Seconds for the replies to open requests after the store failed; then the process ends."""
 
 
 class Service(Protocol):
-    """What a service gives to be run. Its methods are called on the event loop."""
+    """A service as ``main`` runs it. Its methods are called on the event loop."""
 
     name: str
     health: Health
     failure: asyncio.Future[BaseException]
-    """Set (on the loop) when the process must not go on."""
+    """Resolves, on the event loop, with an error after which the process must end."""
     address: str
-    """``host:port`` where requests come in; set before ``start``."""
+    """``host:port`` of the listening socket; set before ``start``."""
 
     async def start(self) -> None:
-        """Open what is needed; requests are answered 503 meanwhile."""
+        """Open the store or connections; requests get 503 meanwhile."""
 
     @property
     def front(self) -> Front:
         """The ASGI application."""
 
     def interrupt(self) -> None:
-        """Let waiting requests answer at once: the service is ending."""
+        """Let waiting requests reply at once, because the service is shutting down."""
 
     async def stop(self) -> None:
-        """Close everything. Called once, after the last answer, also when start failed."""
+        """Close everything. Called once, after the last reply, also after a failed start."""
 
 
 def main(
     build: Callable[[Settings], Service], name: str, port: Callable[[Settings], int]
 ) -> NoReturn:
-    """The whole life of a service's process; exits 0, 1 (failed) or 2 (refused)."""
+    """Run a service until it ends; exits with 0, 1 (failed) or 2 (configuration error)."""
     message_path = None
     try:
         settings = load()
@@ -88,9 +88,9 @@ def main(
         listener = listen(settings.listen_fd, settings.host, port(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(_live(settings, build, listener))
-    except ConfigurationError as refusal:
-        sys.stderr.write(f"mqstore {name}: {refusal}\n")
-        write_termination_message(str(refusal), message_path)
+    except ConfigurationError as error:
+        sys.stderr.write(f"mqstore {name}: {error}\n")
+        write_termination_message(str(error), message_path)
         code = EXIT_REFUSED
     sys.exit(code)
 
@@ -105,7 +105,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """None: ``_live`` handles them."""
+        """Capture no signals: ``_live`` handles them."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -113,7 +113,7 @@ class _Server(uvicorn.Server):
             await super().startup(sockets)
             return
         listeners = [self._listen_with(self._tls, each) for each in sockets or []]
-        self.servers = cast(Any, listeners)  # of a server uvicorn only uses what these have too
+        self.servers = cast(Any, listeners)  # they have the methods of servers that uvicorn calls
         self.started = True
 
     def _listen_with(self, tls: ServerTls, listener: socket.socket) -> TlsListener:
@@ -160,7 +160,7 @@ async def _live(
     for number in STOP_SIGNALS:
         if number == signal.SIGTERM or settings.parent_pid is None:
             loop.add_signal_handler(number, stopping.set)
-        else:  # Ctrl-C comes to the whole group; `mqstore run` then says who ends when
+        else:  # Ctrl-C signals the whole group; `mqstore run` orders the shutdowns
             signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as `mqstore run` blocks them
     tls = ServerTls.of(settings)
@@ -229,7 +229,7 @@ def _exit_code(settings: Settings, starting: asyncio.Task[None]) -> int:
 
 
 def _give_up(settings: Settings) -> None:
-    why = "the shutdown took too long; ending without a clean close"
+    why = "the shutdown took too long; the process ends without a clean close"
     log.critical(why)
     write_termination_message(why, settings.termination_message_path)
     os._exit(EXIT_FAILED)

@@ -1,10 +1,10 @@
 """Settings of the services: environment (``MQSTORE_…``) over a file over defaults.
 
-Names are RocketMQ's own where it has one. In the environment and in the file, case and underscores
-do not matter: ``MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG``, ``MQSTORE_mappedFileSizeCommitLog`` and,
-in a file, ``mappedFileSizeCommitLog`` are one setting. The file has RocketMQ's ``broker.conf``
-form: ``name = value`` lines and ``#`` comments; ``MQSTORE_CONFIG_FILE`` names it. A name that is
-unknown is refused in both; the file may have a broker's other settings, which have no effect.
+A setting that RocketMQ has too has RocketMQ's name. Case and underscores do not matter:
+``MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG``, ``MQSTORE_mappedFileSizeCommitLog`` and, in a file,
+``mappedFileSizeCommitLog`` are one setting. ``MQSTORE_CONFIG_FILE`` names the file, which has the
+form of RocketMQ's ``broker.conf``: ``name = value`` lines and ``#`` comments. Unknown names are
+rejected; other settings of a broker are accepted in the file and have no effect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _not_empty(path: object) -> object:
 
 
 class Settings(BaseSettings):
-    """What the services read; one file may serve them all. Sizes are bytes."""
+    """The settings of all services; one file may serve them all. Sizes are in bytes."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
     """Times the stored length that an inflated body may have."""
 
     def unused_names(self) -> list[str]:
-        """Settings of a broker in the settings file that mqstore does not have, sorted."""
+        """Return the broker settings in the settings file that mqstore does not use, sorted."""
         if self.config_file is None:
             return []
         named = read_properties(self.config_file)
@@ -248,6 +248,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Replace pydantic's sources of settings by arguments, environment and settings file."""
         return (init_settings, _NamedSource(settings_cls))
 
 
@@ -255,7 +256,7 @@ Tokens = dict[str, tuple[str, ...]]
 """The valid tokens of each role."""
 TOKEN_LENGTH_MIN = 16
 TOKENS_OF_A_ROLE_MAX = 2
-"""During a rotation: the old one and the new one."""
+"""Valid tokens of a role at one time: during a rotation the old one and the new one."""
 
 
 def _split_tokens(role: str, text: str) -> tuple[str, ...]:
@@ -273,7 +274,7 @@ def _split_tokens(role: str, text: str) -> tuple[str, ...]:
 
 
 def load(**overrides: Any) -> Settings:
-    """Read the settings. Raises ConfigurationError, naming every wrong one."""
+    """Read the settings. Raises ConfigurationError, which names each invalid one."""
     try:
         return Settings(**overrides)
     except ValidationError as error:
@@ -281,7 +282,10 @@ def load(**overrides: Any) -> Settings:
 
 
 class _NamedSource(PydanticBaseSettingsSource):
-    """Environment over file, matched to fields of the settings or of StoreConfig by folded name."""
+    """Environment variables and the settings file, as fields of Settings and StoreConfig.
+
+    Names are compared without case and underscores.
+    """
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError
@@ -317,7 +321,7 @@ def _given() -> Iterator[tuple[str, str]]:
 
 
 def _read_settings_file(path: Path) -> dict[str, str]:
-    """A file of ours, or RocketMQ's broker.conf."""
+    """Read a settings file of mqstore, or RocketMQ's broker.conf."""
     values = read_properties(path)
     unknown = unknown_settings(values, BROKER_SETTINGS)
     if unknown is not None:

@@ -1,8 +1,8 @@
-"""Several shards behind each of their addresses: what is another's is passed on to it, what is of
-all is asked of all at one time, and who did not answer is named.
+"""Requests to other shards: each shard accepts requests for all shards.
 
-What came with the header ``x-mqstore-forwarded`` is answered by this shard alone, so nothing is
-passed on twice.
+A request for one shard is forwarded to it. A request for all shards is fanned out to all at one
+time; the reply names the shards that are missing in it. A forwarded request (header
+``x-mqstore-forwarded``) is served by this shard alone, so that no request is forwarded twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mqstore.service.forwarding import (
     FORWARDED,
     ForwardedRequest,
     RelayedResponse,
-    returned,
+    select_response_headers,
     was_forwarded,
 )
 from mqstore.service.http import BODY_METHODS, Reply, problem_of
@@ -39,19 +39,19 @@ from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.errors import StorageError
 from mqstore.wire import shards as wire
 
-ASKED_MAX: Final = 1_024
-"""Requests to other shards at one time."""
-ANSWERS_SIZE_MAX: Final = 128 << 20
-"""Bytes of other shards' answers that are held at one time, over all requests."""
+REQUESTS_MAX: Final = 1_024
+"""Requests to other shards in progress at one time."""
+REPLIES_SIZE_MAX: Final = 128 << 20
+"""Bytes of other shards' replies that are held at one time, over all requests."""
 CONNECT_TIMEOUT_S: Final = 2.0
 RELAY_TIMEOUT_S: Final = 65.0
-"""Without a byte of an answer that is passed on: longer than the longest poll."""
-LOOK_INTERVAL_S: Final = 1.0
+"""Time without a byte after which a forwarded request fails: longer than the longest poll."""
+RELOAD_INTERVAL_S: Final = 1.0
 
-Own = Callable[[], Awaitable[bytes]]
-"""This shard's part of an answer, as it would answer by itself."""
-Changed = Callable[[int], Mapping[str, Any]]
-"""By shard, parameters that it is asked with instead of the client's; None: without."""
+LocalReply = Callable[[], Awaitable[bytes]]
+"""Computes this shard's reply."""
+ParameterOverrides = Callable[[int], Mapping[str, Any]]
+"""Returns the parameters of a shard that replace the client's; a value None removes one."""
 
 
 _ShardsView: Final = struct_of(wire.Shards)
@@ -59,35 +59,38 @@ _ShardsView: Final = struct_of(wire.Shards)
 
 @dataclass(slots=True)
 class ShardReplies:
-    """What each shard made of one request."""
+    """The replies of all shards to one request; each shard is in one of the three fields."""
 
     answers: dict[int, bytes] = field(default_factory=dict)
+    """Bodies of the successful replies."""
     refusals: dict[int, Problem] = field(default_factory=dict)
-    """Of shards that have nothing of the kind (404)."""
+    """Problems of the shards that found nothing (404)."""
     missing: dict[int, str] = field(default_factory=dict)
-    """Why each of the others did not answer."""
+    """Reasons why shards have no reply."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all have answered, and who has nothing has looked at all that there is."""
+    def is_complete(self) -> bool:
+        """Whether all shards replied, and each that found nothing searched everything."""
         return not self.missing and all(
             each.extra.get("complete", True) for each in self.refusals.values()
         )
 
     def view(self) -> wire.Shards:
-        asked = sorted({*self.answers, *self.refusals, *self.missing})
+        """Return the member ``shards`` of a reply: shards requested, shards missing, and why."""
+        requested = sorted({*self.answers, *self.refusals, *self.missing})
         why = {str(number): self.missing[number] for number in sorted(self.missing)}
-        return _ShardsView(asked=tuple(asked), missing=tuple(sorted(self.missing)), why=why)
+        missing = tuple(sorted(self.missing))
+        return _ShardsView(requested=tuple(requested), missing=missing, why=why)
 
-    def require_answers(self) -> None:
-        """Raises Problem where no shard has what was asked for, or none answers."""
+    def require_reply(self) -> None:
+        """Raise Problem when no shard replied with success."""
         if self.answers:
             return
         if self.refusals:
             found = self.refusals[min(self.refusals)]
         else:
             found = Problem(problems.SHARD_UNREACHABLE, "no shard answers")
-        if not self.is_whole:
+        if not self.is_complete:
             found.extra["complete"] = False
         if self.missing:
             found.extra["shards"] = self.view()
@@ -98,23 +101,26 @@ class _Health(msgspec.Struct):
     shards: frozenset[int] | None = None
 
 
-class _Unanswered(Exception):
-    """By another shard."""
+class _ReplyTooLarge(Exception):
+    """The replies of other shards exceed REPLIES_SIZE_MAX together."""
 
 
 class Shards:
-    """This service's way to the same service of the other shards. Used on the event loop only."""
+    """Sends requests to the same service of the other shards. Used on the event loop only."""
 
     def __init__(self, settings: Settings, url_of: Callable[[ShardEntry], str]) -> None:
-        """Raises ConfigurationError for a list, or certificates, that cannot be used."""
+        """``url_of`` returns the address of the service in an entry of the list.
+
+        Raises ConfigurationError for an invalid list or invalid certificates.
+        """
         self.members = Membership(settings.shards_file, settings.shard)
         self.own = settings.shard
         self._url_of = url_of
         self._timeout_s = settings.shard_timeout_s
         self._tls = None if settings.shards_file is None else UpstreamTls.of(settings)
-        self.joining = Joining(self.members, self._known_at)
-        self._following: asyncio.Task[None] | None = None
-        self._asked = 0
+        self.joining = Joining(self.members, self._fetch_list)
+        self._watching: asyncio.Task[None] | None = None
+        self._in_progress = 0
         self._held = 0
 
     @cached_property
@@ -126,26 +132,27 @@ class Shards:
             trust_env=False,
         )
 
-    def follow(self) -> None:
-        """Look again and again whether the list has changed, and whether all know of this shard."""
-        self._following = asyncio.get_running_loop().create_task(self._follow())
+    def start(self) -> None:
+        """Reload the list and the certificates when they change, and check ``joining``."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def stop(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
+        """Stop watching, and close the connections."""
+        if self._watching is not None:
+            self._watching.cancel()
         if "_http" in vars(self):
             await self._http.aclose()
 
-    async def _follow(self) -> None:
+    async def _watch(self) -> None:
         while True:
             self.members.reload_if_changed()
             if self._tls is not None:
                 self._tls.reload_if_changed()
-            await self.joining.look()
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await self.joining.check()
+            await asyncio.sleep(RELOAD_INTERVAL_S)
 
-    async def _known_at(self, url: str) -> frozenset[int] | None:
-        """As ``joining.KnownAt``; a release that knows of no list tells none."""
+    async def _fetch_list(self, url: str) -> frozenset[int] | None:
+        """Fetch the list of a service, as ``joining.FetchList``; an early release has none."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._http.get(f"{url.rstrip('/')}/healthz/startup")
@@ -153,27 +160,27 @@ class Shards:
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError):
             return None
 
-    # whom a request is for ------------------------------------------------------------------
+    # the shard of a request -----------------------------------------------------------------
 
     def fans_out(self, scope: Scope) -> bool:
-        """Whether a request that named no shard is for all of them."""
+        """Return whether a request is for all shards: it names none and was not forwarded."""
         return not self.members.alone and not _names_a_shard(scope) and not was_forwarded(scope)
 
     def require_shard(self, scope: Scope) -> None:
-        """Raises Problem (400) where there are several, for what only one can answer."""
+        """Raise Problem (400) if a request that only one shard can serve names none of several."""
         if self.fans_out(scope):
             numbers = self.members.numbers
             raise Problem(
                 problems.SHARD_NEEDED,
-                f"there are the shards {', '.join(map(str, numbers))}, and a queue is of one: "
-                "name it with ?shard=",
+                "a queue belongs to one shard: name it with ?shard=; "
+                f"the shards are {', '.join(map(str, numbers))}",
                 extra={"shards": numbers},
             )
 
-    def other(self, shard: int | None, scope: Scope) -> ShardEntry | None:
-        """Whom a request that names a shard is to be passed on to; None: it is ours.
+    def find_remote(self, shard: int | None, scope: Scope) -> ShardEntry | None:
+        """Return the shard to forward a request to; None if this shard serves it.
 
-        Raises Problem: 404 for no shard, 421 where it was passed on before.
+        Raises Problem: 404 for an unknown shard, 421 for a request that was forwarded here.
         """
         if shard is None or shard == self.own:
             return None
@@ -182,7 +189,7 @@ class Shards:
             known = ", ".join(map(str, self.members.numbers))
             raise Problem(
                 problems.SHARD_UNKNOWN,
-                f"there is no shard {shard}; name one of these: {known}",
+                f"unknown shard {shard}; the shards are {known}",
                 extra={"shards": self.members.numbers},
             )
         if was_forwarded(scope):
@@ -190,7 +197,7 @@ class Shards:
         return entry
 
     def misdirected(self, entry: ShardEntry) -> Problem:
-        """What is answered instead of being passed on."""
+        """Return the problem (421) that names the shard to send the request to."""
         place = self.place_of(entry.shard)
         return Problem(
             problems.WRONG_SHARD,
@@ -199,7 +206,7 @@ class Shards:
         )
 
     def place_of(self, shard: int) -> dict[str, Any]:
-        """One of the others, as a client is told of it."""
+        """Return number and address of another shard, as members of a problem."""
         return {"shard": shard, "url": self._url_of(self.members.entries[shard])}
 
     # one other shard ------------------------------------------------------------------------
@@ -212,20 +219,20 @@ class Shards:
         forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         with self._counted():
             try:
-                built = self._http.build_request(**forwarded.at(self._url_of(entry)))
+                built = self._http.build_request(**forwarded.arguments(self._url_of(entry)))
                 answer = await self._http.send(built, stream=True)
             except httpx.HTTPError as error:
                 raise _unreachable(entry, error) from error
         raise RelayedResponse(_Stream(answer))
 
     async def reply(self, entry: ShardEntry, forwarded: ForwardedRequest) -> Reply:
-        """As ``relay``, for a hot route. Raises Problem."""
+        """Forward a request of a hot route, and return the whole reply. Raises Problem."""
         with self._counted(), self._holding() as hold:
             try:
                 answer, body = await self._whole(entry, forwarded, hold)
-            except (httpx.HTTPError, _Unanswered) as error:
+            except (httpx.HTTPError, _ReplyTooLarge) as error:
                 raise _unreachable(entry, error) from error
-        headers = returned(answer.headers)
+        headers = select_response_headers(answer.headers)
         media_type = headers.pop("content-type", "application/json").encode()
         given = tuple((name.encode(), value.encode()) for name, value in headers.items())
         return Reply(body, answer.status_code, media_type, given)
@@ -236,16 +243,17 @@ class Shards:
     async def fan_out(
         self,
         request: Request,
-        own: Own,
+        own: LocalReply,
         *,
-        changed: Changed = lambda _: {},
+        changed: ParameterOverrides = lambda _: {},
         target: str | None = None,
         skip: Container[int] = (),
     ) -> AsyncIterator[ShardReplies]:
-        """Ask all but ``skip`` at one time; their answers are held for as long as the context is.
+        """Send a request to all shards but ``skip`` at one time. The context holds the replies.
 
-        ``target`` is asked of the others instead of the request's own path and query. Raises
-        Problem for what no shard would answer.
+        ``own`` computes this shard's reply. ``changed`` overrides parameters by shard; ``target``
+        replaces the request's path and query. Raises Problem for a request that every shard would
+        reject.
         """
         forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         given = request.query_params.multi_items() if target is None else []
@@ -254,7 +262,7 @@ class Shards:
         with self._holding() as hold:
             tasks = [
                 asyncio.ensure_future(
-                    self._ask(
+                    self._send(
                         each, _with(forwarded, path, given, changed(each.shard)), spread, hold
                     )
                 )
@@ -263,7 +271,7 @@ class Shards:
             ]
             try:
                 if self.own not in skip:
-                    await self._ask_own_too(own, spread)
+                    await self._run_own(own, spread)
                 if tasks:
                     await asyncio.wait(tasks)
             finally:
@@ -272,23 +280,25 @@ class Shards:
             yield spread
 
     async def apply_here_first(
-        self, request: Request, own: Own, content: Callable[[], bytes | None]
+        self, request: Request, own: LocalReply, content: Callable[[], bytes | None]
     ) -> ShardReplies:
-        """For changes: when this shard refuses, none of the others is asked; what they answered is
-        small. ``content``, told once this shard is done, is sent to them instead of the request's.
-        Raises Problem."""
+        """Make a change on this shard, then on all others. Raises Problem if this shard rejects it.
+
+        ``content`` is called after this shard's reply and returns the body for the others; None:
+        the body of the request. The replies must be small.
+        """
         spread = ShardReplies()
-        await self._ask_own(own, spread)
+        await self._run(own, spread)
         given = content()
         sent = await _content(request) if given is None else given
         forwarded = ForwardedRequest.of(request.scope, str(self.own), sent)
         with self._holding() as hold:
             others = self.members.others
-            await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
+            await asyncio.gather(*(self._send(each, forwarded, spread, hold) for each in others))
         return spread
 
     async def fetch_from_others(self, target: str, token: str | None) -> ShardReplies:
-        """The answers to a GET of this process's own, with its own token."""
+        """Send a GET of this process, with its own token, to all other shards."""
         headers = {FORWARDED: str(self.own)}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
@@ -296,11 +306,11 @@ class Shards:
         spread = ShardReplies()
         with self._holding() as hold:
             others = self.members.others
-            await asyncio.gather(*(self._ask(each, forwarded, spread, hold) for each in others))
+            await asyncio.gather(*(self._send(each, forwarded, spread, hold) for each in others))
         return spread
 
-    async def _ask_own(self, own: Own, spread: ShardReplies) -> None:
-        """Raises Problem: what this shard refuses, but for 404."""
+    async def _run(self, own: LocalReply, spread: ShardReplies) -> None:
+        """Add this shard's reply. Raises its problem, except 404."""
         try:
             spread.answers[self.own] = await own()
         except (Problem, StorageError) as error:
@@ -309,17 +319,19 @@ class Shards:
                 raise problem from error
             spread.refusals[self.own] = problem
 
-    async def _ask_own_too(self, own: Own, spread: ShardReplies) -> None:
-        """As the others are asked: whichever shard a request comes to, its answer is the same.
-        Raises Problem for what is wrong with the request itself."""
-        try:
-            await self._ask_own(own, spread)
-        except Problem as problem:
-            if problem.kind.status in _WRONG_EVERYWHERE:
-                raise
-            spread.missing[self.own] = _answered(problem.kind.status, problem)
+    async def _run_own(self, own: LocalReply, spread: ShardReplies) -> None:
+        """Add this shard's reply as that of another shard, so that all shards reply alike.
 
-    async def _ask(
+        Raises Problem for an invalid request.
+        """
+        try:
+            await self._run(own, spread)
+        except Problem as problem:
+            if problem.kind.status in _INVALID_REQUEST_STATUSES:
+                raise
+            spread.missing[self.own] = _describe(problem.kind.status, problem)
+
+    async def _send(
         self,
         entry: ShardEntry,
         forwarded: ForwardedRequest,
@@ -332,7 +344,7 @@ class Shards:
                     answer, body = await self._whole(entry, forwarded, hold)
         except TimeoutError:
             spread.missing[entry.shard] = f"no answer within {self._timeout_s:g} s"
-        except (httpx.HTTPError, _Unanswered) as error:
+        except (httpx.HTTPError, _ReplyTooLarge) as error:
             spread.missing[entry.shard] = str(error) or type(error).__name__
         except Problem as problem:
             spread.missing[entry.shard] = problem.detail
@@ -342,9 +354,9 @@ class Shards:
     async def _whole(
         self, entry: ShardEntry, forwarded: ForwardedRequest, hold: Callable[[int], None]
     ) -> tuple[httpx.Response, bytes]:
-        """Raises httpx.HTTPError, _Unanswered."""
+        """Receive a whole response and its body. Raises httpx.HTTPError, _ReplyTooLarge."""
         parts = []
-        async with self._http.stream(**forwarded.at(self._url_of(entry))) as answer:
+        async with self._http.stream(**forwarded.arguments(self._url_of(entry))) as answer:
             async for part in answer.aiter_raw():
                 hold(len(part))
                 parts.append(part)
@@ -352,26 +364,32 @@ class Shards:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        """Raises Problem (503) when too many are asked already."""
-        if self._asked >= ASKED_MAX:
-            raise Problem(problems.OVERLOADED, "too much is asked of other shards; try again later")
-        self._asked += 1
+        """Count a request to another shard. Raises Problem (503) above REQUESTS_MAX."""
+        if self._in_progress >= REQUESTS_MAX:
+            raise Problem(
+                problems.OVERLOADED,
+                f"{REQUESTS_MAX} requests to other shards are in progress; retry later",
+            )
+        self._in_progress += 1
         try:
             yield
         finally:
-            self._asked -= 1
+            self._in_progress -= 1
 
     @contextlib.contextmanager
     def _holding(self) -> Iterator[Callable[[int], None]]:
-        """Counts bytes as they come, until the context ends. Raises _Unanswered for too many."""
+        """Yield a function that counts received bytes until the context ends.
+
+        The function raises _ReplyTooLarge above REPLIES_SIZE_MAX.
+        """
         mine = 0
 
         def hold(size: int) -> None:
             nonlocal mine
             mine += size
             self._held += size
-            if self._held > ANSWERS_SIZE_MAX:
-                raise _Unanswered("the shards' answers are too large together; ask for less")
+            if self._held > REPLIES_SIZE_MAX:
+                raise _ReplyTooLarge("the shards' replies are too large together; request less")
 
         try:
             yield hold
@@ -379,15 +397,15 @@ class Shards:
             self._held -= mine
 
 
-_WRONG_EVERYWHERE: Final = frozenset({400, 413, 415, 422})
-"""Statuses of what every shard would refuse."""
+_INVALID_REQUEST_STATUSES: Final = frozenset({400, 413, 415, 422})
+"""Statuses of requests that every shard would reject."""
 
 
 class _Stream(StreamingResponse):
-    """Another shard's answer, passed on as it comes; its connection ends with ours."""
+    """Another shard's response, streamed to the client; both connections end together."""
 
     def __init__(self, answer: httpx.Response) -> None:
-        headers = returned(answer.headers)
+        headers = select_response_headers(answer.headers)
         length = answer.headers.get("content-length")
         super().__init__(
             answer.aiter_raw(),
@@ -422,7 +440,7 @@ def _with(
 
 
 def _sort_in(spread: ShardReplies, shard: int, status: int, body: bytes) -> None:
-    """Where an answer of another shard belongs."""
+    """Add a reply of another shard to the field it belongs in."""
     if 200 <= status < 300:
         spread.answers[shard] = body
         return
@@ -430,29 +448,29 @@ def _sort_in(spread: ShardReplies, shard: int, status: int, body: bytes) -> None
     if status == 404 and problem is not None:
         spread.refusals[shard] = problem
     else:
-        spread.missing[shard] = _answered(status, problem)
+        spread.missing[shard] = _describe(status, problem)
 
 
-def _answered(status: int, problem: Problem | None) -> str:
-    """Why a shard is missing."""
+def _describe(status: int, problem: Problem | None) -> str:
+    """Return why a shard with an error reply is missing."""
     return f"it answered {status}" + ("" if problem is None else f": {problem.detail}")
 
 
 def _problem(status: int, body: bytes) -> Problem | None:
-    """None for what is no problem of ours."""
+    """Decode a problem; None for another body, or for a type that is not in the registry."""
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
+        members = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError:
         return None
-    kind = problems.REGISTRY.get(str(told.get("type", "")).removeprefix(problems.TYPE_PREFIX))
+    kind = problems.REGISTRY.get(str(members.get("type", "")).removeprefix(problems.TYPE_PREFIX))
     if kind is None or kind.status != status:
         return None
-    extra = {name: told[name] for name in ("complete",) if name in told}
-    return Problem(kind, str(told.get("detail", "")), extra=extra)
+    extra = {name: members[name] for name in ("complete",) if name in members}
+    return Problem(kind, str(members.get("detail", "")), extra=extra)
 
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
-"""Errors after which the other shard has nothing of a request."""
+"""Errors before any byte of the request was sent."""
 
 
 def _unreachable(entry: ShardEntry, error: Exception) -> Problem:

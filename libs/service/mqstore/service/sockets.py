@@ -1,4 +1,4 @@
-"""Listening sockets: bound before anything else, or inherited from the parent process."""
+"""Listening sockets: bound by this process, or inherited from its parent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BACKLOG: Final = 2048
 
 
 def listen(inherited: int | None, host: str, port: int) -> socket.socket:
-    """The socket to serve on. Raises ConfigurationError."""
+    """Return the inherited socket, else one bound to the address. Raises ConfigurationError."""
     if inherited is None:
         return bind(host, port)
     try:
@@ -22,7 +22,7 @@ def listen(inherited: int | None, host: str, port: int) -> socket.socket:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listen on an address; port 0 takes a free one. Raises ConfigurationError."""
+    """Listen on an address; port 0 is any free port. Raises ConfigurationError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return _bound(found[0][0], found[0][4])
@@ -35,7 +35,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """``address:port``, IPv6 in brackets."""
+    """Return a socket's address as ``address:port``, an IPv6 address in brackets."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

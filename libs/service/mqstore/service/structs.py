@@ -1,7 +1,7 @@
 """msgspec structs of hot routes, derived from the models of the contract (``mqstore.wire``).
 
-A struct has the fields, the aliases and the constraints of its model; rules between fields stay
-with the model. tests/unit/service/test_structs.py holds that both read the same documents alike.
+A struct has the fields, aliases and constraints of its model, but no rules between fields.
+tests/unit/service/test_structs.py checks that both decode the same documents alike.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CONSTRAINTS: Final = {
     annotated_types.MinLen: "min_length",
     annotated_types.MaxLen: "max_length",
 }
-"""msgspec's names; each class has one attribute, of the same name."""
+"""msgspec's names of constraints; each class has one attribute, of the same name."""
 
 
 def structs_of(*modules: ModuleType) -> dict[str, type[msgspec.Struct]]:
-    """A struct of each model that the modules define, by the model's name."""
+    """Derive a struct of each model that the modules define; returns them by the model's name."""
     return {
         name: _struct_of(each)
         for module in modules
@@ -41,10 +41,10 @@ def structs_of(*modules: ModuleType) -> dict[str, type[msgspec.Struct]]:
 
 
 def struct_of(model: type[Model]) -> type[Model]:
-    """The model as a struct, whose fields are given by keyword. Its type is that of the model, by
-    which the type checker knows the fields; it has none of a model's methods.
+    """Derive a struct of a model, with keyword-only fields.
 
-    A field of a reply has a default only where it is left out; services name all others.
+    For the type checker it has the type of the model, and so the model's fields; it has none of the
+    model's methods. A field of a reply has a default only if the reply may leave it out.
     """
     return cast(type[Model], _struct_of(model))
 
@@ -78,7 +78,7 @@ def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
 
 
 def _converted(annotation: Any, known: dict[type[BaseModel], type[msgspec.Struct]]) -> Any:
-    """A type with structs in the place of models."""
+    """Return a type with each model replaced by its struct."""
     if isclass(annotation) and issubclass(annotation, BaseModel):
         return known.get(annotation) or _struct_of(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)

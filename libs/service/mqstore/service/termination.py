@@ -1,4 +1,4 @@
-"""Why a process ended, left where Kubernetes shows it (a pod's termination message)."""
+"""The termination message of a pod: Kubernetes shows it as the reason why a container ended."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 from mqstore.service import logs
 
 DEFAULT_PATH: Final = Path("/dev/termination-log")
-"""Kubernetes' own default: a file that the kubelet made."""
+"""Kubernetes' default path, at which the kubelet creates a file."""
 SIZE_MAX: Final = 4096
-"""Bytes that Kubernetes shows."""
+"""Bytes of the message that Kubernetes keeps."""
 
 log = logs.get(__name__)
 
 
 def write_termination_message(text: str, path: Path | None = None) -> None:
-    """Write the reason to ``path``, or to Kubernetes' default where that file is there.
+    """Write the reason to ``path``, by default to DEFAULT_PATH if that file exists.
 
-    Never raises: whoever calls is ending for another reason, and says that in the log too.
+    Logs an OSError instead of raising it: the process ends for another reason.
     """
     if path is None:
         if not os.access(DEFAULT_PATH, os.W_OK):

@@ -1,7 +1,7 @@
-"""TLS of the listening socket: certificates by settings, read again when their files change.
+"""TLS of the listening socket: certificate files, read again when they change.
 
-A rotation (cert-manager, a Kubernetes Secret) is seen at the next handshake; connections that are
-open go on. Files that do not fit each other yet leave the ones before in use.
+A rotation (by cert-manager, or of a Kubernetes Secret) takes effect at the next handshake; open
+connections continue. While certificate and key do not match yet, the previous ones stay in use.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mqstore.service.settings import Settings
 log = logs.get(__name__)
 
 Fingerprint = tuple[tuple[int, int, int], ...]
-"""Of each file: modification time in ns, inode, size."""
-_GONE: Final = (0, 0, 0)
+"""Modification time in ns, inode and size of each file."""
+_ABSENT: Final = (0, 0, 0)
 
 
 class ServerTls:
-    """One service's certificates. Used on the event loop only."""
+    """The TLS context of a service. Used on the event loop only."""
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None) -> None:
-        """Raises ConfigurationError for files that cannot be used."""
+        """Load the files. Raises ConfigurationError for unreadable or invalid ones."""
         self._files = [cert, key] + ([client_ca] if client_ca is not None else [])
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self._seen = self._fingerprint()
@@ -41,7 +41,7 @@ class ServerTls:
 
     @classmethod
     def of(cls, settings: Settings) -> ServerTls | None:
-        """None without TLS. Raises ConfigurationError for a part of the settings."""
+        """Build it from the settings; None without TLS. Raises ConfigurationError."""
         cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
         if cert is None and key is None and client_ca is None:
             return None
@@ -53,6 +53,7 @@ class ServerTls:
 
     @property
     def needs_client_certificate(self) -> bool:
+        """Whether clients must present a certificate, except for health and metrics."""
         return self._client_ca is not None
 
     def _choose(self, handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
@@ -67,7 +68,7 @@ class ServerTls:
         try:
             self._current = self._load()
         except (OSError, ValueError) as error:
-            log.error("changed certificates cannot be used; the old ones are", error=str(error))
+            log.error("changed certificates are invalid; the old ones stay", error=str(error))
         else:
             log.info("certificates read again", path=str(self._cert))
 
@@ -77,7 +78,7 @@ class ServerTls:
         context.load_cert_chain(self._cert, self._key)
         if self._client_ca is not None:
             context.load_verify_locations(self._client_ca)
-            # Whoever has none is told so by an answer, and probes need none.
+            # A client without one gets a problem instead of a TLS alert, and probes need none.
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
@@ -86,9 +87,9 @@ class ServerTls:
 
 
 def fingerprint_of(path: Path) -> tuple[int, int, int]:
-    """What changes with the file."""
+    """Return values that change when a file is replaced or rewritten."""
     try:
         found = path.stat()
     except OSError:
-        return _GONE
+        return _ABSENT
     return found.st_mtime_ns, found.st_ino, found.st_size

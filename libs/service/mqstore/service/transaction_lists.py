@@ -10,22 +10,26 @@ from mqstore.wire.transactions import TransactionState
 
 
 def query_of(state: TransactionState | None, group: str | None) -> str:
-    """The query that a list's cursor belongs to; a cursor of another one is refused."""
+    """Return the text of a query that a cursor is bound to: other queries reject the cursor."""
     return f"transactions {state} {group!r}"
 
 
 def place_of(shown: Transaction) -> str:
-    """The place of a transaction in a list over all shards: by age, then shard, then key."""
+    """Return a transaction's place in a list over all shards: by age, then shard, then key."""
     shard, _, key = shown.transaction_id.partition("-")
     return place_at(shown.born_timestamp, int(shard), key)
 
 
 def place_at(born_ms: int, shard: int, key: str) -> str:
+    """Return a place as text that sorts in the order of the list."""
     return f"{born_ms:015d}.{shard:05d}.{key}"
 
 
 def merge(parts: Mapping[int, Transactions | None], limit: int, query: str) -> Transactions:
-    """One list of at most ``limit`` from the shards' parts of as many; None: no answer."""
+    """Merge the shards' lists into one of at most ``limit``; None is a shard without a reply.
+
+    Each part must have up to ``limit`` transactions.
+    """
     answered = [part for part in parts.values() if part is not None]
     missing = sorted(shard for shard, part in parts.items() if part is None)
     found = sorted((each for part in answered for each in part.transactions), key=place_of)

@@ -1,4 +1,4 @@
-"""Parameters of the operations on transactions, which the coordinator and store-writer offer."""
+"""Parameters of the transaction operations, which coordinator and store-writer both offer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST_MAX: Final = 1_000
 CURSOR_LENGTH_MAX: Final = 4_000
 GROUP_LENGTH_MAX: Final = 255
 VALUES_MAX: Final = 25_000
-"""JSON values of a begin: all that 100 messages with 100 keys and 100 properties each have."""
+"""JSON values of a begin: those of 100 messages with 100 keys and 100 properties each."""
 TransactionId = Annotated[
     str,
     PathParameter(
@@ -32,14 +32,14 @@ Group = Annotated[str, PathParameter(min_length=1, max_length=120, description="
 Name = Annotated[
     str,
     PathParameter(
-        pattern=f"^{PRODUCER_NAME}$", description="The producer's own, within its group."
+        pattern=f"^{PRODUCER_NAME}$", description="Name of the producer, unique in its group."
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which transactions are listed."""
+    """The filter and the page of a list of transactions."""
 
     state: TransactionState | None
     group: str | None
@@ -56,39 +56,39 @@ def list_query(
         str | None, Query(max_length=GROUP_LENGTH_MAX, description="Producer group.")
     ] = None,
     older_than: Annotated[
-        int, Query(alias="olderThan", ge=0, le=2**31, description="Seconds since it was begun.")
+        int, Query(alias="olderThan", ge=0, le=2**31, description="Minimum age in seconds.")
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
     cursor: Annotated[
         str | None,
-        Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the reply before."),
+        Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the previous reply."),
     ] = None,
 ) -> ListQuery:
-    """A FastAPI dependency."""
+    """Parse the query of a list; a FastAPI dependency."""
     return ListQuery(state, group, older_than, limit, cursor)
 
 
 async def body_of_begin(request: HotRequest) -> bytes:
-    """Raises Problem (413) for more than the largest begin has."""
+    """Receive the body of a begin. Raises Problem (413) for more than VALUES_MAX JSON values."""
     body = await request.body()
     bodies.check_values(body, VALUES_MAX)
     return body
 
 
 def transaction_id(request: HotRequest) -> str:
-    """The id in the path. Raises Problem."""
+    """Return the transaction id in the path. Raises Problem (400) for one that is too long."""
     found = request.params["id"]
     check_transaction_id(found)
     return found
 
 
 def check_transaction_id(found: str) -> None:
-    """Raises Problem."""
+    """Raise Problem (400) for a transaction id that is too long."""
     if len(found) > ID_LENGTH_MAX:
         raise Problem(problems.BAD_PARAMETER, f"id has more than {ID_LENGTH_MAX} characters")
 
 
 def check_query(request: HotRequest) -> None:
-    """Raises Problem for a request that has a query."""
+    """Raise Problem (400) for a request with a query."""
     if query := request.query():
         refuse_unknown(query, ())

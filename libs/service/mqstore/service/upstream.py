@@ -1,4 +1,4 @@
-"""Who signed the certificates of other services: ``upstreamCa``, read again when it changes."""
+"""The CA bundle for other services' addresses: ``upstreamCa``, read again when it changes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings
 from mqstore.service.tls import fingerprint_of
 
-LOOK_S: Final = 1.0
+RELOAD_INTERVAL_S: Final = 1.0
 
 log = logs.get(__name__)
 
 
 class UpstreamTls:
-    """Used on the event loop only, but for ``context``, which any thread may connect with.
+    """The TLS context for connections to other services.
 
-    Whom a changed file names is trusted from then on, also by clients that have the context
-    already; whom it named before, until the process ends.
+    The CAs of a changed file are trusted at once, also by clients that hold the context already.
+    CAs that are no longer in the file stay trusted until the process ends. Used on the event loop
+    only, except ``context``, which any thread may connect with.
     """
 
     def __init__(self, ca: Path, certificate: Path | None, key: Path | None) -> None:
-        """Raises ConfigurationError for files that cannot be used."""
+        """Load the files. Raises ConfigurationError for unreadable or invalid ones."""
         self._ca = ca
         self._seen = fingerprint_of(ca)
         try:
@@ -38,17 +39,21 @@ class UpstreamTls:
 
     @classmethod
     def of(cls, settings: Settings) -> UpstreamTls | None:
-        """None where the system's authorities are trusted. Raises ConfigurationError."""
+        """Build it from the settings; None without ``upstreamCa``: the system's CAs are trusted.
+
+        Raises ConfigurationError.
+        """
         ca = settings.upstream_ca
         return None if ca is None else cls(ca, settings.tls_cert, settings.tls_key)
 
-    async def follow(self) -> None:
-        """Look again and again."""
+    async def watch(self) -> None:
+        """Reload the file when it changes, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(RELOAD_INTERVAL_S)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
+        """Reload the file if it changed; an invalid file has no effect."""
         found = fingerprint_of(self._ca)
         if found == self._seen:
             return
@@ -56,6 +61,6 @@ class UpstreamTls:
         try:
             self.context.load_verify_locations(self._ca)
         except OSError as error:
-            log.error("the changed upstreamCa cannot be used; the old one is", error=str(error))
+            log.error("the changed upstreamCa is invalid; the old one stays", error=str(error))
         else:
             log.info("upstreamCa read again", path=str(self._ca))

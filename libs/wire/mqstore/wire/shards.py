@@ -1,4 +1,4 @@
-"""Shards: where they are, and which of them answered a request."""
+"""The addresses of shards, and the shards that replied to a request."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from mqstore.wire.base import Reply, left_out
 
 
 class Shards(Reply, title="ShardsView"):
-    """The shards that a request went to, and those that did not answer."""
+    """The shards that a request was sent to, and those without a reply."""
 
-    asked: tuple[int, ...]
-    missing: Annotated[tuple[int, ...], Field(description="What is on these is not in the answer.")]
-    why: Annotated[dict[str, str], Field(description="By number, of those that are missing.")]
+    requested: Annotated[tuple[int, ...], Field(alias="asked")]
+    missing: Annotated[
+        tuple[int, ...], Field(description="Shards whose data is missing in the reply.")
+    ]
+    why: Annotated[dict[str, str], Field(description="By number of a missing shard, the reason.")]
 
 
 class OfShards(Reply):
     """Base of replies that may be of several shards."""
 
-    shards: Shards | None = left_out("Where several were asked: who, and who is missing.")
+    shards: Shards | None = left_out(
+        "The shards that the request was sent to and those missing, where there are several."
+    )
 
 
 class ShardEntry(Reply, title="ShardView"):
-    """One shard, and where its services are."""
+    """One shard, with the addresses of its services."""
 
     shard: int
     store_host: str

@@ -17,7 +17,7 @@ import msgspec
 from starlette.types import Scope
 
 from mqstore.query.local_writer import LocalWriter
-from mqstore.service.forwarding import carried
+from mqstore.service.forwarding import select_request_headers
 from mqstore.storage.admin import Commit
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class CommittedOffsets:
     async def of(self, group: str, scope: Scope) -> Sequence[Commit] | None:
         """The offsets of one group; empty for a group without any."""
         path = f"/v1/groups/{quote(group, safe='')}/offsets"
-        reply = await self._writer.request("GET", path, carried(scope))
+        reply = await self._writer.request("GET", path, select_request_headers(scope))
         if reply is None:
             return None
         if reply.status_code == HTTPStatus.NOT_FOUND:
@@ -66,7 +66,9 @@ class CommittedOffsets:
 
     async def all(self, scope: Scope) -> ByQueue | None:
         """The offsets of all groups."""
-        reply = await self._writer.request("GET", "/v1/internal/offsets", carried(scope))
+        reply = await self._writer.request(
+            "GET", "/v1/internal/offsets", select_request_headers(scope)
+        )
         found = None if reply is None else await asyncio.to_thread(_decode, reply, _AllOffsets)
         return None if found is None else found.offsets
 

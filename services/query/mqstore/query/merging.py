@@ -284,7 +284,7 @@ def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
 def trace(spread: ShardReplies) -> replies.MessageTrace:
     """One message's: the copies on all shards."""
     found = _views(spread, replies.MessageTrace)
-    told = _joined([each.trace for each in found], whole=spread.is_whole)
+    told = _joined([each.trace for each in found], whole=spread.is_complete)
     return replies.MessageTrace(
         trace=told,
         offsets=_oldest(each.offsets for each in found),
@@ -300,7 +300,7 @@ def traces(spread: ShardReplies, begun: Parts, cursor_of: Callable[[Parts], str]
     for each in found.values():
         for one in each.traces:
             by_key[one.uniq_key or one.copies[0].offset_msg_id].append(one)
-    told = [_joined(same, whole=spread.is_whole) for same in by_key.values()]
+    told = [_joined(same, whole=spread.is_complete) for same in by_key.values()]
     told.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
     parts = _parts(spread, begun, {shard: _part(each) for shard, each in found.items()})
     goes_on = _goes_on(spread, parts)
@@ -358,7 +358,7 @@ def _decoded(
         if not part.is_over and shard not in asked:
             spread.missing[shard] = "it is no shard any more"
     if not any(part.is_over for part in begun.values()):
-        spread.require_answers()
+        spread.require_reply()
     return found
 
 
@@ -373,4 +373,4 @@ def _goes_on(spread: ShardReplies, parts: Parts) -> bool:
 
 
 def _is_whole(spread: ShardReplies, parts: Parts) -> bool:
-    return spread.is_whole and all(part.complete for part in parts.values())
+    return spread.is_complete and all(part.complete for part in parts.values())

@@ -177,7 +177,7 @@ class MessageRoutes:
         target = f"/v1/messages/{quote(key, safe='')}?{urlencode({'topic': topic, 'body': 'none'})}"
         own = partial(service.run, lambda: self._detail(find, form))
         async with service.shards.fan_out(request, own, target=target) as spread:
-            spread.require_answers()
+            spread.require_reply()
             return await service.run_in_turn(lambda: merging.newest(spread))
 
     async def messages(

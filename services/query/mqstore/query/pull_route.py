@@ -181,7 +181,7 @@ class PullRoute:
         shards = self._service.shards
         if requested.shard is None:
             shards.require_shard(request.scope)
-        return shards.other(requested.shard, request.scope)
+        return shards.find_remote(requested.shard, request.scope)
 
     def _is_filtered(self, requested: _PullRequest) -> bool:
         if requested.tags is not None or requested.sql is not None:

@@ -223,7 +223,7 @@ class QueryService:
         """Wait until a writer has prepared the store, then map it.
 
         Raises ConfigurationError, StoreNotOpen."""
-        self.shards.follow()
+        self.shards.start()
         self._reporting = self._loop.create_task(self._damage.run())
         await self._open()
         self.arrivals.start()
@@ -325,7 +325,7 @@ class QueryService:
         by_sql = None
         if sql is not None:
             store_format = self.reader.format.rocketmq_format
-            by_sql = SqlFilter(await self.compilations.compiled(sql, store_format, client))
+            by_sql = SqlFilter(await self.compilations.compile(sql, store_format, client))
         if self.settings.filter_support_retry and topic.startswith(RETRY_PREFIX):
             group = returning_group(topic) or ""
             return RetryFilter(by_tags, lambda real: self._subscribed(real, group))

@@ -18,7 +18,7 @@ from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest, RelayedResponse
-from mqstore.service.shards import Own, ShardReplies
+from mqstore.service.shards import LocalReply, ShardReplies
 from mqstore.storage.formats import decode_message_id, segment_name
 from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
 from mqstore.wire.operations import lookups as operations
@@ -55,7 +55,7 @@ class TraceRoutes:
         return json_answer(await own())
 
     async def _over_shards(
-        self, request: Request, own: Own, message_id: str, topic: str | None
+        self, request: Request, own: LocalReply, message_id: str, topic: str | None
     ) -> bytes:
         """An offset message id is of one shard, which tells the key that all are asked for."""
         first, target = ShardReplies(), None
@@ -74,7 +74,9 @@ class TraceRoutes:
             merge = partial(merging.trace, spread)
             return msgspec.json.encode(await self._service.run_in_turn(merge))
 
-    async def _where_it_is(self, request: Request, own: Own, message_id: str) -> ShardReplies:
+    async def _where_it_is(
+        self, request: Request, own: LocalReply, message_id: str
+    ) -> ShardReplies:
         """What the shard says whose STOREHOST an id names. Raises Problem, RelayedResponse."""
         shards = self._service.shards
         entry = shards.members.of_host(decode_message_id(message_id)[0])

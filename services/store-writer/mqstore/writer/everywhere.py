@@ -48,7 +48,7 @@ async def on_all(
         return spec(made[0]).model_dump_json(by_alias=True, exclude_none=True).encode()
 
     spread = await shards.apply_here_first(request, own, content)
-    spread.require_answers()
+    spread.require_reply()
     made += _others(spread, shards.own, kind)
     told = wire.Shards.model_validate(spread.view())
     return join(made).model_copy(update={"shards": told})
@@ -68,7 +68,7 @@ async def gone_on_all(
         return b""
 
     spread = await shards.apply_here_first(request, own, lambda: None)
-    spread.require_answers()
+    spread.require_reply()
     if spread.missing:
         return json_response({"shards": spread.view()})
     return Response(status_code=HTTPStatus.NO_CONTENT)

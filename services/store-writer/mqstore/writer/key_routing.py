@@ -78,7 +78,7 @@ class KeyRouting:
         """
         own = self._shards.own
         for visits, numbers in parts.items():
-            last = self._shards.other(visits[-1], _NOT_FORWARDED)
+            last = self._shards.find_remote(visits[-1], _NOT_FORWARDED)
             if last is not None and not (own in visits and await is_known(numbers)):
                 raise self._shards.misdirected(last)
 
@@ -95,7 +95,7 @@ class KeyRouting:
         which then names this shard as one that takes messages.
         """
         for number, shard in enumerate(visits, 1):
-            entry = self._shards.other(shard, _NOT_FORWARDED)
+            entry = self._shards.find_remote(shard, _NOT_FORWARDED)
             is_last = number == len(visits)
             if entry is None:
                 if is_last or await is_known():

@@ -99,8 +99,8 @@ class IndexRebuildRoutes:
     async def _plan(self, request: HotRequest) -> Reply:
         self._service.require_writable()
         refuse_unknown(request.query(), ())
-        if not bodies.says_json(request.media_type.decode("latin-1")):
-            raise bodies.not_json()
+        if not bodies.is_json(request.media_type.decode("latin-1")):
+            raise bodies.not_json_problem()
         body = bytearray()
         async for piece in request.pieces():
             body += piece

@@ -354,7 +354,7 @@ class Producer:
         if not request.scope["query_string"]:
             return
         shards = self._service.shards
-        other = shards.other(_number("shard", request.query().get("shard")), request.scope)
+        other = shards.find_remote(_number("shard", request.query().get("shard")), request.scope)
         if other is not None:
             raise shards.misdirected(other)
 

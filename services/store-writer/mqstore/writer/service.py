@@ -206,7 +206,7 @@ class WriterService:
 
     async def start(self) -> None:
         self._watcher = self._loop.create_task(self.watching.run())
-        self.shards.follow()
+        self.shards.start()
         if not await self._try_to_open():
             self._retrying = self._loop.create_task(self._open_later())
 

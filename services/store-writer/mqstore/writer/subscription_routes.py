@@ -55,7 +55,7 @@ class SubscriptionRoutes:
 
         async def here() -> Subscription:
             store_format = self._service.store.format
-            await self._compilations.compiled(
+            await self._compilations.compile(
                 spec.expression, store_format, client_of(request.scope)
             )
             put = self._service.store.subscriptions.put

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import BY, Shard, Shards, problem_type
 from mqstore.service import problems
-from mqstore.service.forwarding import ForwardedRequest, returned
+from mqstore.service.forwarding import ForwardedRequest, select_response_headers
 from mqstore.service.http import Reply
 from mqstore.service.problems import Problem
 
@@ -146,11 +146,13 @@ async def _sent(shard: Shard, request: ForwardedRequest) -> httpx.Response:
 
 def response_of(reply: httpx.Response) -> Response:
     """A shard's reply as this service's."""
-    return Response(reply.content, reply.status_code, headers=returned(reply.headers))
+    return Response(
+        reply.content, reply.status_code, headers=select_response_headers(reply.headers)
+    )
 
 
 def _reply(reply: httpx.Response) -> Reply:
-    headers = returned(reply.headers)
+    headers = select_response_headers(reply.headers)
     media_type = headers.pop("content-type", "application/json").encode()
     kept = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
     return Reply(reply.content, reply.status_code, media_type, kept)

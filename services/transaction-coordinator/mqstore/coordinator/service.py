@@ -81,7 +81,7 @@ class CoordinatorService:
     async def start(self) -> None:
         """Start probing the shards, following their events and sending checks."""
         if self._upstream is not None:
-            self._following = asyncio.get_running_loop().create_task(self._upstream.follow())
+            self._following = asyncio.get_running_loop().create_task(self._upstream.watch())
         self.shards.start()
         if self._reporter is not None:
             self._reporter.start()

@@ -59,7 +59,7 @@ class Shard:
     ) -> httpx.Response:
         """The shard's reply, whatever its status is. Raises ShardUnavailable."""
         try:
-            reply = await self._http.request(**request.at(self.url), timeout=times)
+            reply = await self._http.request(**request.arguments(self.url), timeout=times)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
             reason = f"cannot be reached: {_reason(error)}"

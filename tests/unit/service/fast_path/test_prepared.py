@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from mqstore.service import auth, http, problems
-from mqstore.service.fast_path.connection import HEADS_KEPT
+from mqstore.service.fast_path.connection import HEADS_MAX
 from mqstore.service.http import DeferredReply, HotRequest, HotResult, HotRoute, Prepared, Reply
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import TopicUnknown
@@ -138,10 +138,10 @@ def test_a_head_is_looked_at_once_for_a_connection_whatever_its_length() -> None
 def test_a_connection_keeps_a_bounded_number_of_heads() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            for number in range(3 * HEADS_KEPT):
+            for number in range(3 * HEADS_MAX):
                 await connection.ask(post(PATH + b"?n=%d" % number))
-        assert len(server.protocols[0]._heads) <= HEADS_KEPT
-        assert len(echo.quick) == 3 * HEADS_KEPT
+        assert len(server.protocols[0]._heads) <= HEADS_MAX
+        assert len(echo.quick) == 3 * HEADS_MAX
 
     run(scenario)
 

@@ -1,3 +1,6 @@
-"""The fast path of HTTP: a plain request of a hot route is recognised (``plain``), its handler
-takes the body's bytes and returns the reply's (``prepared``), and one write sends them
-(``connection``). All other bytes go to uvicorn, within the same bounds (``bounds``)."""
+"""The fast path of HTTP, for plain requests of hot routes.
+
+``plain`` parses the head of a plain request, ``prepared`` computes the bytes of the reply, and
+``connection`` sends them in one write. uvicorn handles all other requests. ``bounds`` has the
+limits of both.
+"""

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what one connection may make it hold.
+"""uvicorn's HTTP protocol with limits on time and memory of one connection.
 
-It rests on ``uvicorn.protocols.http.httptools_impl``, which is not part of uvicorn's interface: the
-minor version of uvicorn is pinned, and a test fails with another one.
+It extends ``uvicorn.protocols.http.httptools_impl``, which is not part of uvicorn's public
+interface: the minor version of uvicorn is pinned, and a test fails with another version.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from mqstore.service.limits import ANSWER_SIZE, UNLIMITED_PATHS, Connections, Li
 from mqstore.service.problems import Problem
 
 _LINGER_S: Final = 2.0
-"""How long a refused client may go on sending: closed at once, it might never read the answer."""
+"""Seconds until a connection with a rejected request is closed: a client that still sends would
+lose the reply if it were closed at once."""
 _FIELD_EXTRA: Final = 4
 """Bytes of a header field besides its name and value: colon, space, line end."""
 _UNLIMITED: Final = tuple(path.encode() for path in UNLIMITED_PATHS)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Drops a connection with an endless head, body or trailer, or one that takes no answer.
+    """One connection. Closed when a head, body or trailer is too long or too slow, and when the
+    client does not read its reply. Used on the event loop only.
 
-    httptools itself collects lines of any length; uvicorn waits for a request line for ever, and
-    keeps what a client does not read.
+    httptools itself accepts lines of any length; uvicorn sets no time limit for a head, and keeps
+    replies that a client does not read.
     """
 
     max_header_size: ClassVar[int]
@@ -45,18 +47,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.on_connected: Callable[[], None] = lambda: None
-        """Called before this connection takes its place among the open ones."""
+        """Called before this connection is counted as an open one."""
         self._address = ""
         self._overflow: Problem | None = None
-        """The connection is one too many."""
+        """Problem of a connection above the limit of connections."""
         self._refusal: Problem | None = None
-        """What is answered to all but health and metrics."""
+        """Problem for all requests of this connection, except for health and metrics."""
         self._refused = False
         self._in_head = True
         self._in_message = False
-        """The parser has some of a request, and not its end."""
+        """Whether the parser has a part of a request, but not its end."""
         self._written = 0
-        """Bytes of the latest reply that did not come from uvicorn."""
+        """Bytes of the latest reply of the fast path; 0 if uvicorn sent the latest reply."""
         self._received = 0
         self._unsent = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -64,7 +66,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        # as in uvicorn: its base class says BaseTransport
+        """Count the connection, and begin to time its first head."""
+        # the parameter's type is as in uvicorn; asyncio's base class has BaseTransport
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self.on_connected()
@@ -76,18 +79,21 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers, and return all that the connection took of the limits."""
         self._unwatch_head()
         self._unwatch_body()
         self._sent()
         self.open.leave(self, self._address, self._overflow)
-        for cycle, _ in self.pipeline:  # those that will never begin
+        for cycle, _ in self.pipeline:  # requests that will not be handled
             self.limits.release(cast(Scope, cycle.scope))
         super().connection_lost(exc)
 
     def drop(self) -> None:
+        """Close the connection at once; unsent bytes are lost."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        """Parse received bytes, within the limits of head and message."""
         if self._refused:
             return
         self._received += len(data)
@@ -105,7 +111,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._body_timer = self.loop.call_later(self.head_timeout_s, self._end_slow_body)
 
     def _streams(self) -> bool:
-        """Whether a body of any length is being taken."""
+        """Return whether the request in progress may have a body of any length."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
@@ -113,6 +119,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return hot is not None and hot[0].streams
 
     def pause_writing(self) -> None:
+        """Count the unsent reply as held bytes, and limit the time until it is sent."""
         super().pause_writing()
         self._sent()
         size = self._written
@@ -124,10 +131,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._send_timer = self.loop.call_later(self.send_timeout_s, self.drop)
 
     def resume_writing(self) -> None:
+        """Return the bytes that ``pause_writing`` counted."""
         self._sent()
         super().resume_writing()
 
     def on_message_begin(self) -> None:
+        """Reset the counts for a new request."""
         if self._refused:
             return
         super().on_message_begin()
@@ -135,6 +144,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = self._written = 0
 
     def on_headers_complete(self) -> None:
+        """Check the head; reject the request, or let uvicorn begin it."""
         if self._refused:
             return
         self._unwatch_head()
@@ -151,7 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _wrong_head(self) -> Problem | None:
-        """The problem of a head that is too long or violates HTTP; None for a valid one."""
+        """Return the problem of a head that is too long or violates HTTP; None for a valid one."""
         fields = sum([len(name) + len(value) + _FIELD_EXTRA for name, value in self.headers])
         if len(self.url) + fields > self.max_header_size:
             return Problem(problems.HEADERS_TOO_LARGE, f"more than {self.max_header_size} bytes")
@@ -168,11 +178,12 @@ class BoundedProtocol(HttpToolsProtocol):
         return None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers come here too; they are dropped.
+        """Add a header field; fields of a trailer are dropped."""
         if self._in_head:
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
+        """Add a part of a body if the limit of bytes allows it, else reject the request."""
         if self._refused or self.cycle.response_complete:
             return
         try:
@@ -183,21 +194,24 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        """Stop the timer of the body."""
         self._in_message = False
         self._unwatch_body()
         if not self._refused:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """Drop a body that the handler did not read, and continue with the next request."""
         if self.cycle is not None and not self.pipeline:
-            self.cycle.body = bytearray()  # the handler did not read this body
+            self.cycle.body = bytearray()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
+        """Reject bytes that are no HTTP/1.1 with a problem instead of uvicorn's text."""
         self._refuse(Problem(problems.BAD_PARAMETER, "the request is no valid HTTP/1.1"))
 
     def _is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Return whether uvicorn has no request in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def _watch_head(self) -> None:
@@ -215,23 +229,25 @@ class BoundedProtocol(HttpToolsProtocol):
             self._body_timer = None
 
     def _end_slow_body(self) -> None:
-        """Close the connection of a slow body once its request was answered: no handler reads the
-        rest. Before the answer, check again later: the handler may still read it."""
+        """Close the connection of a slow body after its reply: no handler reads the rest.
+
+        Before the reply, check again later: the handler may still read the body.
+        """
         if self._is_idle():
             self.transport.close()
         else:
             self._body_timer = self.loop.call_later(self.head_timeout_s, self._end_slow_body)
 
     def _sent(self) -> None:
-        """Release what ``pause_writing`` counted: all was sent, or the client disconnected."""
+        """Return what ``pause_writing`` counted: all was sent, or the client disconnected."""
         if self._send_timer is not None:
             self._send_timer.cancel()
             self._send_timer = None
             self.limits.memory.give_back(self._address, self._unsent)
             self._unsent = 0
 
-    def _owes_an_answer(self) -> bool:
-        """Whether a refusal would be taken for the answer to an earlier request."""
+    def _has_earlier_request(self) -> bool:
+        """Return whether the client would take a problem for the reply to an earlier request."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
@@ -239,7 +255,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         self._refused = True
-        if self._owes_an_answer():
+        if self._has_earlier_request():
             self.transport.close()
             return
         if self.cycle is not None and not self.cycle.response_complete:

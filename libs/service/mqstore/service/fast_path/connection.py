@@ -1,4 +1,4 @@
-"""A connection: plain requests of hot routes are answered where their last byte was received."""
+"""A connection with the fast path: a plain request is handled when its last byte is received."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mqstore.service.http import Front
 from mqstore.service.limits import Connections
 from mqstore.service.problems import Problem
 
-HEADS_KEPT: Final = 16
+HEADS_MAX: Final = 16
 """Prepared heads of one connection."""
 _COLLECT_MAX_S: Final = 1.0
-"""How long the rest of a body is waited for here; a slower one is uvicorn's."""
+"""Longest wait for the rest of a body on the fast path; uvicorn handles a slower one."""
 _ENCODING_OVERHEAD: Final = 8
-"""Bytes on the wire for one byte of body, at most: chunks of one byte are six."""
+"""Limit of the bytes on the wire for one byte of body: a chunk of one byte takes six."""
 
 _Prepared = tuple[PreparedHead, Mapping[str, str]]
-"""What does a request, with the parameters of its path."""
+"""The prepared head of a request, and the parameters of its path."""
 
 
 @dataclass(slots=True)
@@ -38,27 +38,28 @@ class _Collected:
 
 
 class FastConnection(BoundedProtocol):
-    """One connection. While a reply is pending, later bytes are kept and nothing more is read."""
+    """One connection. While a reply is pending, it keeps received bytes and pauses reading."""
 
     collect_s: ClassVar[float]
     due: ClassVar[list[FastConnection]]
-    """Connections whose replies are written at the end of this turn of the event loop."""
+    """Connections whose replies are written at the end of this iteration of the event loop."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._heads: dict[Hashable, PreparedHead | None] = {}
-        """By what has to be the same in a head."""
+        """Prepared heads by the parts that must be equal; None: the fast path rejects the head."""
         self._collected: _Collected | None = None
         self._pending: PendingReply | None = None
         self._behind = b""
-        """Bytes that came behind the request whose reply is pending."""
+        """Bytes received after the request whose reply is pending."""
         self._due = b""
-        """A reply that is written soon."""
+        """A reply that is written at the end of this iteration of the event loop."""
         self._used_at = 0.0
-        """When the latest reply was made here, which leaves the keep-alive timer alone."""
+        """Time of the latest reply of the fast path, which does not restart uvicorn's timer."""
         self._is_shutting_down = False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Drop collected bytes, and cancel a pending reply that needs its client."""
         self._forget_collected()
         self._take_behind()
         if self._pending is not None:
@@ -66,6 +67,7 @@ class FastConnection(BoundedProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
+        """Close the connection after the reply that is pending, because the service shuts down."""
         self._write_due()
         self._leave_to_uvicorn()
         self._is_shutting_down = True
@@ -73,6 +75,7 @@ class FastConnection(BoundedProtocol):
             super().shutdown()
 
     def data_received(self, data: bytes) -> None:
+        """Handle a plain request of a hot route; leave other bytes to uvicorn."""
         self._write_due()
         if self._pending is not None:
             self._keep_behind(data)
@@ -82,6 +85,7 @@ class FastConnection(BoundedProtocol):
             super().data_received(data)
 
     def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it was idle on both paths, else restart the timer."""
         left = self._used_at + self.timeout_keep_alive - self.loop.time()
         if self._collected is not None or self._pending is not None or not self._is_idle():
             left = self.timeout_keep_alive
@@ -94,7 +98,7 @@ class FastConnection(BoundedProtocol):
     # requests
 
     def _begin(self, data: bytes) -> bool:
-        """Whether a plain request begins here, which is then done here."""
+        """Handle a plain request that begins with ``data``; return whether it does."""
         if (
             self._refused
             or self._in_message
@@ -128,7 +132,7 @@ class FastConnection(BoundedProtocol):
         if key in self._heads:
             found = self._heads[key]
         else:
-            if len(self._heads) == HEADS_KEPT:
+            if len(self._heads) == HEADS_MAX:
                 self._heads.clear()
             found = PreparedHead.of(self.front, route, head, params, self.client)
             self._heads[key] = found
@@ -166,7 +170,7 @@ class FastConnection(BoundedProtocol):
     # replies
 
     def _reply(self, prepared: _Prepared, body: bytes) -> bool:
-        """Whether the request is done; otherwise nothing was done."""
+        """Handle a whole request; return False, with no effect, if uvicorn must handle it."""
         head, params = prepared
         reply = head.reply(body, params, self.server_state.default_headers)
         if reply is None:
@@ -176,7 +180,7 @@ class FastConnection(BoundedProtocol):
             self._write_soon(reply)
         else:
             self._pending = reply
-            if isinstance(reply.future, asyncio.Task):  # uvicorn cancels it where a shutdown lasts
+            if isinstance(reply.future, asyncio.Task):  # uvicorn cancels tasks in a long shutdown
                 self.tasks.add(reply.future)
                 reply.future.add_done_callback(self.tasks.discard)
             reply.future.add_done_callback(partial(self._finish, reply))
@@ -215,8 +219,10 @@ class FastConnection(BoundedProtocol):
         return behind
 
     def _write_soon(self, reply: bytes) -> None:
-        """At the end of this turn of the loop, with those of other connections: a write wakes the
-        client, which would then take turns with this process for each reply."""
+        """Write a reply at the end of this iteration of the loop, with those of other connections.
+
+        Each write wakes a client. Written together, the replies cause fewer context switches.
+        """
         self._due = reply
         self._written = len(reply)
         if not self.due:
@@ -243,11 +249,11 @@ class FastConnection(BoundedProtocol):
 def connection_class(
     front: Front, *, max_header_size: int, send_timeout_s: float, needs_certificate: bool = False
 ) -> type[FastConnection]:
-    """The protocol class for this application and its limits: uvicorn wants a class."""
+    """Build the protocol class for an application and its limits; uvicorn needs a class."""
     limits = front.limits
 
     class Configured(FastConnection):
-        pass
+        """The connections of one listener."""
 
     Configured.max_header_size = max_header_size
     Configured.max_message_size = max_header_size + _ENCODING_OVERHEAD * limits.max_request

@@ -1,9 +1,8 @@
-"""Heads of plain requests: a known form, read once for each that differs.
+"""Heads of plain requests: GET or POST in a simple form, parsed once for each different head.
 
-Clients send the same head again and again, but for its content-length, so what was read is kept;
-where only the path differs, its header fields are.
-llhttp reads header fields here as it does for uvicorn: nothing is plain that uvicorn would refuse
-or read in another way.
+Clients repeat the same head with another content-length, so parsed heads are cached; if only the
+path differs, the parsed header fields are. llhttp parses the fields, as for uvicorn: a head that
+uvicorn would reject or parse in another way is not plain.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Final, NamedTuple
 import httptools
 
 HEAD_SIZE_MAX: Final = 2048
-"""Bytes of a head that may be plain."""
-KEPT: Final = 1024
-"""How many heads are kept."""
+"""Maximum size in bytes of a plain head."""
+CACHE_SIZE: Final = 1024
+"""Maximum number of cached heads."""
 _LINE: Final = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~|:/-]*)(?:\?([A-Za-z0-9._~|=&%+,:@/*-]*))? HTTP/1\.1"
 )
 _ODD: Final = frozenset({b"content-length", b"expect", b"transfer-encoding", b"upgrade"})
-"""Header fields that ask for more than an answer, or a second length."""
+"""Header fields of requests that are not plain: they change the exchange, or repeat the length."""
 GIVEN_ONCE: Final = (b"host", b"authorization")
 """Header fields that authenticate a request or name its service: a second one is ambiguous."""
 _END: Final = b"\r\n\r\n"
@@ -30,8 +29,10 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})(?=\r\n)", re.IG
 
 
 class Head:
-    """What the head of a plain request says, but for its content-length. The same object for all
-    requests that say the same, as long as it is kept."""
+    """The head of a plain request without its content-length.
+
+    Equal heads are the same object while it is cached.
+    """
 
     __slots__ = ("fields", "headers", "method", "path", "query")
 
@@ -47,29 +48,29 @@ class Head:
         self.path = path
         self.query = query
         self.fields = fields
-        """As they came."""
+        """The header fields as received."""
         self.headers = headers
-        """Names in lower case. Nobody changes it."""
+        """Names in lower case, and values. Shared: do not change it."""
 
 
 class PlainRequest(NamedTuple):
-    """A plain request that has begun."""
+    """A plain request whose head is complete."""
 
     head: Head
     body_at: int
     end: int
-    """Bytes from the head's first to the body's last."""
+    """Bytes of the head and the body."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """With the content-length of a body."""
+        """The header fields, with the content-length of a body."""
         headers, size = self.head.headers, self.end - self.body_at
         return [*headers, (b"content-length", b"%d" % size)] if size else headers
 
 
 def read(data: bytes) -> PlainRequest | None:
-    """The request that begins with the first of these bytes; None when it is not plain, or when its
-    head is not whole."""
+    """Parse the request at the beginning of ``data``; None if it is not plain, or if its head is
+    incomplete."""
     head_end = data.find(_END, 0, HEAD_SIZE_MAX)
     if head_end < 0:
         return None
@@ -84,9 +85,9 @@ def read(data: bytes) -> PlainRequest | None:
     return PlainRequest(head, body_at, body_at + size)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _read(text: bytes) -> Head | None:
-    """``text`` is a head without its content-length."""
+    """Parse a head without its content-length; None if it is not plain."""
     line, _, fields = text.partition(b"\r\n")
     match = _LINE.fullmatch(line)
     headers = None if match is None else _read_fields(fields)
@@ -96,9 +97,9 @@ def _read(text: bytes) -> Head | None:
     return Head(method.decode(), path.decode(), query, fields, headers)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _read_fields(text: bytes) -> list[tuple[bytes, bytes]] | None:
-    """``text`` is every other header field, and the empty line."""
+    """Parse header fields and the empty line after them; None if the request is not plain."""
     found = _Found()
     parser = httptools.HttpRequestParser(found)
     try:
@@ -116,7 +117,7 @@ def _read_fields(text: bytes) -> list[tuple[bytes, bytes]] | None:
 
 
 class _Found:
-    """What httptools calls."""
+    """The callbacks of httptools."""
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes]] = []

@@ -1,4 +1,4 @@
-"""One head of a plain request, checked once for each connection, and the replies under it."""
+"""A head of a plain request after its checks, which are made once for each connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATUS_LINE: Final = {
 
 
 class PreparedHead:
-    """What a hot route does with bodies under one head. Used on the event loop only."""
+    """A checked head that handles the bodies under it. Used on the event loop only."""
 
     __slots__ = (
         "_client",
@@ -64,8 +64,8 @@ class PreparedHead:
         params: Mapping[str, str],
         client: tuple[str, int] | None,
     ) -> PreparedHead | None:
-        """None for a head that is rejected, and for a route without a fast path: uvicorn's requests
-        have all replies."""
+        """Check a head. Returns None for a rejected head, and for a route without a fast path:
+        uvicorn then handles the request, and sends the problem."""
         if route.prepare is None:
             return None
         scope = {
@@ -85,7 +85,10 @@ class PreparedHead:
     def reply(
         self, body: bytes, params: Mapping[str, str], default_headers: Headers
     ) -> bytes | PendingReply | None:
-        """The whole reply, or the one that comes later; None: nothing was done."""
+        """Handle a body; return the bytes of the reply, or a pending reply.
+
+        None: uvicorn must handle the request; nothing was changed.
+        """
         front, limits = self._front, self._front.limits
         if len(body) > limits.max_request or not limits.has_room(self._client):
             return None
@@ -108,7 +111,7 @@ class PreparedHead:
     def encode(
         self, found: bytes | Reply, default_headers: Headers, request_id: str, started: float
     ) -> bytes:
-        """The bytes on the wire of a reply, which is counted."""
+        """Count a reply, and return its bytes on the wire."""
         front, route = self._front, self._route
         if isinstance(found, bytes):
             if default_headers is not self._default_headers:
@@ -130,13 +133,13 @@ class PreparedHead:
     def encode_problem(
         self, error: BaseException, default_headers: Headers, request_id: str, started: float
     ) -> bytes:
-        """The reply of a request that failed."""
+        """Count the problem of a request that failed, and return its bytes on the wire."""
         problem = self._front.problem_for(error, self._head.path)
         reply = Reply.of_problem(problem, request_id)
         return self._encode(reply, default_headers, request_id, started, problem.kind.name)
 
     def release(self, size: int) -> None:
-        """A pending reply with a body of ``size`` bytes is done."""
+        """End the count of a request with a pending reply and a body of ``size`` bytes."""
         limits = self._front.limits
         limits.requests.give_back(self._client)
         limits.memory.give_back(self._client, size)
@@ -155,8 +158,11 @@ class PreparedHead:
         self._front.count(route.template, route.method, 499, seconds, self._client)
 
     def _check(self, reply: Reply) -> None:
-        """Raises Problem (429, 503) for a large reply to a safe method that cannot be held, and
-        RuntimeError for a header that is more than one line."""
+        """Check a reply before it is sent.
+
+        Raises Problem (429, 503) for a large reply to a safe method above the limit of bytes, and
+        RuntimeError for a header with more than one line.
+        """
         size = len(reply.body)
         if size > LARGE_ANSWER_SIZE and self._route.method in SAFE_METHODS:
             refusal = self._front.limits.memory.refusal(self._client, size)
@@ -183,7 +189,7 @@ class PreparedHead:
 
 @dataclass(slots=True)
 class PendingReply:
-    """A request whose reply comes later; it is counted and held until ``finish``."""
+    """A request whose reply is sent later. It counts towards the limits until ``finish``."""
 
     head: PreparedHead
     deferred: DeferredReply
@@ -198,15 +204,16 @@ class PendingReply:
 
     @property
     def future(self) -> asyncio.Future[Any]:
+        """Resolves when the reply can be built."""
         return self.deferred.future
 
     def disconnect(self) -> None:
-        """The client is disconnected: cancel what only it needs."""
+        """Cancel the work that only this client needs, after the client disconnected."""
         if self.deferred.needs_client:
             self.future.cancel()
 
     def finish(self, *, is_connected: bool) -> bytes:
-        """The whole reply, once ``future`` is done. Called once."""
+        """Return the bytes of the reply when ``future`` is done. Call it once."""
         self.head.release(self.size)
         logs.request_id.set(self.request_id)
         rest = self.default_headers, self.request_id, self.started
@@ -225,4 +232,4 @@ def _lines(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 async def _no_body() -> Any:
-    raise RuntimeError("a request that is prepared has no body yet")
+    raise RuntimeError("the body is not received yet while a head is checked")

@@ -72,7 +72,7 @@ class CheckRoutes:
     async def _lease(self, request: HotRequest) -> Reply:
         check_query(request)
         terms = bodies.read(_LEASE, request, await request.body())
-        gone = asyncio.ensure_future(request.gone())
+        gone = asyncio.ensure_future(request.wait_for_disconnect())
         try:
             leasing = asyncio.ensure_future(self._checks().lease(terms, gone.done))
             await asyncio.wait({leasing})

@@ -208,7 +208,7 @@ async def _reply(deferred: DeferredReply, status: int) -> Reply:
 
 
 def _says_json(request: HotRequest) -> bool:
-    return bodies.says_json(request.media_type.decode("latin-1"))
+    return bodies.is_json(request.media_type.decode("latin-1"))
 
 
 def _provide_keys(spec: TransactionSpec, idempotency_key: str | None) -> None:

@@ -76,7 +76,7 @@ class TransactionRoutes:
             return msgspec.json.encode(merge({shards.own: await self._own(listing)}, limit, query))
 
         async with shards.fan_out(request, own) as spread:
-            spread.require_answers()
+            spread.require_reply()
             parts = {shard: _read(body) for shard, body in spread.answers.items()}
             parts |= dict.fromkeys([*spread.missing, *spread.refusals])
         return json_response(merge(parts, limit, query))
