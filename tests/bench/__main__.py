@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.document is not None and options.rows:
         print("--document holds whole runs: leave ROW out", file=sys.stderr)
         return 2
+    if options.document is not None:
+        document.split(options.document)  # rather now than after the run
     unknown = [name for name in options.rows if name not in BENCHES]
     if unknown:
         known = ", ".join(BENCHES)
@@ -81,15 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.rows or BENCHES:
             _measure(setting, name, options.rounds, run)
     _clear_line()
-    table = harness.table(run.rows, rocketmq.NAME)
-    print(f"{machine.sentence(facts)}\n\n{table}")
+    text = "\n\n".join([machine.sentence(facts), *run.tables()])
+    print(text)
     if why_alone is not None:
         print(f"\nmqstore alone: {why_alone}")
-    harness.write(run.rows, facts, options.output)
+    harness.write(run.all_rows(), facts, options.output)
     for failure in run.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if options.document is not None and why_alone is None and not run.failures:
-        document.write(options.document, machine.sentence(facts), table)
+        document.write(options.document, text)
     return 1 if run.failures else 0
 
 
@@ -116,8 +118,19 @@ def _parser() -> argparse.ArgumentParser:
 class Run:
     """The rows that were measured, and why others were not."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    """By the name of their benches."""
     failures: list[str] = field(default_factory=list)
+
+    def all_rows(self) -> list[Row]:
+        """The rows of all names."""
+        return [row for rows in self.rows.values() for row in rows]
+
+    def tables(self) -> Iterator[str]:
+        """A heading and a table for each name."""
+        for name, rows in self.rows.items():
+            yield f"### {name}"
+            yield harness.table(rows, rocketmq.NAME)
 
 
 def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:
@@ -128,9 +141,11 @@ def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:
     try:
         for bench in BENCHES[name](setting):
             try:
-                run.rows += harness.measure(bench, rounds, _progress, processes)
+                measured = harness.measure(bench, rounds, _progress, processes)
             except SideError as error:
                 run.failures.append(str(error))
+            else:
+                run.rows.setdefault(name, []).extend(measured)
     except SideError as error:  # its sides did not start
         run.failures.append(f"{name}: {error}")
 

@@ -9,11 +9,16 @@ BEGIN: Final = "<!-- latest run: written by make bench -->"
 END: Final = "<!-- end of the latest run -->"
 
 
-def write(path: Path, facts: str, table: str) -> None:
+def write(path: Path, text: str) -> None:
     """Replace what stands between the markers. Raises ValueError when the page has none."""
+    before, after = split(path)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def split(path: Path) -> tuple[str, str]:
+    """The texts before and after the marked part. Raises ValueError when the page has none."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{path} has no lines {BEGIN!r} and {END!r}")
-    text = f"{before}{BEGIN}\n\n{facts}\n\n{table}\n\n{END}{after}"
-    path.write_text(text, encoding="utf-8")
+    return before, after

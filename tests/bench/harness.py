@@ -204,27 +204,30 @@ def _ratios(ours: list[float], theirs: list[float], metric: Metric) -> list[floa
 
 
 def table(rows: Sequence[Row], peer_name: str) -> str:
-    """The rows as a Markdown table."""
-    lines = [
-        f"| row | unit | mqstore | {peer_name} | ratio | spread"
-        " | MB/s, ours and its | disk | of the disk |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in rows:
-        spread = "" if row.spread is None else f"{row.spread[0]:.2f} … {row.spread[1]:.2f}"
-        cells = (
-            row.name,
-            row.unit,
-            _figure(row.ours),
-            _figure(row.peer),
-            _ratio(row.ratio),
-            spread,
-            " · ".join(filter(None, (_figure(row.ours_mb), _figure(row.peer_mb)))),
-            _figure(row.disk),
-            _ratio(row.of_disk),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The rows as a Markdown table, without the columns in which every row is empty."""
+    columns = (
+        ("row", "---", [row.name for row in rows]),
+        ("unit", "---", [row.unit for row in rows]),
+        ("mqstore", "--:", [_figure(row.ours) for row in rows]),
+        (peer_name, "--:", [_figure(row.peer) for row in rows]),
+        ("ratio", "--:", [_ratio(row.ratio) for row in rows]),
+        ("spread", "--:", [_spread(row.spread) for row in rows]),
+        ("MB/s, ours and its", "--:", [_rates(row.ours_mb, row.peer_mb) for row in rows]),
+        ("disk", "--:", [_figure(row.disk) for row in rows]),
+        ("of the disk", "--:", [_ratio(row.of_disk) for row in rows]),
+    )
+    filled = [column for column in columns if any(column[2])]
+    lines = [[name for name, _, _ in filled], [rule for _, rule, _ in filled]]
+    lines += map(list, zip(*(cells for _, _, cells in filled), strict=True))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _spread(spread: tuple[float, float] | None) -> str:
+    return "" if spread is None else f"{spread[0]:.2f} … {spread[1]:.2f}"
+
+
+def _rates(ours: float | None, peer: float | None) -> str:
+    return " · ".join(filter(None, (_figure(ours), _figure(peer))))
 
 
 def _figure(value: float | None) -> str:

@@ -11,8 +11,8 @@ from tests.locks import ROOT
 def test_a_run_replaces_what_stands_between_the_markers(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Before\n{document.BEGIN}\nan older run\n{document.END}\nAfter\n")
-    document.write(page, "facts", "| row |")
-    document.write(page, "two cores", "| row |\n| append |")
+    document.write(page, "an old run")
+    document.write(page, "two cores\n\n| row |\n| append |")
     assert page.read_text() == (
         f"# Before\n{document.BEGIN}\n\ntwo cores\n\n| row |\n| append |\n\n{document.END}\nAfter\n"
     )
@@ -22,7 +22,7 @@ def test_a_page_without_markers_is_left_as_it_is(tmp_path: Path) -> None:
     page = tmp_path / "other.md"
     page.write_text(f"# Other\n{document.BEGIN}\n")
     with pytest.raises(ValueError, match="has no lines"):
-        document.write(page, "facts", "table")
+        document.write(page, "facts")
     assert page.read_text() == f"# Other\n{document.BEGIN}\n"
 
 

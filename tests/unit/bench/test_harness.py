@@ -152,6 +152,15 @@ def test_the_table_leaves_empty_what_was_not_measured() -> None:
     ]
 
 
+def test_the_table_leaves_out_a_column_without_a_figure() -> None:
+    table = harness.table([Row("append", "messages/s", 2.0, 1.0, 2.0, (2.0, 2.0))], "RocketMQ")
+    assert table.splitlines() == [
+        "| row | unit | mqstore | RocketMQ | ratio | spread |",
+        "| --- | --- | --: | --: | --: | --: |",
+        "| append | messages/s | 2 | 1 | 2.00 | 2.00 … 2.00 |",
+    ]
+
+
 def test_rows_are_written_with_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "build" / "bench.json"
     harness.write([Row("append", "messages/s", 1.0, 2.0, 0.5, (0.4, 0.6))], {"cores": "2"}, path)

@@ -71,6 +71,13 @@ def test_a_failed_row_is_named_and_leaves_the_others(
     assert names == ["whole", "whole, peak private memory"]
 
 
+def test_a_page_without_markers_is_refused_before_the_run(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Benchmarks")
+    with pytest.raises(ValueError, match="has no lines"):
+        main(["--document", str(page), "--alone"])
+
+
 def test_a_document_holds_only_whole_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["append", "--document", "page.md"]) == 2
     assert "leave ROW out" in capsys.readouterr().err
