@@ -50,12 +50,10 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/transactions",
     "libs/storage/mqstore/storage/verify",
     "libs/wire",
-    "services/query",
     "services/store-writer",
     "tests/unit/chart",
     "tests/unit/client",
     "tests/unit/jobs",
-    "tests/unit/query",
     "tests/unit/service",
     "tests/unit/storage",
     "tests/unit/writer",
@@ -65,7 +63,6 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
 TOO_LONG: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/_kernel.pyi",
     "libs/storage/mqstore/storage/log/commit_log.py",
-    "services/query/mqstore/query/message_routes.py::messages",
     "tests/unit/jobs/expiry_examples.py::report",
     "tests/unit/service/fast_path/test_connection.py::serving",
     "tests/unit/storage/lookup/test_lookups.py",
@@ -96,7 +93,6 @@ NOT_DOCUMENTED: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/transactions",
     "libs/storage/mqstore/storage/verify",
     "libs/wire",
-    "services/query",
     "services/store-writer",
     "spark-jobs",
 )

@@ -19,7 +19,7 @@ REFUSED = httpx.Response(503, text="read-only")
 
 
 class Writer:
-    """As ``LocalWriter``: ``replies`` in their order, then it accepts all."""
+    """A ``LocalWriter`` that returns ``replies`` in their order, then accepts all requests."""
 
     def __init__(self, *replies: httpx.Response | None) -> None:
         self._replies = iter(replies)
@@ -70,7 +70,7 @@ def test_offsets_of_any_thread_are_sent_once_with_the_system_token() -> None:
     _run(Writer, test)
 
 
-def test_what_was_not_accepted_is_sent_again_with_what_came_since(
+def test_offsets_that_were_not_accepted_are_sent_again_with_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warnings: list[str] = []
@@ -93,7 +93,9 @@ def test_what_was_not_accepted_is_sent_again_with_what_came_since(
     _run(lambda: Writer(None, REFUSED), test)
 
 
-def test_a_bounded_number_waits_and_goes_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_offsets_waits_and_goes_in_one_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(damage_reports, "WAITING_MAX", 10)
 
     async def test(reports: DamageReports, writer: Writer) -> None:
@@ -106,7 +108,7 @@ def test_a_bounded_number_waits_and_goes_in_one_request(monkeypatch: pytest.Monk
     _run(Writer, test)
 
 
-def test_what_waits_is_dropped_with_its_store() -> None:
+def test_unsent_offsets_are_dropped_with_their_store() -> None:
     async def test(reports: DamageReports, writer: Writer) -> None:
         reports.note(7)
         reports.forget()

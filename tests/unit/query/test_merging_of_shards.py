@@ -1,4 +1,4 @@
-"""Pages of several shards as one: whatever the limits are, each message comes once and in order."""
+"""Merged pages of several shards: whatever the limits, each message comes once and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mqstore.query import merging, shard_cursor
 from mqstore.query.merging import Paging
-from mqstore.query.shard_cursor import Part
+from mqstore.query.shard_cursor import ShardPosition
 from mqstore.service import shards
 from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import ShardReplies
@@ -37,7 +37,7 @@ class Found:
 
 @dataclass
 class Store:
-    """A shard's answers, in its own order; a cursor is where it goes on, in decimal."""
+    """Pages of one shard, in its own order; a cursor is the next offset in decimal."""
 
     records: list[Found]
     newest_first: bool
@@ -108,8 +108,8 @@ def test_each_message_comes_once_and_in_order(
         begun = shard_cursor.decode(cursor, QUERY)
         spread = ShardReplies()
         for number, store in shards.items():
-            part = begun.get(number, Part())
-            if not part.is_over:  # a shard may answer with less than it was asked for
+            part = begun.get(number, ShardPosition())
+            if not part.is_finished:  # a shard may return less than was requested
                 own_limit = data.draw(st.integers(1, limit))
                 spread.answers[number] = store.page(own_limit, part.cursor)
         page = msgspec.json.decode(merging.messages(spread, begun, paging))
@@ -136,26 +136,26 @@ def test_a_missing_shard_makes_it_incomplete_and_goes_on_where_it_was() -> None:
         cursor_of=partial(shard_cursor.encode, query=QUERY),
     )
     one = Store([Found(0, n * SIZE, n) for n in range(3)], newest_first=True)
-    begun = {1: Part("500")}
+    begun = {1: ShardPosition("500")}
     spread = ShardReplies(answers={0: one.page(2, None)}, missing={1: "no answer"})
     page = msgspec.json.decode(merging.messages(spread, begun, paging))
     assert page["shards"] == {"asked": [0, 1], "missing": [1], "why": {"1": "no answer"}}
     assert not page["complete"]
     parts = shard_cursor.decode(page["next"], QUERY)
-    assert parts == {0: Part("1"), 1: Part("500")}
+    assert parts == {0: ShardPosition("1"), 1: ShardPosition("500")}
     last = ShardReplies(answers={0: one.page(2, "100")}, missing={1: "no answer"})
     page = msgspec.json.decode(merging.messages(last, parts, paging))
     assert (page["next"], page["complete"]) == (None, False)
 
 
-def test_paging_ends_where_a_shard_is_one_no_more() -> None:
+def test_paging_ends_where_a_shard_was_removed() -> None:
     paging = Paging(
         *(0, 9, True, 10, 1 << 20),
         cursor_at=lambda place, _: str(place),
         cursor_of=partial(shard_cursor.encode, query=QUERY),
     )
     one = Store([Found(0, 0, 1)], newest_first=True)
-    begun = {0: Part("1"), 1: Part("500")}
+    begun = {0: ShardPosition("1"), 1: ShardPosition("500")}
     page = msgspec.json.decode(
         merging.messages(ShardReplies(answers={0: one.page(2, "1")}), begun, paging)
     )
@@ -164,17 +164,17 @@ def test_paging_ends_where_a_shard_is_one_no_more() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b'{"topic":"t","queues":[{"queueId":0}]}'])
-def test_an_answer_that_is_not_known_here_is_missing(answer: bytes) -> None:
+def test_a_shard_whose_answer_cannot_be_decoded_is_missing(answer: bytes) -> None:
     whole = b'{"topic":"t","queues":[]}'
-    told = msgspec.json.decode(merging.queues(ShardReplies(answers={0: whole, 1: answer})))
-    assert told["shards"]["missing"] == [1]
-    assert "cannot be read" in told["shards"]["why"]["1"]
+    merged = msgspec.json.decode(merging.queues(ShardReplies(answers={0: whole, 1: answer})))
+    assert merged["shards"]["missing"] == [1]
+    assert "cannot be read" in merged["shards"]["why"]["1"]
     with pytest.raises(Problem) as refused:
         merging.queues(ShardReplies(answers={1: answer}))
     assert refused.value.kind is SHARD_UNREACHABLE
 
 
-def test_nothing_at_all_is_what_the_shards_refuse() -> None:
+def test_no_answer_at_all_raises_the_refusal_of_the_shards() -> None:
     spread = ShardReplies(
         refusals={0: Problem(MESSAGE_UNKNOWN, "no such message")}, missing={1: "gone"}
     )
@@ -210,22 +210,22 @@ def _traces(spread: ShardReplies) -> bytes:
 @given(
     st.dictionaries(
         st.integers(0, 2**31),
-        st.builds(Part, st.none() | st.text(max_size=30), st.booleans(), st.booleans()),
+        st.builds(ShardPosition, st.none() | st.text(max_size=30), st.booleans(), st.booleans()),
         max_size=20,
     ),
     st.text(max_size=20),
 )
-def test_a_cursor_comes_back_as_it_was(parts: dict[int, Part], query: str) -> None:
+def test_a_cursor_comes_back_as_it_was(parts: dict[int, ShardPosition], query: str) -> None:
     assert shard_cursor.decode(shard_cursor.encode(parts, query), query) == parts
 
 
 @given(st.text(max_size=40) | st.binary(max_size=40).map(lambda b: base64.b64encode(b).decode()))
-def test_any_other_text_is_no_cursor(text: str) -> None:
+def test_any_other_text_is_rejected(text: str) -> None:
     with pytest.raises(CursorError):
         shard_cursor.decode(text, QUERY)
 
 
-def test_a_cursor_is_of_its_query_alone() -> None:
-    text = shard_cursor.encode({0: Part("a"), 1: Part(is_over=True)}, QUERY)
+def test_a_cursor_belongs_to_one_query() -> None:
+    text = shard_cursor.encode({0: ShardPosition("a"), 1: ShardPosition(is_finished=True)}, QUERY)
     with pytest.raises(CursorError, match="another query"):
         shard_cursor.decode(text, "others")

@@ -1,4 +1,4 @@
-"""The stream of a topic's events, over a store that answers by a script."""
+"""The stream of a topic's events, over a store that replies by a script."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ QUERY = TopicQuery("t", newest_first=False)
 
 
 class Scripted:
-    """A query service whose scans of a topic find nothing that is wanted: ``scans`` says how far
-    each came, or what it raises. The stream ends with the last one."""
+    """A query service whose scans of a topic match no message.
+
+    ``scans`` has the physical offset that each scan reaches, or the error that it raises. The
+    stream ends with the last scan.
+    """
 
     def __init__(self, scans: list[int | StorageError]) -> None:
         self.arrivals = Arrivals(cast(Any, self), asyncio.get_running_loop())
@@ -35,13 +38,13 @@ class Scripted:
         self._scans: Iterator[int | StorageError] = iter(scans)
         self._left = len(scans)
 
-    async def run_in_turn(self, look: Any) -> Any:
+    async def run_admitted(self, look: Any) -> Any:
         return look()
 
-    def require(self, store: Any) -> None:
+    def require_current(self, store: Any) -> None:
         """The store is never replaced."""
 
-    def answer_bytes(self, *, inflate: bool) -> int:
+    def reply_bytes_max(self, *, inflate: bool) -> int:
         return 1 << 20
 
     def queues(self, topic: str) -> list[Any]:
@@ -58,8 +61,8 @@ class Scripted:
         return KeyAnswer([], [], following, False, Scanned(0, 0, 100, 0, reached))
 
 
-def told(scans: list[int | StorageError]) -> list[bytes]:
-    """All that a stream sends."""
+def events_of(scans: list[int | StorageError]) -> list[bytes]:
+    """Return all events of a stream."""
 
     async def follow() -> list[bytes]:
         scripted = Scripted(scans)
@@ -75,15 +78,15 @@ def position(offset: int) -> bytes:
     return f"id: {place}\nevent: position\ndata: {{}}\n\n".encode()
 
 
-def test_stream_says_where_it_is_while_nothing_wanted_comes(
+def test_stream_reports_its_position_while_no_message_matches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert told([100, 200, 300]) == [RETRY, position(100)]
+    assert events_of([100, 200, 300]) == [RETRY, position(100)]
     monkeypatch.setattr(event_routes, "HEARTBEAT_S", 0.0)
-    assert told([100, 200, 300]) == [RETRY, position(100), position(200), position(300)]
+    assert events_of([100, 200, 300]) == [RETRY, position(100), position(200), position(300)]
 
 
 @pytest.mark.parametrize("failure", [RecordExpired, TopicUnknown, StoreNotOpen])
-def test_stream_ends_where_who_comes_back_is_told_why(failure: type[StorageError]) -> None:
+def test_stream_ends_at_an_error_that_a_new_request_reports(failure: type[StorageError]) -> None:
     error = failure("recovering", "why") if failure is StoreNotOpen else failure("why")
-    assert told([100, error]) == [RETRY, position(100)]
+    assert events_of([100, error]) == [RETRY, position(100)]

@@ -9,7 +9,7 @@ from mqstore.service.settings import Settings
 
 
 def build(settings: Settings) -> QueryService:
-    """The service with its interface; on the event loop that will run it."""
+    """Build the query service with all its routes. Call it on the event loop that runs it."""
     service = QueryService(settings)
     interface.add(service.api, service)
     return service

@@ -1,7 +1,7 @@
-"""Long polls: one thread waits on the state page's futex and tells coroutines of arrivals.
+"""Long polls: one thread waits on the state page's futex and wakes coroutines on arrivals.
 
-A poll looks, registers, looks whether its queues end further by now, then waits, so that nothing
-that arrives in between is missed.
+A poll reads its queues, registers a watch, and compares the ends of the queues once more before it
+waits. Therefore it misses no message that arrives between the read and the watch.
 """
 
 from __future__ import annotations
@@ -18,49 +18,52 @@ from mqstore.service import logs
 log = logs.get(__name__)
 
 WAIT_S: Final = 0.5
-"""Longest single wait of the thread: how fast it notices its own end."""
-PACE_S: Final = 0.001
-"""From one look at the queues to the next, at least: a busy store must not keep the thread busy,
-and an idle one's first arrival is told at once."""
-PART: Final = 10
-"""A look that takes long, since there are many queues to look at, is that much longer away from the
-next one: a tenth of one core at most."""
-AT_ONCE: Final = 64
-"""Polls that are woken in one turn of the event loop: some milliseconds."""
+"""Longest single wait of the thread in seconds, and so the longest delay of ``stop``."""
+CHECK_INTERVAL_MIN_S: Final = 0.001
+"""Shortest time between two checks of the queues, which limits the load of a busy store. The first
+arrival after an idle time is not delayed."""
+CHECK_INTERVAL_RATIO: Final = 10
+"""Shortest interval of checks, as a multiple of the duration of a check: checks of many queues use
+at most a tenth of one core."""
+WAKE_BATCH: Final = 64
+"""Number of polls woken in one turn of the event loop, which takes some milliseconds."""
 
 
 class ArrivalSource(Protocol):
-    """What the thread looks at; its methods may block."""
+    """The store as the thread sees it. Methods are called from the thread and may block."""
 
     def arrival_count(self) -> int:
-        """Changes with every arrival."""
+        """Return a number that changes with every arrival."""
 
     def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
-        """Until ``arrival_count`` differs from ``seen``, or the time is up."""
+        """Wait until ``arrival_count`` differs from ``seen``, or for ``timeout_s``."""
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """The next queue offset to be written."""
+        """Return the queue offset of the next message, which is the end of the queue."""
 
 
 Watch = tuple[str, int, int]
 """Topic, queue id, and the queue offset whose arrival is waited for."""
-Place = tuple[str, int]
+QueueKey = tuple[str, int]
 """Topic and queue id."""
 Future = asyncio.Future[None]
 
 
 class Arrivals:
-    """Wakes coroutines of one event loop. ``watch`` and ``interrupt`` are for that loop only."""
+    """Wakes coroutines of one event loop when messages arrive.
+
+    ``watch``, ``wake`` and ``interrupt`` are called on that loop only.
+    """
 
     def __init__(self, source: ArrivalSource, loop: asyncio.AbstractEventLoop) -> None:
         self._source = source
         self._loop = loop
         self._lock = threading.Condition()
-        self._watches: dict[Place, dict[Future, int]] = {}
-        """Who waits where, and for which queue offset."""
+        self._watches: dict[QueueKey, dict[Future, int]] = {}
+        """By queue, the waiting futures, each with the queue offset that it waits for."""
         self._futures: set[Future] = set()
-        self._ending = False
-        self._next_look = 0.0
+        self._stopping = False
+        self._next_check_at = 0.0
         self.interrupted = False
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
@@ -68,28 +71,29 @@ class Arrivals:
         return len(self._futures)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Blocks until the thread has ended; never started is fine."""
+        """Stop the thread and wait for its end. Does nothing if the thread was never started."""
         with self._lock:
-            self._ending = True
+            self._stopping = True
             self._lock.notify()
         if self._thread.is_alive():
             self._thread.join()
 
     def interrupt(self) -> None:
-        """Wake every poll now and let no further one wait: the service is ending."""
+        """Wake every poll, and let no further one wait, because the service is shutting down."""
         self.interrupted = True
         self._resolve(list(self._futures))
 
     def wake(self) -> None:
-        """Wake every poll now, to look again."""
+        """Wake every poll, so that it reads its queues again."""
         self._resolve(list(self._futures))
 
     @contextmanager
     def watch(self, *watches: Watch) -> Iterator[Future]:
-        """A future that is done once one of the queues reaches beyond its offset."""
+        """Yield a future that is done once one of the queues ends behind its offset."""
         future: Future = self._loop.create_future()
         if self.interrupted:
             future.set_result(None)
@@ -109,50 +113,51 @@ class Arrivals:
                     self._forget((topic, queue_id), future)
 
     def _has_arrived(self, watches: tuple[Watch, ...]) -> bool:
-        """What came since the caller looked: the thread may have counted it before this watch, and
-        then sleeps until the next arrival."""
+        """Return whether a message arrived since the caller read its queues.
+
+        The thread may have seen that arrival before the watch was registered, and would wait for
+        the next one.
+        """
         try:
             return any(self._source.end_of(topic, queue) > at for topic, queue, at in watches)
         except OSError:
-            return False  # the thread looks again, and says so
+            return False  # the thread reads the queue too, and logs the error
 
-    def _forget(self, place: Place, future: Future) -> None:
-        waiting = self._watches[place]
+    def _forget(self, key: QueueKey, future: Future) -> None:
+        waiting = self._watches[key]
         waiting.pop(future, None)
         if not waiting:
-            del self._watches[place]
+            del self._watches[key]
 
     def _run(self) -> None:
         while self._has_watches():
             try:
-                self._look()
+                self._check_queues()
             except Exception:
-                log.exception("looking for arrivals failed")
+                log.exception("check for arrivals failed")
                 self._pause(WAIT_S)
 
-    def _look(self) -> None:
-        self._pause(self._next_look - time.monotonic())
+    def _check_queues(self) -> None:
+        self._pause(self._next_check_at - time.monotonic())
         begun = time.monotonic()
         seen = self._source.arrival_count()
         with self._lock:
-            places = {place: min(waiting.values()) for place, waiting in self._watches.items()}
+            keys = {key: min(waiting.values()) for key, waiting in self._watches.items()}
         ends = {
-            place: end
-            for place, least in places.items()
-            if (end := self._source.end_of(*place)) > least
+            key: end for key, least in keys.items() if (end := self._source.end_of(*key)) > least
         }
         took = time.monotonic() - begun
-        self._next_look = begun + max(PACE_S, PART * took)
-        if not self._tell(ends):
+        self._next_check_at = begun + max(CHECK_INTERVAL_MIN_S, CHECK_INTERVAL_RATIO * took)
+        if not self._wake_arrived(ends):
             self._source.wait_for_arrival(seen, WAIT_S)
 
-    def _tell(self, ends: dict[Place, int]) -> bool:
-        """Wake those who wait for what lies below these ends; whether there was anyone."""
+    def _wake_arrived(self, ends: dict[QueueKey, int]) -> bool:
+        """Wake polls whose offsets lie below these ends. Return whether there were any."""
         with self._lock:
             arrived = [
                 future
-                for place, end in ends.items()
-                for future, offset in self._watches.get(place, {}).items()
+                for key, end in ends.items()
+                for future, offset in self._watches.get(key, {}).items()
                 if end > offset and not future.done()
             ]
         if arrived:
@@ -160,21 +165,21 @@ class Arrivals:
         return bool(arrived)
 
     def _has_watches(self) -> bool:
-        """Sleep while nobody waits; False at the end."""
+        """Wait for a watch. Return False once the thread is to stop."""
         with self._lock:
-            while not self._watches and not self._ending:
+            while not self._watches and not self._stopping:
                 self._lock.wait()
-            return not self._ending
+            return not self._stopping
 
     def _pause(self, seconds: float) -> None:
         with self._lock:
-            if not self._ending and seconds > 0:
+            if not self._stopping and seconds > 0:
                 self._lock.wait(seconds)
 
     def _resolve(self, futures: list[Future]) -> None:
-        """Some now, the rest once the loop has seen to others: each is answered on it."""
-        for future in futures[:AT_ONCE]:
+        """Resolve some futures now, the rest in later turns, since each reply takes loop time."""
+        for future in futures[:WAKE_BATCH]:
             if not future.done():
                 future.set_result(None)
-        if len(futures) > AT_ONCE:
-            self._loop.call_soon(self._resolve, futures[AT_ONCE:])
+        if len(futures) > WAKE_BATCH:
+            self._loop.call_soon(self._resolve, futures[WAKE_BATCH:])

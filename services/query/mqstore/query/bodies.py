@@ -1,4 +1,4 @@
-"""How a message's body is shown: as text, JSON or base64, cut at a size, inflated on request."""
+"""Forms of a message body in a reply: text, JSON or base64, truncated or inflated on request."""
 
 from __future__ import annotations
 
@@ -16,35 +16,38 @@ from mqstore.storage.formats import Record, SysFlag
 from mqstore.storage.reads import compression_of, inflate
 
 _UTF8_TAIL: Final = 3
-"""Bytes of a character that a cut may leave behind, at most."""
-ROOM: Final = 100
-"""Levels that whoever reads the answer may need besides those of a body that is shown as JSON."""
+"""Maximum number of bytes of an incomplete UTF-8 character at the end of a truncated body."""
+NESTING_MARGIN: Final = 100
+"""JSON nesting levels left to the reply that surrounds a body shown as JSON."""
 
 
 class BodyShape(StrEnum):
+    """Form of a body that a request selects."""
+
     AUTO = "auto"
     """Text where it is valid UTF-8, else base64."""
     TEXT = "text"
-    """Text; what is no UTF-8 becomes U+FFFD."""
+    """Text; invalid UTF-8 becomes U+FFFD."""
     JSON = "json"
-    """As JSON itself; as ``auto`` where it is none."""
+    """JSON embedded in the reply; as ``auto`` if the body is not JSON."""
     BASE64 = "base64"
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class InflateBounds:
-    """What may become of a compressed body."""
+    """Limits of an inflated body: its size in bytes, and its ratio to the compressed size."""
 
     size_max: int
     ratio_max: int
 
     @classmethod
     def of(cls, settings: Settings) -> InflateBounds:
+        """Return the limits that the settings give."""
         return cls(settings.max_inflated_size, settings.max_inflate_ratio)
 
     def inflate(self, found: Record) -> bytes:
-        """The body inflated where it is compressed. Raises BodyNotInflatable."""
+        """Return the body, inflated if it is compressed. Raises BodyNotInflatable."""
         compression = compression_of(found.sys_flag)
         body = found.body
         if compression is None:
@@ -54,7 +57,7 @@ class InflateBounds:
 
 @dataclass(frozen=True, slots=True)
 class BodyForm:
-    """What one request asks of bodies; ``inflate`` is None for bodies as they are stored."""
+    """How one request shows bodies. ``inflate`` is None for bodies as they are stored."""
 
     shape: BodyShape = BodyShape.AUTO
     max_bytes: int | None = None
@@ -62,24 +65,25 @@ class BodyForm:
 
     @property
     def inflates(self) -> bool:
+        """Whether compressed bodies are inflated."""
         return self.inflate is not None
 
-    def show(self, found: Record, view: replies.Message) -> None:
-        """Put a record's body into its view."""
+    def add_body(self, found: Record, view: replies.Message) -> None:
+        """Put the body of a record into its view."""
         body = found.body
         if found.sys_flag & SysFlag.COMPRESSED:
-            body = self._label(found, view)
+            body = self._describe_compression(found, view)
         if self.shape is BodyShape.NONE:
             return
-        if self.shape is BodyShape.JSON and self._show_json(body, view):
+        if self.shape is BodyShape.JSON and self._add_json(body, view):
             return
         if self.max_bytes is not None and len(body) > self.max_bytes:
             view.body_truncated = True
             body = body[: self.max_bytes]
-        self._show(body, view)
+        self._add_text(body, view)
 
-    def _label(self, found: Record, view: replies.Message) -> bytes:
-        """Say how a body is compressed; the body, inflated where that was asked for."""
+    def _describe_compression(self, found: Record, view: replies.Message) -> bytes:
+        """Put the compression into the view. Return the body, inflated if the request wants it."""
         try:
             view.compression = compression_of(found.sys_flag)
             if self.inflate is not None:
@@ -90,22 +94,22 @@ class BodyForm:
             view.body_problem = str(error)
         return found.body
 
-    def _show_json(self, body: bytes, view: replies.Message) -> bool:
+    def _add_json(self, body: bytes, view: replies.Message) -> bool:
         if self.max_bytes is not None and len(body) > self.max_bytes:
             view.body_problem = "it is longer than bodyMax, so it is not shown as JSON"
             return False
         try:
             msgspec.json.decode(body)
             body.decode()
-            if body.count(b"[") + body.count(b"{") > ROOM:
-                msgspec.json.decode(b"[" * ROOM + body + b"]" * ROOM)
+            if body.count(b"[") + body.count(b"{") > NESTING_MARGIN:
+                msgspec.json.decode(b"[" * NESTING_MARGIN + body + b"]" * NESTING_MARGIN)
         except (ValueError, RecursionError) as error:
             view.body_problem = f"it is no JSON: {error}"
             return False
         view.body_json = msgspec.Raw(body)
         return True
 
-    def _show(self, body: bytes, view: replies.Message) -> None:
+    def _add_text(self, body: bytes, view: replies.Message) -> None:
         if self.shape is BodyShape.BASE64:
             view.body_base64 = base64.b64encode(body).decode()
             return

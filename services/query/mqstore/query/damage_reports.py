@@ -1,6 +1,6 @@
-"""Damage that look-ups meet, reported to store-writer, whose scrub checks and repairs it.
+"""Reports of damage that look-ups meet, sent to store-writer, whose scrub checks and repairs it.
 
-Nothing waits for a report: look-ups leave offsets in a bounded set, and a task sends them.
+No look-up waits for a report: it adds an offset to a bounded set, and a task sends the set.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mqstore.service.auth import OwnToken
 
 PATH: Final = "/v1/internal/damage"
 WAITING_MAX: Final = 1_024
-"""Offsets that wait to be sent; further ones are dropped. All go in one request."""
+"""Maximum number of unsent offsets; further ones are dropped. One request carries all."""
 RETRY_S: Final = 5.0
-"""Between two attempts, where store-writer did not accept a report."""
+"""Seconds between two attempts when store-writer does not accept a report."""
 
 log = logs.get(__name__)
 
 
 class DamageReports:
-    """Used on the event loop, but for ``note`` and ``forget``."""
+    """Sends damage reports. Used on the event loop; ``note`` and ``forget`` are thread-safe."""
 
     def __init__(self, writer: LocalWriter, token: OwnToken, retry_s: float = RETRY_S) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,11 +37,11 @@ class DamageReports:
 
     @property
     def waiting(self) -> int:
-        """How many offsets wait; 1,024 at most."""
+        """Number of unsent offsets, at most WAITING_MAX."""
         return len(self._waiting)
 
     def note(self, offset: int) -> None:
-        """A look-up met damage at a physical offset. Any thread; never waits for store-writer."""
+        """Add a physical offset to the next report. Thread-safe; never waits for a reply."""
         with self._lock:
             if offset in self._waiting or len(self._waiting) >= WAITING_MAX:
                 return
@@ -49,12 +49,12 @@ class DamageReports:
         self._loop.call_soon_threadsafe(self._noted.set)
 
     def forget(self) -> None:
-        """Drop what waits: another store took the place of the one that it is of. Any thread."""
+        """Drop the unsent offsets, because their store was replaced. Thread-safe."""
         with self._lock:
             self._waiting.clear()
 
     async def run(self) -> None:
-        """Send what is noted; ends by being cancelled."""
+        """Send noted offsets until the task is cancelled."""
         while True:
             await self._noted.wait()
             self._noted.clear()
@@ -72,7 +72,7 @@ class DamageReports:
                 self._noted.set()
 
     async def _send(self, offsets: list[int]) -> str | None:
-        """None where store-writer accepted them, else why not."""
+        """Send offsets. Return None if store-writer accepted them, else the reason."""
         token = self._token()
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         reply = await self._writer.request("POST", PATH, headers, {"offsets": offsets})
@@ -81,7 +81,7 @@ class DamageReports:
         return None if reply.is_success else f"status {reply.status_code}: {reply.text[:200]}"
 
     def _log_change(self, refusal: str | None) -> None:
-        """Attempts that fail alike are logged once."""
+        """Log the first failure of a row of failed attempts."""
         if refusal is not None and self._refusal is None:
-            log.warning("damage cannot be reported; it is tried again", why=refusal)
+            log.warning("damage cannot be reported; retrying", why=refusal)
         self._refusal = refusal

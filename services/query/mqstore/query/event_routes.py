@@ -1,7 +1,7 @@
-"""Following a topic: server-sent events, in the order of the log, resumable where they broke off.
+"""Streams of a topic's messages as server-sent events, in the order of the log, resumable.
 
-A stream's position is one physical offset: everything of the topic below it was sent. It first
-notes where the queues end, then looks, then waits until one of them reaches further.
+The position of a stream is a physical offset: every message of the topic below it was sent. The
+stream reads the ends of the queues, scans the log, and waits until a queue ends behind these.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ from mqstore.wire.base import INT64_MAX
 from mqstore.wire.operations import lookups as operations
 
 BATCH: Final = 100
-"""Messages looked at in one go."""
+"""Maximum number of messages of one scan."""
 BATCH_BYTES: Final = 1 << 20
 HEARTBEAT_S: Final = 15.0
-ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-"""Bodies that are shown as JSON may have line ends in them, which are nothing but blanks there."""
+_BLANKS: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Replaces line ends, which are white space in JSON, because an event's data is one line."""
 
 
 class EventRoutes:
+    """Serves streams of a topic's messages."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._streams = 0
 
     def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
         Endpoint(operations.TOPIC_EVENTS, self.events).add(api)
 
     async def events(
@@ -58,8 +61,8 @@ class EventRoutes:
                 alias="from",
                 ge=0,
                 le=INT64_MAX,
-                description="Begin with what was stored at or after this time, in ms; without it, "
-                "with what arrives from now on.",
+                description="Begin with the first message stored at or after this Unix time in ms; "
+                "without it, with the next message that arrives.",
             ),
         ] = None,
         tags: Annotated[
@@ -72,45 +75,47 @@ class EventRoutes:
         sql: Annotated[
             str | None,
             Query(
-                description="Only messages whose properties this SQL92 expression is true of; not "
-                "with `tags`.",
+                description="Only messages whose properties match this SQL92 expression; not with "
+                "`tags`.",
                 openapi_examples={"an expression": {"value": "a > 5 AND b IS NOT NULL"}},
             ),
         ] = None,
         last_event_id: Annotated[
             str | None,
-            Header(max_length=200, description="Go on behind this event; goes before `from`."),
+            Header(max_length=200, description="Resume behind this event; overrides `from`."),
         ] = None,
     ) -> StreamingResponse:
-        """`message` has a message as everywhere, `unreadable` a damaged one, `position` nothing:
-        it comes where nothing else is there to begin with, and when nothing else came for 15 s, and
-        tells that the connection lives. An event's id is where to go on; 410 says that retention
-        took what would come next.
+        """Event `message` has a message in the usual form, event `unreadable` the position of a
+        damaged one. Event `position` has no data: it is sent first if no message is there yet, and
+        after 15 s without an event, so that the client sees that the connection is alive. A stream
+        resumes behind the id of any event. 410: retention deleted the next messages.
         """
         service = self._service
         service.shards.require_shard(request.scope)
         if self._streams >= service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many streams are open")
-        form = service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
         store = service.store
         start: int | None = store.reader.state.dispatched_offset
         if last_event_id is not None:
-            start = decode_cursor(store_cursor.unmark(last_event_id, store.id), _place(topic))
+            start = decode_cursor(
+                store_cursor.remove_store_id(last_event_id, store.id), _cursor_scope(topic)
+            )
             query = TopicQuery(topic, newest_first=False)
         elif from_ is not None:
             start = None
-        wanted = await service.filter(topic, tags, sql, client_of(request.scope))
+        wanted = await service.compile_filter(topic, tags, sql, client_of(request.scope))
         stream = _Stream(service, store, query, start, wanted, form)
         await service.run(lambda: service.require_topic(topic))
         store.reader.scans.require_there(query, start)
-        service.require(store)
+        service.require_current(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(
-            self._counted(stream), headers=headers, media_type=operations.EVENTS_TYPE
+            self._count_while_open(stream), headers=headers, media_type=operations.EVENTS_TYPE
         )
 
-    async def _counted(self, stream: _Stream) -> AsyncIterator[bytes]:
+    async def _count_while_open(self, stream: _Stream) -> AsyncIterator[bytes]:
         self._streams += 1
         try:
             async for event in stream.events():
@@ -120,7 +125,7 @@ class EventRoutes:
 
 
 class _Stream:
-    """What one client follows; ``position`` goes along."""
+    """The stream of one client. ``position`` advances with the messages sent."""
 
     def __init__(
         self,
@@ -137,23 +142,26 @@ class _Stream:
         self._position = position
         self._wanted = wanted
         self._form = form
-        self._max_bytes = min(BATCH_BYTES, service.answer_bytes(inflate=form.inflates))
+        self._max_bytes = min(BATCH_BYTES, service.reply_bytes_max(inflate=form.inflates))
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Until the client or the service ends; first, where it is: a connection that breaks
-        before any message came is taken up again there."""
+        """Yield events until the service shuts down.
+
+        The first event has the stream's position, so that a connection that breaks before any
+        message resumes there.
+        """
         arrivals, now = self._service.arrivals, asyncio.get_running_loop().time
         yield RETRY
         due = now()
         while not arrivals.interrupted:
             try:
-                ends = await self._service.run_in_turn(self._ends)
-                answer, events = await self._service.run_in_turn(self._look)
-                self._service.require(self._store)
+                ends = await self._service.run_admitted(self._ends)
+                answer, events = await self._service.run_admitted(self._scan)
+                self._service.require_current(self._store)
             except (RecordExpired, StoreNotOpen, TopicUnknown, Problem):
-                return  # who comes back is told
+                return  # a client that reconnects gets the problem
             if events or now() >= due:
-                yield events or self._where()
+                yield events or self._position_event()
                 due = now() + HEARTBEAT_S
             if answer.cursor is None:
                 with arrivals.watch(*ends) as arrival:
@@ -163,7 +171,7 @@ class _Stream:
         topic = self._query.topic
         return [(topic, each.queue_id, each.max_offset) for each in self._service.queues(topic)]
 
-    def _look(self) -> tuple[KeyAnswer, bytes]:
+    def _scan(self) -> tuple[KeyAnswer, bytes]:
         answer = self._store.reader.scans.scan_from(
             self._query, self._position, limit=BATCH, max_bytes=self._max_bytes
         )
@@ -171,9 +179,9 @@ class _Stream:
             self._position = max(self._position or 0, answer.scanned.max_offset)
         else:
             self._position = decode_cursor(answer.cursor, repr(self._query))
-        return answer, self._encoded(answer)
+        return answer, self._encode_events(answer)
 
-    def _encoded(self, answer: KeyAnswer) -> bytes:
+    def _encode_events(self, answer: KeyAnswer) -> bytes:
         shard = self._service.settings.shard
         found: list[tuple[int, bytes]] = []
         for record in answer.records:
@@ -186,16 +194,16 @@ class _Stream:
             found.append((at, self._event("unreadable", at + 1, views.unreadable(each))))
         return b"".join(event for _, event in sorted(found))
 
-    def _where(self) -> bytes:
+    def _position_event(self) -> bytes:
         return self._event("position", self._position or 0, {})
 
     def _event(self, kind: str, following: int, data: Any) -> bytes:
-        """One event; its id is where to go on behind it."""
-        cursor = encode_cursor(following, _place(self._query.topic))
-        place = store_cursor.mark(cursor, self._store.id)
-        told = msgspec.json.encode(data).translate(ONE_LINE)
-        return f"id: {place}\nevent: {kind}\ndata: ".encode() + told + b"\n\n"
+        """Encode an event; its id is the cursor of the physical offset ``following``."""
+        cursor = encode_cursor(following, _cursor_scope(self._query.topic))
+        event_id = store_cursor.add_store_id(cursor, self._store.id)
+        content = msgspec.json.encode(data).translate(_BLANKS)
+        return f"id: {event_id}\nevent: {kind}\ndata: ".encode() + content + b"\n\n"
 
 
-def _place(topic: str) -> str:
+def _cursor_scope(topic: str) -> str:
     return f"events of {topic}"

@@ -1,8 +1,8 @@
-"""Consumer groups: how far each is behind, in messages and in time.
+"""Routes of the lag of consumer groups, in messages and in time.
 
-The offsets are those that store-writer has in memory. While no store-writer replies, they are what
-``consumerOffset.json`` says, as a writer or a broker saves it: each answer has the file's age, and
-whether a writer lives that saves it.
+The offsets are those that store-writer holds in memory. While no store-writer replies, they are
+those of ``consumerOffset.json``, which a writer or a broker saves. Then each reply has the age of
+the file and the state of the writer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from mqstore.query import merging, replies
-from mqstore.query.committed import ByQueue
-from mqstore.query.routes import json_answer
+from mqstore.query.committed_offsets import ByQueue
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
@@ -40,11 +40,14 @@ OfTopic = Annotated[
 
 
 class GroupRoutes:
+    """Serves the lag of one group and of all groups."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
         Endpoint(operations.LAGS, self.lags).add(api)
         Endpoint(operations.LAG, self.lag).add(api)
 
@@ -53,20 +56,21 @@ class GroupRoutes:
         request: Request,
         topic: OfTopic = None,
         limit: Annotated[
-            int, Query(ge=1, le=COUNT_MAX, description="Groups of one answer, at most.")
+            int, Query(ge=1, le=COUNT_MAX, description="Maximum number of groups in the reply.")
         ] = GROUPS_DEFAULT,
         cursor: Annotated[
-            str | None, Query(max_length=1000, description="`next` of the answer before.")
+            str | None, Query(max_length=1000, description="`next` of the previous reply.")
         ] = None,
     ) -> Response:
-        """Groups that have committed an offset, by name; those of a `topic` alone on request. A
-        retry topic (`%RETRY%GROUP`) is one of a group's topics. A commit that store-writer has
-        answered counts; where it does not reply within two seconds, the offsets are those of the
-        file, as `offsets` says."""
+        """Groups that have committed an offset, sorted by name, or only those that consume `topic`.
+        A retry topic (`%RETRY%GROUP`) is one of a group's topics. Commits that store-writer has
+        acknowledged count. If it does not reply within two seconds, the offsets are those of the
+        saved file, as `offsets` says."""
         service, cursor_scope = self._service, f"lags of {topic}"
         after = "" if cursor is None else decode_name_cursor(cursor, cursor_scope)
 
-        def look(committed: ByQueue | None) -> bytes:
+        def encode_page(committed: ByQueue | None) -> bytes:
+            """Encode a page of this shard's groups. Runs in the pool."""
             offsets = service.group_offsets()
             table = offsets.table if committed is None else offsets.table.with_all(committed)
             groups = table.groups()
@@ -84,29 +88,32 @@ class GroupRoutes:
                 )
             )
 
-        async def here() -> bytes:
-            committed = await service.committed.all(request.scope)
-            return await service.run(partial(look, committed))
+        async def own() -> bytes:
+            """Return the page of this shard."""
+            committed = await service.committed_offsets.read_all(request.scope)
+            return await service.run(partial(encode_page, committed))
 
         _ = service.reader
         if service.shards.fans_out(request.scope):
-            async with service.shards.fan_out(request, here) as spread:
+            async with service.shards.fan_out(request, own) as spread:
                 cursor_of = partial(encode_name_cursor, query=cursor_scope)
                 merge = partial(merging.lags, spread, limit, cursor_of)
-                return json_answer(await service.run_in_turn(merge))
-        return json_answer(await here())
+                return json_reply(await service.run_admitted(merge))
+        return json_reply(await own())
 
     async def lag(self, group: GroupName, request: Request, topic: OfTopic = None) -> Response:
-        """`lag` is the queue's end less the committed offset, without what has expired; a queue
-        without an offset is still to be consumed from its first message. `lagMs` is how long the
-        oldest of these messages has been there. A commit that store-writer has answered counts;
-        where it does not reply, the offsets are those of the file, as `offsets` says."""
+        """`lag` is the number of messages between the committed offset and the end of the queue,
+        without expired ones. A queue without a committed offset counts from its first message.
+        `lagMs` is the age of the oldest of these messages. Commits that store-writer has
+        acknowledged count. If it does not reply, the offsets are those of the saved file, as
+        `offsets` says."""
         topic_names.check_group(group)
 
         service = self._service
-        committed = await service.committed.of(group, request.scope)
+        committed = await service.committed_offsets.read_group(group, request.scope)
 
-        def look() -> bytes:
+        def encode_lag() -> bytes:
+            """Encode the lag of the group on this shard. Runs in the pool."""
             offsets = service.group_offsets()
             table = offsets.table
             if committed is not None:
@@ -131,25 +138,25 @@ class GroupRoutes:
 
         _ = service.reader
         if service.shards.fans_out(request.scope):
-            async with service.shards.fan_out(request, lambda: service.run(look)) as spread:
-                return json_answer(await service.run_in_turn(lambda: merging.lag(spread)))
-        return json_answer(await service.run(look))
+            async with service.shards.fan_out(request, lambda: service.run(encode_lag)) as spread:
+                return json_reply(await service.run_admitted(lambda: merging.lag(spread)))
+        return json_reply(await service.run(encode_lag))
 
 
 def source_view(
     service: QueryService, offsets: TableSnapshot[ConsumerOffsets], *, is_current: bool = False
 ) -> replies.OffsetsSource:
-    """Where these offsets come from, and how old they are; ``is_current``: from store-writer."""
+    """Return the source and the age of offsets. ``is_current``: they are store-writer's."""
     if is_current:
         return replies.OffsetsSource(
-            source="writer", saved_at=None, age_ms=0, writer=service.writer.look().value
+            source="writer", saved_at=None, age_ms=0, writer=service.writer.refresh().value
         )
     source, saved = offsets.table.source, offsets.saved_at_ms
     return replies.OffsetsSource(
         source="none" if source is Source.NEW else source.value,
         saved_at=saved,
         age_ms=None if saved is None else max(0, service.now_ms() - saved),
-        writer=service.writer.look().value,
+        writer=service.writer.refresh().value,
     )
 
 

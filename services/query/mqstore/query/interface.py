@@ -1,4 +1,4 @@
-"""The query service's interface: all of its routes."""
+"""Registers all routes of the query service."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mqstore.service.app import Api
 
 
 def add(api: Api, service: QueryService) -> None:
-    """Put all routes of query into its interface."""
-    TraceRoutes(service).add(api)  # first: a unique key may have slashes
+    """Register all routes of query with ``api``."""
+    TraceRoutes(service).add(api)  # first: a unique key may contain slashes, as in /trace
     MessageRoutes(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)

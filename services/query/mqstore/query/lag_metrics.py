@@ -1,9 +1,8 @@
-"""How far consumer groups are behind, as metrics: of so many groups and topics at most, looked at
-when Prometheus asks.
+"""Metrics of consumer lag, for a limited number of groups and topics, read at each scrape.
 
 Names and labels are those of a RocketMQ 5 broker (BrokerMetricsConstant and ConsumerLagCalculator
-of 5.4.0). What is saved of a group are its committed offsets alone: so what is ready to be consumed
-is what it is behind, and nothing is known to be in flight.
+of 5.4.0). The store saves only the committed offsets of a group. Therefore the ready messages equal
+the lag, and no message counts as in flight.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from mqstore.storage.topic_names import RETRY_PREFIX, is_system_group, is_system
 
 log = logs.get(__name__)
 
-GOOD_S: Final = 1.0
-"""One look answers all who ask within this time."""
+CACHE_S: Final = 1.0
+"""Seconds for which the lags of one scrape serve further scrapes."""
 QUEUES_MAX: Final = 10_000
-"""Queues of one look; the topic that passes it is whole."""
+"""Number of queues after which reading stops, at the end of a topic."""
 LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
 _BY: Final = "by consumer_group, topic, is_retry and is_system"
 
@@ -42,40 +41,44 @@ class _Lag:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """As LABELS."""
+        """Label values in the order of LABELS."""
         is_retry = self.found.topic.startswith(RETRY_PREFIX)
         return self.group, self.found.topic, _flag(is_retry), _flag(self.is_system)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     lags: list[_Lag]
     left_out: int
-    """Groups' topics that were too many."""
+    """Number of pairs of group and topic without metrics, because they exceed a limit."""
 
 
 class LagMetrics(Collector):
-    """Collected in any thread; may wait for the disk."""
+    """Collector of the lag metrics. Thread-safe; a scrape may wait for the disk."""
 
     def __init__(
         self,
         names: RocketmqNames,
         maximum: int,
-        look: Callable[[], tuple[GroupLags, dict[str, list[str]]] | None],
+        source: Callable[[], tuple[GroupLags, dict[str, list[str]]] | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Of ``maximum`` pairs of group and topic. ``look`` gives the lags of groups, and the
-        topics of each; None while there is no store."""
+        """Collect the metrics of at most ``maximum`` pairs of group and topic.
+
+        ``source`` returns the lags of groups and the topics of each group; None while no store is
+        open.
+        """
         self._names = names
         self._maximum = maximum
-        self._source = look
+        self._source = source
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._known = _Look([], 0)
-        self._good_until = 0.0
+        self._snapshot = _Snapshot([], 0)
+        self._fresh_until = 0.0
 
     def collect(self) -> Iterable[Metric]:
-        found, now_ms = self._now(), self._now_ms()
+        """Yield the metrics. If the lags cannot be read, log why and yield none of them."""
+        found, now_ms = self._current(), self._now_ms()
         behind = {each.labels: float(each.found.lag) for each in found.lags}
         ages = {each.labels: each.found.age_ms(now_ms) for each in found.lags}
         known = {labels: float(age) for labels, age in ages.items() if age is not None}
@@ -102,25 +105,25 @@ class LagMetrics(Collector):
 
     def forget(self) -> None:
         """Expire the known lags, because the store was replaced: the next scrape reads them."""
-        self._good_until = 0.0
+        self._fresh_until = 0.0
 
-    def _now(self) -> _Look:
+    def _current(self) -> _Snapshot:
         with self._lock:
-            if time.monotonic() >= self._good_until:
+            if time.monotonic() >= self._fresh_until:
                 try:
-                    self._known = self._look()
+                    self._snapshot = self._read()
                 except (StorageError, OSError) as error:
                     log.warning("lags of groups cannot be read", error=str(error))
-                    self._known = _Look([], 0)
-                self._good_until = time.monotonic() + GOOD_S
-            return self._known
+                    self._snapshot = _Snapshot([], 0)
+                self._fresh_until = time.monotonic() + CACHE_S
+            return self._snapshot
 
-    def _look(self) -> _Look:
+    def _read(self) -> _Snapshot:
         source = self._source()
         if source is None:
-            return _Look([], 0)
+            return _Snapshot([], 0)
         lags, groups = source
-        pairs = sorted(_pairs(groups))
+        pairs = sorted(_pairs(groups))  # RocketMQ's own last
         found: list[_Lag] = []
         queues = 0
         for is_system, group, topic in pairs:
@@ -128,11 +131,11 @@ class LagMetrics(Collector):
                 break
             found.append(_Lag(group, is_system, lags.topic(group, topic)))
             queues += len(found[-1].found.queues)
-        return _Look(found, len(pairs) - len(found))
+        return _Snapshot(found, len(pairs) - len(found))
 
 
 def _pairs(groups: dict[str, list[str]]) -> Iterator[tuple[bool, str, str]]:
-    """RocketMQ's own groups and topics last."""
+    """Yield each pair of group and topic with whether it is RocketMQ's own."""
     for group, topics in groups.items():
         for topic in topics:
             is_system = is_system_group(group) or is_system_topic(topic, StoreFormat.V5_X)

@@ -1,4 +1,4 @@
-"""The store-writer of this store, on the same machine: where it is, and how it is requested."""
+"""Requests to the store-writer of the same store, which runs on the same machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from mqstore.storage.directory import StorePaths, load_writer_note
 from mqstore.storage.host import FileSystem
 
 TIMEOUT_S: Final = 2.0
-"""For the whole reply of store-writer, which is on the same machine."""
+"""Seconds for the whole reply. It is short because store-writer is on the same machine."""
 
 
 class LocalWriter:
-    """Used on the event loop only."""
+    """Client of the local store-writer. Used on the event loop only.
+
+    Its address is the one that store-writer notes in the store directory.
+    """
 
     def __init__(self, settings: Settings, root: Path, files: FileSystem) -> None:
         """Raises ConfigurationError for certificates that cannot be used."""
@@ -32,8 +35,10 @@ class LocalWriter:
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], json: Any = None
     ) -> httpx.Response | None:
-        """Its reply, whatever the status; None where no store-writer of this store replies in
-        time."""
+        """Send a request and return the reply, whatever its status.
+
+        Returns None if no store-writer of this store replies within TIMEOUT_S.
+        """
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 note = await asyncio.to_thread(load_writer_note, self._files, self._paths)
@@ -45,7 +50,7 @@ class LocalWriter:
             return None
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     @cached_property

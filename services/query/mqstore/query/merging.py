@@ -1,6 +1,6 @@
-"""Answers of several shards as one, in plain Python: nothing here asks or waits.
+"""Merge the answers of several shards into one. Pure functions without input or output.
 
-Messages stay the bytes that their shard answered; only what they are sorted by is read.
+Messages stay the bytes that their shard encoded; only the fields that they are sorted by are read.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mqstore.query import replies
-from mqstore.query.shard_cursor import BEGIN, Part, Parts
+from mqstore.query.shard_cursor import START, ShardPosition, ShardPositions
 from mqstore.service.shards import ShardReplies
 
 _T = TypeVar("_T")
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False):
-    """What is read of a message."""
+    """The fields of a message that are decoded for merging."""
 
     physical_offset: int
     size: int
@@ -30,7 +30,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """One shard's MessagesView."""
+    """The fields of a ``Messages`` reply, with undecoded messages."""
 
     messages: list[msgspec.Raw]
     unreadable: list[replies.UnreadableMessage]
@@ -47,61 +47,63 @@ class _OnePage(_Page, gc=False):
 
 
 class _Merged(_Page, gc=False):
-    """A MessagesView over several."""
+    """The reply over several shards."""
 
     shards: replies.Shards
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """How pages of messages are put together."""
+    """The limits and the cursors of a merged page of messages."""
 
     from_ms: int
     to_ms: int
     newest_first: bool
     limit: int
     max_bytes: int
-    """Of records, beyond the first."""
+    """Maximum bytes of records, beyond the first record."""
     cursor_at: Callable[[int, str], str]
-    """A shard's own cursor, by its store id: below a physical offset, or, where the oldest are
-    first, from it on."""
-    cursor_of: Callable[[Parts], str]
+    """Return a shard's cursor from a physical offset and a store id. It continues below the offset,
+    or at it when the oldest messages are first."""
+    cursor_of: Callable[[ShardPositions], str]
+    """Return the cursor over all shards."""
 
 
 @dataclass(slots=True)
-class _Taking:
-    """One shard's page, as messages are taken from it in its own order."""
+class _PageReader:
+    """Takes messages from the page of one shard, in the order of the page."""
 
     shard: int
     page: _OnePage
     heads: list[_Head]
-    begun: Part
+    begun: ShardPosition
     taken: int = 0
 
     @property
-    def is_used_up(self) -> bool:
+    def is_exhausted(self) -> bool:
+        """Whether every message of the page was taken."""
         return self.taken == len(self.heads)
 
     @property
-    def goes_on(self) -> bool:
-        """Behind what it answered, which may be before what others have next."""
-        return self.is_used_up and self.page.next is not None
+    def needs_next_page(self) -> bool:
+        """Whether the shard's next message is on its next page, so that merging has to stop."""
+        return self.is_exhausted and self.page.next is not None
 
-    def part(self, paging: Paging) -> Part:
-        """Where this shard goes on."""
-        if self.is_used_up:
+    def position(self, paging: Paging) -> ShardPosition:
+        """Return where the query continues on this shard."""
+        if self.is_exhausted:
             if self.page.next is None:
-                return Part(is_over=True, complete=self.page.complete)
-            return Part(self.page.next)
+                return ShardPosition(is_finished=True, complete=self.page.complete)
+            return ShardPosition(self.page.next)
         if self.taken == 0:
             return self.begun
         last = self.heads[self.taken - 1].physical_offset
         following = last if paging.newest_first else last + 1
-        return Part(paging.cursor_at(following, self.page.store_id))
+        return ShardPosition(paging.cursor_at(following, self.page.store_id))
 
     def unreadable(self, paging: Paging) -> Iterable[replies.UnreadableMessage]:
-        """Those that will not be met again."""
-        if self.is_used_up:
+        """Return the unreadable records that no later page reports again."""
+        if self.is_exhausted:
             return self.page.unreadable
         if self.taken == 0:
             return ()
@@ -109,13 +111,16 @@ class _Taking:
         return [each for each in self.page.unreadable if sign * (each.physical_offset - last) < 0]
 
 
-def messages(spread: ShardReplies, begun: Parts, paging: Paging) -> bytes:
-    """By store timestamp; of one shard in the order of its log. ``begun`` is where each began."""
-    read = _decoded(spread, _read_page, begun)
-    pages = [_Taking(shard, *page, begun.get(shard, BEGIN)) for shard, page in read.items()]
-    taken = list(_in_order(pages, paging))
-    parts = _parts(spread, begun, {each.shard: each.part(paging) for each in pages})
-    goes_on = _goes_on(spread, parts)
+def messages(spread: ShardReplies, begun: ShardPositions, paging: Paging) -> bytes:
+    """Merge pages of messages by store timestamp, those of one shard in the order of its log.
+
+    ``begun`` is where the query began on each shard.
+    """
+    read = _decode(spread, _read_page, begun)
+    pages = [_PageReader(shard, *page, begun.get(shard, START)) for shard, page in read.items()]
+    taken = list(_merge(pages, paging))
+    positions = _positions(spread, begun, {each.shard: each.position(paging) for each in pages})
+    has_more = _has_more(spread, positions)
     unreadable = []
     for each in pages:
         for found in each.unreadable(paging):
@@ -125,8 +130,8 @@ def messages(spread: ShardReplies, begun: Parts, paging: Paging) -> bytes:
         _Merged(
             taken,
             unreadable,
-            paging.cursor_of(parts) if goes_on else None,
-            not goes_on and _is_whole(spread, parts),
+            paging.cursor_of(positions) if has_more else None,
+            not has_more and _is_whole(spread, positions),
             _scanned(paging, {each.shard: each.page.scanned for each in pages}),
             spread.view(),
         )
@@ -141,24 +146,24 @@ def _read_page(body: bytes) -> tuple[_OnePage, list[_Head]]:
 _head: Final = msgspec.json.Decoder(_Head).decode
 
 
-def _in_order(pages: list[_Taking], paging: Paging) -> Iterable[msgspec.Raw]:
-    """Ends at the first page that is used up and goes on."""
+def _merge(pages: list[_PageReader], paging: Paging) -> Iterable[msgspec.Raw]:
+    """Yield messages in order, up to the end of the first page that has a next one."""
     sign = -1 if paging.newest_first else 1
 
-    def place(each: _Taking) -> tuple[int, int]:
+    def place(each: _PageReader) -> tuple[int, int]:
         return sign * each.heads[each.taken].store_timestamp, each.shard
 
-    queue = [(*place(each), each) for each in pages if not each.is_used_up]
+    queue = [(*place(each), each) for each in pages if not each.is_exhausted]
     heapq.heapify(queue)
     count = size = 0
     while queue and count < paging.limit and size < paging.max_bytes:
-        if any(each.goes_on for each in pages):
+        if any(each.needs_next_page for each in pages):
             return
         *_, each = heapq.heappop(queue)
         yield each.page.messages[each.taken]
         count, size = count + 1, size + each.heads[each.taken].size
         each.taken += 1
-        if not each.is_used_up:
+        if not each.is_exhausted:
             heapq.heappush(queue, (*place(each), each))
 
 
@@ -174,8 +179,8 @@ def _scanned(paging: Paging, found: Mapping[int, replies.ScannedRange]) -> repli
 
 
 def newest(spread: ShardReplies) -> int:
-    """The shard whose message, as MessageDetail, is the newest."""
-    heads = _decoded(spread, _head)
+    """Return the shard whose message is the newest."""
+    heads = _decode(spread, _head)
     return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
 
 
@@ -183,16 +188,17 @@ def newest(spread: ShardReplies) -> int:
 
 
 def queues(spread: ShardReplies) -> bytes:
-    found = _views(spread, replies.Queues)
+    """Merge the queues of a topic, sorted by shard and queue id."""
+    found = _decode_all(spread, replies.Queues)
     listed = [queue for each in found for queue in each.queues]
     listed.sort(key=lambda queue: (queue.shard, queue.queue_id))
-    told = replies.Queues(topic=found[0].topic, queues=tuple(listed), shards=spread.view())
-    return msgspec.json.encode(told)
+    merged = replies.Queues(topic=found[0].topic, queues=tuple(listed), shards=spread.view())
+    return msgspec.json.encode(merged)
 
 
 def lag(spread: ShardReplies) -> bytes:
-    """One group's: sums, and every queue with its shard."""
-    found = _views(spread, replies.GroupLag)
+    """Merge the lag of one group: sums, and every queue with its shard."""
+    found = _decode_all(spread, replies.GroupLag)
     by_topic: dict[str, list[replies.TopicLag]] = defaultdict(list)
     for each in found:
         for topic in each.topics:
@@ -218,20 +224,20 @@ def lag(spread: ShardReplies) -> bytes:
 
 
 def lags(spread: ShardReplies, limit: int, cursor_of: Callable[[str], str]) -> bytes:
-    """All groups by name, up to the last name that every shard has answered for."""
-    found = _views(spread, replies.GroupLags)
+    """Merge pages of groups by name, up to the last name that the pages of all shards include."""
+    found = _decode_all(spread, replies.GroupLags)
     by_name: dict[str, list[replies.GroupSum]] = defaultdict(list)
     for each in found:
         for group in each.groups:
             by_name[group.group].append(group)
     reached = [each.groups[-1].group for each in found if each.next is not None and each.groups]
     names = sorted(name for name in by_name if not reached or name <= min(reached))
-    goes_on = bool(reached) or len(names) > limit
+    has_more = bool(reached) or len(names) > limit
     names = names[:limit]
     return msgspec.json.encode(
         replies.GroupLags(
             groups=tuple([_group_sum(name, by_name[name]) for name in names]),
-            next=cursor_of(names[-1]) if goes_on and names else None,
+            next=cursor_of(names[-1]) if has_more and names else None,
             offsets=_oldest(each.offsets for each in found),
             shard=None,
             shards=spread.view(),
@@ -258,7 +264,7 @@ def _group_sum(name: str, same: list[replies.GroupSum]) -> replies.GroupSum:
 def _topic_sums(
     topic: str, same: list[replies.TopicSum] | list[replies.TopicLag]
 ) -> dict[str, Any]:
-    """The fields of a TopicSum. The age of the oldest message is None where a shard cannot tell."""
+    """Return the fields of a TopicSum. ``lag_ms`` is None if it is unknown on one shard."""
     ages = [each.lag_ms for each in same]
     known = [age for age in ages if age is not None]
     age = max(known) if len(known) == len(ages) else None
@@ -271,7 +277,7 @@ def _topic_sums(
 
 
 def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
-    """What is known the longest ago; a writer that is not alive before one that is."""
+    """Return the oldest source, and one whose writer is not alive before any other."""
     nothing = replies.OffsetsSource(source="none", saved_at=None, age_ms=None, writer="down")
     return max(
         sources, key=lambda each: (each.writer != "alive", each.age_ms or 0), default=nothing
@@ -282,33 +288,35 @@ def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
 
 
 def trace(spread: ShardReplies) -> replies.MessageTrace:
-    """One message's: the copies on all shards."""
-    found = _views(spread, replies.MessageTrace)
-    told = _joined([each.trace for each in found], whole=spread.is_complete)
+    """Merge the trace of one message: the copies on all shards."""
+    found = _decode_all(spread, replies.MessageTrace)
+    merged = _join_traces([each.trace for each in found], whole=spread.is_complete)
     return replies.MessageTrace(
-        trace=told,
+        trace=merged,
         offsets=_oldest(each.offsets for each in found),
         shard=None,
         shards=spread.view(),
     )
 
 
-def traces(spread: ShardReplies, begun: Parts, cursor_of: Callable[[Parts], str]) -> bytes:
-    """A page of each shard together: a message's copies are one trace, the newest first."""
-    found = _decoded(spread, msgspec.json.Decoder(replies.Traces).decode, begun)
+def traces(
+    spread: ShardReplies, begun: ShardPositions, cursor_of: Callable[[ShardPositions], str]
+) -> bytes:
+    """Merge pages of traces, newest first. The copies of a message become one trace."""
+    found = _decode(spread, msgspec.json.Decoder(replies.Traces).decode, begun)
     by_key: dict[Any, list[replies.Trace]] = defaultdict(list)
     for each in found.values():
         for one in each.traces:
             by_key[one.uniq_key or one.copies[0].offset_msg_id].append(one)
-    told = [_joined(same, whole=spread.is_complete) for same in by_key.values()]
-    told.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
-    parts = _parts(spread, begun, {shard: _part(each) for shard, each in found.items()})
-    goes_on = _goes_on(spread, parts)
+    merged = [_join_traces(same, whole=spread.is_complete) for same in by_key.values()]
+    merged.sort(key=lambda each: each.copies[-1].store_timestamp, reverse=True)
+    positions = _positions(spread, begun, {shard: _position(each) for shard, each in found.items()})
+    has_more = _has_more(spread, positions)
     return msgspec.json.encode(
         replies.Traces(
-            traces=tuple(told),
-            next=cursor_of(parts) if goes_on else None,
-            complete=not goes_on and _is_whole(spread, parts),
+            traces=tuple(merged),
+            next=cursor_of(positions) if has_more else None,
+            complete=not has_more and _is_whole(spread, positions),
             offsets=_oldest(each.offsets for each in found.values()),
             shard=None,
             shards=spread.view(),
@@ -316,13 +324,13 @@ def traces(spread: ShardReplies, begun: Parts, cursor_of: Callable[[Parts], str]
     )
 
 
-def _part(page: replies.Traces) -> Part:
+def _position(page: replies.Traces) -> ShardPosition:
     if page.next is None:
-        return Part(is_over=True, complete=page.complete)
-    return Part(page.next)
+        return ShardPosition(is_finished=True, complete=page.complete)
+    return ShardPosition(page.next)
 
 
-def _joined(same: list[replies.Trace], *, whole: bool) -> replies.Trace:
+def _join_traces(same: list[replies.Trace], *, whole: bool) -> replies.Trace:
     first = same[0]
     copies = [copy for each in same for copy in each.copies]
     copies.sort(key=lambda copy: (copy.store_timestamp, copy.shard, copy.physical_offset))
@@ -332,20 +340,23 @@ def _joined(same: list[replies.Trace], *, whole: bool) -> replies.Trace:
     return first
 
 
-# what every kind has ------------------------------------------------------------------------
+# shared by all kinds ------------------------------------------------------------------------
 
 
-def _views(spread: ShardReplies, kind: type[_T]) -> list[_T]:
-    return list(_decoded(spread, msgspec.json.Decoder(kind).decode).values())
+def _decode_all(spread: ShardReplies, kind: type[_T]) -> list[_T]:
+    return list(_decode(spread, msgspec.json.Decoder(kind).decode).values())
 
 
-def _decoded(
+def _decode(
     spread: ShardReplies,
     decode: Callable[[bytes], _T],
-    begun: Mapping[int, Part] = MappingProxyType({}),
+    begun: Mapping[int, ShardPosition] = MappingProxyType({}),
 ) -> dict[int, _T]:
-    """What the shards answered, by number; who answered what is not known here (it may be of
-    another version), or is a shard no more, is missing. Raises Problem where none has anything."""
+    """Decode the answers by shard number. Raises Problem if no shard has anything.
+
+    A shard counts as missing if its answer cannot be decoded, as that of another version may be,
+    or if it has been removed since the query began.
+    """
     found = {}
     for shard, body in sorted(spread.answers.items()):
         try:
@@ -353,24 +364,32 @@ def _decoded(
         except msgspec.MsgspecError as error:
             del spread.answers[shard]
             spread.missing[shard] = f"its answer cannot be read here: {error}"
-    asked = found.keys() | spread.refusals.keys() | spread.missing.keys()
-    for shard, part in begun.items():
-        if not part.is_over and shard not in asked:
-            spread.missing[shard] = "it is no shard any more"
-    if not any(part.is_over for part in begun.values()):
+    replied = found.keys() | spread.refusals.keys() | spread.missing.keys()
+    for shard, position in begun.items():
+        if not position.is_finished and shard not in replied:
+            spread.missing[shard] = "it is no longer a shard"
+    if not any(position.is_finished for position in begun.values()):
         spread.require_reply()
     return found
 
 
-def _parts(spread: ShardReplies, begun: Parts, reached: Parts) -> Parts:
-    """How far each shard is now."""
-    nothing = dict.fromkeys(spread.refusals, Part(is_over=True))  # it has no such topic
+def _positions(
+    spread: ShardReplies, begun: ShardPositions, reached: ShardPositions
+) -> ShardPositions:
+    """Return where the query continues on each shard."""
+    nothing = dict.fromkeys(
+        spread.refusals, ShardPosition(is_finished=True)
+    )  # the shard has no such topic
     return begun | reached | nothing
 
 
-def _goes_on(spread: ShardReplies, parts: Parts) -> bool:
-    return any(not part.is_over for shard, part in parts.items() if shard not in spread.missing)
+def _has_more(spread: ShardReplies, positions: ShardPositions) -> bool:
+    return any(
+        not position.is_finished
+        for shard, position in positions.items()
+        if shard not in spread.missing
+    )
 
 
-def _is_whole(spread: ShardReplies, parts: Parts) -> bool:
-    return spread.is_complete and all(part.complete for part in parts.values())
+def _is_whole(spread: ShardReplies, positions: ShardPositions) -> bool:
+    return spread.is_complete and all(position.complete for position in positions.values())

@@ -1,8 +1,9 @@
-"""Messages by id, physical offset and key; their bodies for download."""
+"""Routes of messages by id, physical offset, key and time, and of their bodies as downloads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final, Literal
 from urllib.parse import quote, urlencode
@@ -14,13 +15,8 @@ from fastapi import Path as PathParameter
 from mqstore.query import merging, shard_cursor, store_cursor, views
 from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.merging import Paging
-from mqstore.query.routes import (
-    BodyOptions,
-    body_options,
-    json_answer,
-)
+from mqstore.query.routes import BodyOptions, body_options, json_reply
 from mqstore.query.service import QueryService
-from mqstore.query.shard_cursor import Parts
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
@@ -46,9 +42,9 @@ Order = Literal["newest", "oldest"]
 
 KEY_COUNT_DEFAULT: Final = 64
 KEY_PAGE: Final = 16
-"""Records of one step of a key query: what it may hold beyond maxAnswerBytes."""
+"""Maximum number of records of one step of a key query, which may exceed maxAnswerBytes."""
 KEY_RECORD_MAX: Final = 1 << 19
-"""Where an answer is to hold less than KEY_PAGE such records, a step has fewer."""
+"""Bytes counted for a record when the number of records of a step is chosen."""
 
 MessageId = Annotated[
     str,
@@ -60,16 +56,86 @@ MessageId = Annotated[
     ),
 ]
 UniqueKeyTopic = Annotated[
-    str | None, Query(description="Given: the id is a unique key of this topic.")
+    str | None, Query(description="Topic of the message. With it, the id is a unique key.")
+]
+FromTime = Annotated[
+    int,
+    Query(alias="from", ge=0, le=INT64_MAX, description="Stored at or after this Unix time in ms."),
+]
+ToTime = Annotated[
+    int, Query(ge=0, le=INT64_MAX, description="Stored at or before this Unix time in ms.")
+]
+Key = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=32767,
+        description="A unique key or one of KEYS; without it, all messages of the times.",
+        openapi_examples={"a key": {"value": "order-1"}},
+    ),
+]
+Include = Annotated[
+    str | None,
+    Query(
+        pattern="^(delayed|half)(,(delayed|half))*$",
+        description="Also messages of this topic that are still delayed, or half messages "
+        "of a transaction: `delayed,half`.",
+        openapi_examples={"both": {"value": "delayed,half"}},
+    ),
+]
+Limit = Annotated[
+    int, Query(ge=1, le=COUNT_MAX, description="Maximum number of messages in the reply.")
+]
+PageCursor = Annotated[
+    str | None,
+    Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search for messages by key or time, with the limits and the form of its reply."""
+
+    query: KeyQuery | TopicQuery
+    hidden: tuple[str, ...]
+    """Topics in which delayed and half messages of the topic are stored."""
+    limit: int
+    max_bytes: int
+    """Maximum bytes of records in the reply, beyond the first record."""
+    form: BodyForm
+
+    @property
+    def scope(self) -> str:
+        """The text that binds a cursor to this search."""
+        if isinstance(self.query, KeyQuery):
+            return hidden_query_text(self.query, self.hidden)
+        return repr(self.query)
+
+    def paging(self) -> Paging:
+        """Return how pages of several shards are merged."""
+        scope = self.scope
+        return Paging(
+            self.query.from_ms,
+            self.query.to_ms,
+            isinstance(self.query, KeyQuery) or self.query.newest_first,
+            self.limit,
+            self.max_bytes,
+            cursor_at=lambda place, store_id: store_cursor.add_store_id(
+                encode_cursor(place, scope), store_id
+            ),
+            cursor_of=lambda positions: shard_cursor.encode(positions, scope),
+        )
+
+
 class MessageRoutes:
+    """Serves single messages, their bodies, and searches by key and time."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
         Endpoint(operations.MESSAGE_BODY, self.body).add(api)
         Endpoint(operations.MESSAGE_AT, self.message_at).add(api)
         Endpoint(operations.MESSAGE, self.message).add(api)
@@ -83,16 +149,17 @@ class MessageRoutes:
                 alias="physicalOffset",
                 ge=0,
                 le=INT64_MAX,
-                description="Of its first byte, exactly.",
+                description="Physical offset of the message's first byte.",
                 openapi_examples={"the log's first": {"value": 0}},
             ),
         ],
         body_as: Annotated[BodyOptions, Depends(body_options)],
         request: Request,
     ) -> Response:
+        """The message that begins at a physical offset of this shard's log."""
         self._service.shards.require_shard(request.scope)
         service = self._service
-        return await self._one(lambda: service.lookups.by_physical_offset(offset), body_as)
+        return await self._reply_detail(lambda: service.lookups.by_physical_offset(offset), body_as)
 
     async def message(
         self,
@@ -101,9 +168,10 @@ class MessageRoutes:
         request: Request,
         topic: UniqueKeyTopic = None,
     ) -> Response:
+        """One message, by its offset message id, or by its unique key in `topic`."""
         if self._service.shards.fans_out(request.scope):
-            await self._require_here(request, message_id, topic)
-        return await self._one(self._finder(message_id, topic), body_as)
+            await self._relay_to_holder(request, message_id, topic)
+        return await self._reply_detail(self._finder(message_id, topic), body_as)
 
     async def body(
         self,
@@ -117,17 +185,18 @@ class MessageRoutes:
             str | None, Header(alias="range", description="One range of bytes.")
         ] = None,
     ) -> Response:
-        """As it is stored: compressed where the message's `compression` says so."""
+        """The body as it is stored: compressed if the message has `compression`."""
         if self._service.shards.fans_out(request.scope):
-            await self._require_here(request, message_id, topic)
+            await self._relay_to_holder(request, message_id, topic)
         find, bounds = self._finder(message_id, topic), self._service.inflate_bounds
 
-        def look() -> tuple[str, bytes]:
-            found = self._found(find)
+        def read() -> tuple[str, bytes]:
+            """Return the message's offset message id and its body. Runs in the pool."""
+            found = self._find(find)
             name = found.offset_message_id
             return name, bounds.inflate(found) if inflate else found.body
 
-        name, body = await self._service.run(look)
+        name, body = await self._service.run(read)
         return _download(name, body, range_)
 
     def _finder(self, message_id: str, topic: str | None) -> Callable[[], Record]:
@@ -136,19 +205,22 @@ class MessageRoutes:
             return lambda: service.lookups.by_message_id(message_id)
         return lambda: service.lookups.by_unique_key(topic, message_id)
 
-    async def _one(self, find: Callable[[], Record], body_as: BodyOptions) -> Response:
-        form = self._service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
-        return json_answer(await self._service.run(lambda: self._detail(find, form)))
+    async def _reply_detail(self, find: Callable[[], Record], body_as: BodyOptions) -> Response:
+        form = self._service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+        return json_reply(await self._service.run(lambda: self._encode_detail(find, form)))
 
-    def _detail(self, find: Callable[[], Record], form: BodyForm) -> bytes:
-        found = self._found(find)
+    def _encode_detail(self, find: Callable[[], Record], form: BodyForm) -> bytes:
+        found = self._find(find)
         place = self._service.reader.places.of(found)
         if place is None:
-            raise RecordExpired(f"offset {found.physical_offset} has expired while it was read")
+            raise RecordExpired(f"offset {found.physical_offset} expired while it was read")
         return msgspec.json.encode(views.message_detail(found, self._shard, form, place))
 
-    def _found(self, find: Callable[[], Record]) -> Record:
-        """Raises Problem for a damaged record, with what it still says of itself."""
+    def _find(self, find: Callable[[], Record]) -> Record:
+        """Return the record that ``find`` finds.
+
+        Raises Problem for a damaged record, with the fields of its header that are readable.
+        """
         try:
             return find()
         except RecordError as error:
@@ -159,143 +231,119 @@ class MessageRoutes:
             problem.extra.setdefault("known", views.header(header))
             raise problem from error
 
-    async def _require_here(self, request: Request, message_id: str, topic: str | None) -> None:
-        """Where another shard has the message: raises RelayedResponse, with its answer."""
+    async def _relay_to_holder(self, request: Request, message_id: str, topic: str | None) -> None:
+        """Raises RelayedResponse with another shard's reply if that shard has the message."""
         shards = self._service.shards
         if topic is None:
             entry = shards.members.of_host(decode_message_id(message_id)[0])
             shard = None if entry is None else entry.shard
         else:
-            shard = await self._newest_at(request, message_id, topic)
+            shard = await self._find_newest_shard(request, message_id, topic)
         if shard is not None and shard != shards.own:
             await shards.relay(shards.members.entries[shard], request)
 
-    async def _newest_at(self, request: Request, key: str, topic: str) -> int:
-        """The shard of the newest message with a unique key. Raises Problem where none has it."""
+    async def _find_newest_shard(self, request: Request, key: str, topic: str) -> int:
+        """Return the shard of the newest message with a unique key. Raises Problem without one."""
         service = self._service
-        find, form = self._finder(key, topic), service.form(BodyShape.NONE, None, inflate=False)
+        find, form = (
+            self._finder(key, topic),
+            service.body_form(BodyShape.NONE, None, inflate=False),
+        )
         target = f"/v1/messages/{quote(key, safe='')}?{urlencode({'topic': topic, 'body': 'none'})}"
-        own = partial(service.run, lambda: self._detail(find, form))
+        own = partial(service.run, lambda: self._encode_detail(find, form))
         async with service.shards.fan_out(request, own, target=target) as spread:
             spread.require_reply()
-            return await service.run_in_turn(lambda: merging.newest(spread))
+            return await service.run_admitted(lambda: merging.newest(spread))
 
     async def messages(
         self,
         topic: TopicName,
         request: Request,
         body_as: Annotated[BodyOptions, Depends(body_options)],
-        key: Annotated[
-            str | None,
-            Query(
-                min_length=1,
-                max_length=32767,
-                description="A unique key or one of KEYS; without it, all messages of the times.",
-                openapi_examples={"a key": {"value": "order-1"}},
-            ),
-        ] = None,
-        from_: Annotated[
-            int,
-            Query(alias="from", ge=0, le=INT64_MAX, description="Stored at or after, in ms."),
-        ] = 0,
-        to: Annotated[
-            int, Query(ge=0, le=INT64_MAX, description="Stored at or before, in ms.")
-        ] = INT64_MAX,
-        order: Annotated[Order, Query(description="`oldest` first only without a key.")] = "newest",
-        include: Annotated[
-            str | None,
-            Query(
-                pattern="^(delayed|half)(,(delayed|half))*$",
-                description="Also messages of this topic that are still delayed, or half messages "
-                "of a transaction: `delayed,half`.",
-                openapi_examples={"both": {"value": "delayed,half"}},
-            ),
-        ] = None,
-        limit: Annotated[
-            int, Query(ge=1, le=COUNT_MAX, description="Messages of one answer, at most.")
-        ] = KEY_COUNT_DEFAULT,
-        cursor: Annotated[
-            str | None,
-            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the answer before."),
-        ] = None,
+        key: Key = None,
+        from_: FromTime = 0,
+        to: ToTime = INT64_MAX,
+        order: Annotated[
+            Order, Query(description="`oldest`: oldest first; only without a key.")
+        ] = "newest",
+        include: Include = None,
+        limit: Limit = KEY_COUNT_DEFAULT,
+        cursor: PageCursor = None,
     ) -> Response:
-        """What was looked at is in `scanned`; nothing is missing when `complete` is true. 410: the
-        oldest were first, and what came next has expired."""
+        """Messages under a key, or of a time. `scanned` has the range that was searched; no message
+        of it is missing if `complete` is true. 410: with the oldest first, the next messages have
+        expired."""
         service = self._service
         _ = service.reader
-        form = service.form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         if to < from_:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
         if key is not None and order != "newest":
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
         hidden = hidden_topics_of([Hidden(each) for each in include.split(",")] if include else [])
-        most = service.answer_bytes(inflate=body_as.inflate)
-
         query: KeyQuery | TopicQuery
         if key is not None:
             query = KeyQuery(topic, key, from_, to)
         else:
             query = TopicQuery(topic, from_, to, order == "newest", hidden)
-
-        def look(cursor: str | None) -> bytes:
-            service.require_topic(topic)
-            store = service.store
-            begun = None if cursor is None else store_cursor.unmark(cursor, store.id)
-            if isinstance(query, KeyQuery):
-                answer = self._by_key(query, hidden, limit, most, begun)
-            else:
-                scans = store.reader.scans
-                answer = scans.scan(query, limit=limit, max_bytes=most, cursor=begun)
-            return msgspec.json.encode(views.messages(answer, self._shard, form, store.id))
-
+        search = _Search(
+            query,
+            hidden,
+            limit,
+            service.reply_bytes_max(inflate=body_as.inflate),
+            service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate),
+        )
         if service.shards.fans_out(request.scope):
-            asked_text = (
-                hidden_query_text(query, hidden) if isinstance(query, KeyQuery) else repr(query)
-            )
-            paging = Paging(
-                *(from_, to, order == "newest", limit, most),
-                cursor_at=lambda place, store_id: store_cursor.mark(
-                    encode_cursor(place, asked_text), store_id
-                ),
-                cursor_of=lambda parts: shard_cursor.encode(parts, asked_text),
-            )
-            begun = shard_cursor.decode(cursor, asked_text)
-            return json_answer(await self._over_shards(request, look, begun, paging))
-        return json_answer(await service.run(lambda: look(cursor)))
+            return json_reply(await self._search_shards(request, search, cursor))
+        return json_reply(await service.run(lambda: self._search(search, cursor)))
 
-    async def _over_shards(
-        self, request: Request, look: Callable[[str | None], bytes], begun: Parts, paging: Paging
-    ) -> bytes:
+    def _search(self, search: _Search, cursor: str | None) -> bytes:
+        """Encode a page of this shard's messages. Runs in the pool."""
+        service, query = self._service, search.query
+        service.require_topic(query.topic)
+        store = service.store
+        begun = None if cursor is None else store_cursor.remove_store_id(cursor, store.id)
+        if isinstance(query, KeyQuery):
+            answer = self._search_key(query, search, begun)
+        else:
+            answer = store.reader.scans.scan(
+                query, limit=search.limit, max_bytes=search.max_bytes, cursor=begun
+            )
+        return msgspec.json.encode(views.messages(answer, self._shard, search.form, store.id))
+
+    async def _search_shards(self, request: Request, search: _Search, cursor: str | None) -> bytes:
+        """Encode a page of the messages of all shards."""
         service = self._service
-        cursors = {shard: part.cursor for shard, part in begun.items()}
+        begun, paging = shard_cursor.decode(cursor, search.scope), search.paging()
+        cursors = {shard: position.cursor for shard, position in begun.items()}
         async with service.shards.fan_out(
             request,
-            partial(service.run, lambda: look(cursors.get(service.shards.own))),
+            partial(service.run, lambda: self._search(search, cursors.get(service.shards.own))),
             changed=lambda shard: {"cursor": cursors.get(shard)},
-            skip={shard for shard, part in begun.items() if part.is_over},
+            skip={shard for shard, position in begun.items() if position.is_finished},
         ) as spread:
-            return await service.run_in_turn(lambda: merging.messages(spread, begun, paging))
+            return await service.run_admitted(lambda: merging.messages(spread, begun, paging))
 
-    def _by_key(
-        self, query: KeyQuery, hidden: tuple[str, ...], limit: int, most: int, cursor: str | None
-    ) -> KeyAnswer:
-        """In small steps, so that few large records are held beyond ``most`` bytes."""
-        step = min(KEY_PAGE, 1 + most // KEY_RECORD_MAX)
+    def _search_key(self, query: KeyQuery, search: _Search, cursor: str | None) -> KeyAnswer:
+        """Search a key in small steps, so that few large records exceed ``max_bytes``."""
+        limit, max_bytes = search.limit, search.max_bytes
+        step = min(KEY_PAGE, 1 + max_bytes // KEY_RECORD_MAX)
 
         def page(count: int, after: str | None) -> KeyAnswer:
-            return hidden_by_key(self._service.lookups, query, hidden, limit=count, cursor=after)
+            return hidden_by_key(
+                self._service.lookups, query, search.hidden, limit=count, cursor=after
+            )
 
         answer = page(min(limit, step), cursor)
         size = sum(each.size for each in answer.records)
-        while answer.cursor is not None and len(answer.records) < limit and size < most:
+        while answer.cursor is not None and len(answer.records) < limit and size < max_bytes:
             more = page(min(limit - len(answer.records), step), answer.cursor)
             size += sum(each.size for each in more.records)
-            answer = _joined(answer, more)
+            answer = _join(answer, more)
         return answer
 
 
-def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
-    """Two pages as one; complete is what the last one says, since it looked at the rest."""
+def _join(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
+    """Join two pages; ``complete`` is that of the second, which searched the rest."""
     scanned, candidates = first.scanned, first.scanned.candidates + more.scanned.candidates
     return KeyAnswer(
         first.records + more.records,
@@ -307,7 +355,7 @@ def _joined(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
 
 
 def _download(name: str, body: bytes, range_header: str | None) -> Response:
-    """A file of that name; a browser is not to guess what it is."""
+    """Return the body as a file download. A browser must not guess its type."""
     headers = {
         "content-disposition": f'attachment; filename="{name}.bin"',
         "x-content-type-options": "nosniff",

@@ -1,11 +1,11 @@
-"""The store that was opened at a path, and all that is remembered of it."""
+"""The open store of the query service, with everything that is cached about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from mqstore.query.known_topics import KnownTopics
+from mqstore.query.topic_queues import TopicQueues
 from mqstore.storage import StoreReader
 from mqstore.storage.admin import ConsumerFilters, ConsumerOffsets, DelayOffsets, FollowedTable
 from mqstore.storage.directory import StorePaths
@@ -13,29 +13,35 @@ from mqstore.storage.host import Seams
 
 
 class OpenedStore:
-    """A store that takes the place of this one is opened as another ``OpenedStore``: nothing that
-    is remembered here is answered of it."""
+    """A reader of one store, and the caches that belong to this store alone.
+
+    When another store replaces the files, it is opened as a new ``OpenedStore`` with empty caches.
+    """
 
     def __init__(self, reader: StoreReader, seams: Seams) -> None:
         paths = StorePaths(reader.root)
         self.reader = reader
         self.id = reader.format.store_id
-        self.topics = KnownTopics(paths, seams)
+        self.topics = TopicQueues(paths, seams)
         self.offsets = FollowedTable(ConsumerOffsets, paths, seams)
         self.filters = FollowedTable(ConsumerFilters, paths, seams)
         self.delays = FollowedTable(DelayOffsets, paths, seams)
         self.in_memory_until: dict[tuple[str, int], float] = {}
-        """Queues, and until when their ends are surely in memory: they were read a moment ago."""
+        """By topic and queue id, the monotonic time in seconds until which the end of the queue
+        counts as in memory, because it was read a moment before."""
 
     @classmethod
     def open(cls, root: Path, seams: Seams, on_damage: Callable[[int], object]) -> OpenedStore:
-        """Open a store for reading. Errors as ``StoreReader.open``."""
+        """Open a store for reading. Raises what ``StoreReader.open`` raises.
+
+        ``on_damage`` is called with the physical offset of damage, from any thread.
+        """
         return cls(StoreReader.open(root, seams, on_damage), seams)
 
     @property
     def why_replaced(self) -> str | None:
-        """None while its files are still those at its path."""
+        """Why the reader's files are no longer those at its path; None while they are."""
         try:
             return self.reader.why_replaced
         except OSError as error:
-            return f"its files cannot be looked at ({error})"
+            return f"its files cannot be checked ({error})"

@@ -1,4 +1,4 @@
-"""Query parameters of hot routes, which FastAPI does not read for them."""
+"""Parser of the query parameters of hot routes, which FastAPI does not parse."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Parameters:
-    """One request's parameters. Every method raises Problem (400) for what makes no sense."""
+    """The query parameters of one request. Every method raises Problem (400) for a wrong value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
     def text(self, name: str) -> str | None:
+        """Return a parameter as text, None if it is absent."""
         return self._given.get(name)
 
     def integer(self, name: str, low: int, high: int) -> int | None:
+        """Return an integer from ``low`` to ``high``, None if it is absent."""
         text = self._given.get(name)
         if text is None:
             return None
@@ -36,13 +38,14 @@ class Parameters:
         return int(text)
 
     def seconds(self, name: str, high: int) -> float:
-        """0 without it."""
+        """Return a number of seconds from 0 to ``high``, 0 if it is absent."""
         text = self._given.get(name, "0")
         if not _NUMBER.fullmatch(text) or not 0 <= float(text) <= high or math.isnan(float(text)):
             raise _wrong(name, f"it should be a number from 0 to {high}")
         return float(text)
 
     def body(self) -> BodyOptions:
+        """Return how the request wants bodies shown."""
         shape = self._given.get("body", BodyShape.AUTO)
         if shape not in set(BodyShape):
             raise _wrong("body", f"it should be one of {', '.join(BodyShape)}")
@@ -54,7 +57,7 @@ class Parameters:
 
 
 def path_integer(name: str, text: str, high: int) -> int:
-    """Raises Problem (400)."""
+    """Parse a path segment as an integer from 0 to ``high``. Raises Problem (400)."""
     if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= high:
         raise _wrong(name, f"it should be an integer from 0 to {high}")
     return int(text)

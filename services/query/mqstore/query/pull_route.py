@@ -1,7 +1,7 @@
-"""Pulling from a queue: a hot route. JSON, or the records as they stand in the log.
+"""The hot route that pulls messages from a queue, as JSON or as the records of the log.
 
-A pull that has to wait registers, then waits unless something has come meanwhile, and looks again
-at each arrival until something matches or its time is over.
+A pull that finds no message registers a watch and reads the queue again at each arrival, until a
+message matches or its wait time is over.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ from mqstore.wire.limits import COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
 from mqstore.wire.operations import queues as operations
 
 LOOP_BYTES_MAX: Final = 256 << 10
-"""Of records that are answered on the event loop: about a tenth of a millisecond."""
-FRESH_S: Final = 2.0
-FRESH_MAX: Final = 10_000
+"""Maximum bytes of records that are read on the event loop, in about 0.1 ms."""
+IN_MEMORY_S: Final = 2.0
+"""Seconds for which the end of a queue counts as in memory after it was read."""
+IN_MEMORY_MAX: Final = 10_000
+"""Maximum number of queues whose ends are remembered as in memory."""
 RECORDS_TYPE: Final = operations.RECORDS_TYPE.encode()
 PARAMETERS: Final = (
     *("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard", "group"),
 )
-_WAITING: Final = frozenset(
+_EMPTY_STATUSES: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
         PullStatus.NO_MATCHED_MESSAGE,
@@ -63,7 +65,7 @@ _WAITING: Final = frozenset(
 
 @dataclass(slots=True)
 class _PullRequest:
-    """What one request asks for; ``offset`` goes along as a filtered one waits."""
+    """A parsed pull. ``offset`` advances while a filtered pull waits."""
 
     topic: str
     queue_id: int
@@ -73,21 +75,22 @@ class _PullRequest:
     tags: str | None
     sql: str | None
     form: BodyForm | None
-    """How messages are shown; None for records as they stand."""
+    """How message bodies are shown; None for records of the log."""
     shard: int | None
     group: str
-    """The consumer group, for the metrics; empty where the request names none."""
+    """The consumer group, for the metrics; empty if the request names none."""
     wanted: PullFilter | None = None
-    """The filter of ``tags`` or ``sql``, once it is compiled."""
+    """The compiled filter of ``tags`` or ``sql``; None before it is compiled, and without one."""
 
     @property
     def inflates(self) -> bool:
+        """Whether compressed bodies are inflated."""
         return self.form is not None and self.form.inflates
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What was found, as it is sent."""
+    """The encoded result of a pull."""
 
     is_at_end: bool
     next_offset: int
@@ -100,7 +103,7 @@ class _Answer:
 
 
 class PullRoute:
-    """Its handlers run on the event loop: what is not in memory is looked up in the pool."""
+    """Serves pulls on the event loop; reads that may wait for the disk run in the pool."""
 
     def __init__(self, service: QueryService) -> None:
         self._service = service
@@ -108,74 +111,76 @@ class PullRoute:
         self._members = service.shards.members
 
     def add(self, api: Api) -> None:
+        """Register the route with ``api``."""
         Endpoint(operations.PULL, self._answer, Hot(prepare=self._prepare)).add(api)
 
     async def _answer(self, request: HotRequest) -> Reply:
         try:
             requested = self._parse(request)
         except (Problem, StorageError) as error:
-            raise self._with_writer(error) from None
-        return await await_while_connected(request, self._pulled(request, requested))
+            raise self._problem(error) from None
+        return await await_while_connected(request, self._serve(request, requested))
 
     def _prepare(self, request: HotRequest) -> Prepared:
-        """A pull of messages in memory is answered at once; a task does any other."""
+        """Prepare a pull: one of messages in memory is answered at once, any other by a task."""
         requested = self._parse(request)
 
         def begin(_: bytes, __: Mapping[str, str]) -> HotResult:
             found = None
-            if self._other(request, requested) is None and not self._is_filtered(requested):
-                found = self._in_memory(requested)
+            if self._other_shard(request, requested) is None and not self._is_filtered(requested):
+                found = self._read_in_memory(requested)
             if found is not None and not (requested.wait_s and found.is_at_end):
                 return self._reply(self._service.store, requested, found)
-            pulling = self._pulled(request, dataclasses.replace(requested))
+            pulling = self._serve(request, dataclasses.replace(requested))
             return DeferredReply(asyncio.create_task(pulling), needs_client=True)
 
         return Prepared(begin)
 
-    async def _pulled(self, request: HotRequest, requested: _PullRequest) -> Reply:
-        """Raises Problem."""
+    async def _serve(self, request: HotRequest, requested: _PullRequest) -> Reply:
+        """Return the reply to a pull. Raises Problem."""
         try:
-            return await self._found(request, requested)
+            return await self._pull_or_forward(request, requested)
         except (Problem, StorageError) as error:
-            raise self._with_writer(error) from None
+            raise self._problem(error) from None
 
-    def _with_writer(self, error: Problem | StorageError) -> Problem:
+    def _problem(self, error: Problem | StorageError) -> Problem:
+        """Return an error as a problem whose headers have the state of the writer."""
         problem = error if isinstance(error, Problem) else problem_of(error)
         name, value = self._service.writer.header()
         problem.headers[name.decode()] = value.decode()
         return problem
 
-    async def _found(self, request: HotRequest, requested: _PullRequest) -> Reply:
-        """Raises Problem, StorageError."""
+    async def _pull_or_forward(self, request: HotRequest, requested: _PullRequest) -> Reply:
+        """Pull here, or forward to the requested shard. Raises Problem, StorageError."""
         service = self._service
-        other = self._other(request, requested)
+        other = self._other_shard(request, requested)
         if other is not None:
             forwarded = ForwardedRequest.of(request.scope, str(service.shards.own))
             return await service.shards.reply(other, forwarded)
         if self._is_filtered(requested):
             client = client_of(request.scope)
-            requested.wanted = await service.filter(
+            requested.wanted = await service.compile_filter(
                 requested.topic, requested.tags, requested.sql, client
             )
         store = service.store
-        answer = self._in_memory(requested)
+        answer = self._read_in_memory(requested)
         if answer is None:
-            answer = await service.run(lambda: self._look(requested))
-            self._looked_at(requested)
+            answer = await service.run(lambda: self._read(requested))
+            self._note_in_memory(requested)
         if requested.wait_s and answer.is_at_end:
-            answer = await self._awaited(requested, answer)
+            answer = await self._await_messages(requested, answer)
         return self._reply(store, requested, answer)
 
     def _reply(self, store: OpenedStore, requested: _PullRequest, answer: _Answer) -> Reply:
-        """Raises Problem for files that are not the store's any more."""
+        """Return the reply. Raises Problem if the store was replaced during the pull."""
         service = self._service
-        service.require(store)
+        service.require_current(store)
         service.traffic.count(requested.topic, requested.group, answer.count, answer.size)
         headers = (service.writer.header(), *answer.headers)
         return Reply(answer.body, content_type=answer.content_type, headers=headers)
 
-    def _other(self, request: HotRequest, requested: _PullRequest) -> ShardEntry | None:
-        """The requested shard, where it is another. Raises Problem."""
+    def _other_shard(self, request: HotRequest, requested: _PullRequest) -> ShardEntry | None:
+        """Return the requested shard if it is another one, else None. Raises Problem."""
         if requested.shard is None and self._members.alone:
             return None
         shards = self._service.shards
@@ -190,21 +195,23 @@ class PullRoute:
             topic_names.RETRY_PREFIX
         )
 
-    async def _awaited(self, requested: _PullRequest, found: _Answer) -> _Answer:
-        """The first answer with messages, or the last one when the time is over."""
+    async def _await_messages(self, requested: _PullRequest, found: _Answer) -> _Answer:
+        """Wait for messages. Return the last answer, which is empty if the time is over."""
         if len(self._service.arrivals) >= self._service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many long polls are open; try again later")
         deadline = asyncio.get_running_loop().time() + requested.wait_s
-        while found.is_at_end and await self._arrived(requested, found, deadline):
-            self._looked_at(requested)  # what came this moment is in memory
-            at_once = self._in_memory(requested)
-            if at_once is None:
-                at_once = await self._service.run_in_turn(lambda: self._look(requested))
-            found = at_once
+        while found.is_at_end and await self._await_arrival(requested, found, deadline):
+            self._note_in_memory(requested)  # the messages that just arrived are in memory
+            in_memory = self._read_in_memory(requested)
+            if in_memory is None:
+                in_memory = await self._service.run_admitted(lambda: self._read(requested))
+            found = in_memory
         return found
 
-    async def _arrived(self, requested: _PullRequest, found: _Answer, deadline: float) -> bool:
-        """Wait for what comes behind an answer; False when nothing did."""
+    async def _await_arrival(
+        self, requested: _PullRequest, found: _Answer, deadline: float
+    ) -> bool:
+        """Wait for a message behind an answer. Return False if the time is over."""
         arrivals = self._service.arrivals
         if arrivals.interrupted:
             return False
@@ -214,8 +221,8 @@ class PullRoute:
             await asyncio.wait({arrival}, timeout=left)
         return arrival.done()
 
-    def _in_memory(self, requested: _PullRequest) -> _Answer | None:
-        """What can be answered here and now, on the event loop; None for the pool."""
+    def _read_in_memory(self, requested: _PullRequest) -> _Answer | None:
+        """Return the answer if the event loop can read it from memory, None if the pool must."""
         if requested.offset is None or requested.wanted is not None:
             return None
         if requested.inflates:
@@ -233,12 +240,12 @@ class PullRoute:
             found = pulls.in_memory(Pull, *place, requested.offset, count=count, max_bytes=most)
         return None if found is None else self._answer_of(requested, found)
 
-    def _looked_at(self, requested: _PullRequest) -> None:
-        """Its queue's end has just been read."""
+    def _note_in_memory(self, requested: _PullRequest) -> None:
+        """Remember that the end of the queue was just read."""
         until = self._service.store.in_memory_until
-        if len(until) >= FRESH_MAX:
+        if len(until) >= IN_MEMORY_MAX:
             until.clear()
-        until[requested.topic, requested.queue_id] = time.monotonic() + FRESH_S
+        until[requested.topic, requested.queue_id] = time.monotonic() + IN_MEMORY_S
 
     def _parse(self, request: HotRequest) -> _PullRequest:
         given = request.query()
@@ -256,12 +263,12 @@ class PullRoute:
             parameters.text("sql"),
             None
             if wants_records(request)
-            else self._service.form(body.shape, body.max_bytes, inflate=body.inflate),
+            else self._service.body_form(body.shape, body.max_bytes, inflate=body.inflate),
             parameters.integer("shard", 0, INT32_MAX),
             _group(parameters.text("group")),
         )
 
-    def _look(self, requested: _PullRequest) -> _Answer:
+    def _read(self, requested: _PullRequest) -> _Answer:
         return self._answer_of(requested, self._pull(requested))
 
     def _pull(self, requested: _PullRequest) -> Pull | Slices:
@@ -272,9 +279,8 @@ class PullRoute:
         found = self._pull_by(requested, informed)
         if informed is requested.wanted or known == self._service.subscriptions(requested.topic):
             return found
-        return self._pull_by(
-            requested, requested.wanted
-        )  # the bits may have been another expression's
+        # Subscriptions changed meanwhile: the bits may have been those of another expression.
+        return self._pull_by(requested, requested.wanted)
 
     def _pull_by(self, requested: _PullRequest, wanted: PullFilter | None) -> Pull | Slices:
         service = self._service
@@ -285,13 +291,12 @@ class PullRoute:
                 requested.queue_id,
                 requested.offset,
                 count=requested.count,
-                max_bytes=service.answer_bytes(inflate=requested.inflates),
+                max_bytes=service.reply_bytes_max(inflate=requested.inflates),
                 wanted=wanted,
             )
         except QueueUnknown:
-            service.queue_range(
-                requested.topic, requested.queue_id
-            )  # a topic without messages is no error
+            # Raises for an unknown queue; a topic without messages is no error.
+            service.queue_range(requested.topic, requested.queue_id)
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
     def _answer_of(self, requested: _PullRequest, found: Pull | Slices) -> _Answer:
@@ -322,22 +327,23 @@ class PullRoute:
 
 
 def _group(name: str | None) -> str:
-    """Raises GroupNameError."""
+    """Return the name of the group, empty for None. Raises GroupNameError."""
     if name is not None:
         topic_names.check_group(name)
     return name or ""
 
 
 def wants_records(request: HotRequest) -> bool:
+    """Return whether the request accepts records of the log instead of JSON."""
     accepted = (request.header(b"accept") or b"").lower().split(b",")
     return any(each.partition(b";")[0].strip() == RECORDS_TYPE for each in accepted)
 
 
 def _self_checked(found: Pull | Slices) -> int:
-    """Records of an answer for which only their own checks vouch."""
+    """Return the number of records that only their own checks vouch for."""
     return found.self_checked if isinstance(found, Slices) else 0
 
 
 def _is_at_end(found: Pull | Slices) -> bool:
     nothing = not len(found) and not found.unreadable
-    return nothing and found.status in _WAITING and found.next_offset >= found.max_offset
+    return nothing and found.status in _EMPTY_STATUSES and found.next_offset >= found.max_offset

@@ -1,4 +1,7 @@
-"""Replies of the query service: msgspec structs of the contract's models, under their names."""
+"""Replies of the query service: msgspec structs with the names of the wire models.
+
+Encoding a struct is faster than encoding the pydantic model that it is made from.
+"""
 
 from __future__ import annotations
 

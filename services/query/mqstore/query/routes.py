@@ -1,4 +1,4 @@
-"""What the routes of the query service have in common."""
+"""Parameters and replies that several routes of the query service share."""
 
 from __future__ import annotations
 
@@ -25,29 +25,33 @@ QueueId = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class BodyOptions:
-    """How bodies are to be shown."""
+    """How the request wants message bodies shown."""
 
     shape: BodyShape
     max_bytes: int | None
+    """Maximum number of bytes of each body; None for no limit."""
     inflate: bool
 
 
 def body_options(
     body: Annotated[
         BodyShape,
-        Query(description="How bodies are shown: `auto` is text where it is UTF-8, else base64."),
+        Query(description="How bodies are shown: `auto` is text if it is UTF-8, else base64."),
     ] = BodyShape.AUTO,
     body_max: Annotated[
         int | None,
-        Query(alias="bodyMax", ge=0, le=BODY_MAX, description="Bytes of each body, at most."),
+        Query(
+            alias="bodyMax", ge=0, le=BODY_MAX, description="Maximum number of bytes of each body."
+        ),
     ] = None,
     inflate: Annotated[
-        bool, Query(description="Show compressed bodies inflated, up to maxInflatedSize.")
+        bool, Query(description="Inflate compressed bodies, up to maxInflatedSize.")
     ] = False,
 ) -> BodyOptions:
-    """A FastAPI dependency."""
+    """Return the request's body options. Used as a FastAPI dependency."""
     return BodyOptions(body, body_max, inflate)
 
 
-def json_answer(body: bytes) -> Response:
+def json_reply(body: bytes) -> Response:
+    """Return encoded JSON as a response."""
     return Response(body, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Segments by byte range, with checksums, for backups and jobs; never faster than is allowed."""
+"""Routes that serve log segments by byte range, with checksums, at a limited rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from mqstore.query import replies
 from mqstore.query.opened_store import OpenedStore
-from mqstore.query.routes import json_answer
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api
@@ -28,20 +28,20 @@ from mqstore.wire.operation import BINARY
 from mqstore.wire.operations import segments as operations
 
 RANGE_MAX: Final = 16 << 20
-"""Bytes answered to one Range; what was asked for beyond is left out, as HTTP allows."""
+"""Maximum number of bytes in the reply to one Range; a longer range is cut, as HTTP allows."""
 CHUNK: Final = 1 << 20
-"""Bytes read at a time of a whole segment."""
+"""Bytes of one read while a whole segment is streamed."""
 
 
 class Rate:
-    """Bytes a second over all who take them, on one event loop. 0: no bound."""
+    """A limit in bytes a second over all transfers of one event loop. 0 means no limit."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
         self._free_at = 0.0
 
     async def take(self, size: int) -> None:
-        """Wait until what was taken before is paid for."""
+        """Wait until the rate allows ``size`` more bytes."""
         if self._per_second == 0:
             return
         now = asyncio.get_running_loop().time()
@@ -52,18 +52,23 @@ class Rate:
 
 
 class SegmentRoutes:
+    """Serves the list of segments, and their bytes."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._rate = Rate(service.settings.segment_transfer_rate)
 
     def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
         Endpoint(operations.LOG_FILES, self.segments).add(api)
         Endpoint(operations.LOG_BYTES, self.segment).add(api)
 
     async def segments(self) -> Response:
+        """Segments of the log, oldest first, with the store epoch of this shard."""
         service = self._service
 
-        def look() -> bytes:
+        def encode_segments() -> bytes:
+            """Encode the list of segments. Runs in the pool."""
             reader = service.reader
             found = [
                 replies.LogFile(
@@ -76,7 +81,7 @@ class SegmentRoutes:
                 replies.LogFiles(epoch=epoch, shard=shard, segments=tuple(found))
             )
 
-        return json_answer(await service.run(look))
+        return json_reply(await service.run(encode_segments))
 
     async def segment(
         self,
@@ -84,7 +89,7 @@ class SegmentRoutes:
             str,
             PathParameter(
                 max_length=40,
-                description="As `GET /v1/segments` lists it.",
+                description="Name of a segment in `GET /v1/segments`.",
                 openapi_examples={"first": {"value": "00000000000000000000"}},
             ),
         ],
@@ -92,34 +97,34 @@ class SegmentRoutes:
             str | None, Header(alias="range", description="One range of bytes.")
         ] = None,
         if_match: Annotated[
-            str | None, Header(max_length=200, description="The `ETag` of an answer before.")
+            str | None, Header(max_length=200, description="The `ETag` of an earlier reply.")
         ] = None,
     ) -> Response:
-        """`ETag` changes with the store and its epoch only: with `If-Match`, ranges of one segment
-        fit together. `X-Mqstore-Block-Crc32c` has the CRC-32C of each whole 64 KiB block of the log
-        in the range, as it was when it was synced (`-` for one without), `Content-Digest` that of
-        the answer."""
+        """Bytes of one segment. `ETag` changes only with the store and its epoch, so that ranges
+        read with `If-Match` belong together. `X-Mqstore-Block-Crc32c` has the CRC-32C that each
+        whole 64 KiB block of the log in the range had when it was synced (`-` for a block without
+        one). `Content-Digest` has the CRC-32C of the reply's body."""
         service = self._service
         store = service.store
         segments = store.reader.segments
         part = await service.run(lambda: segments.part(name))
-        service.require(store)
+        service.require_current(store)
         tag = f'"{store.id[:12]}-{part.epoch}-{part.name}"'
         if if_match is not None and if_match.strip() not in (tag, "*"):
             raise Problem(
                 problems.EPOCH_CHANGED,
-                f"the segment's tag is {tag} now; read it from the beginning",
+                f"the segment's ETag is {tag} now; read the segment from its beginning",
             )
         headers = {"etag": tag, "accept-ranges": "bytes"}
-        asked = parse_range(range_, part.size)
-        if asked is None:
-            return StreamingResponse(self._all(store, part), headers=headers, media_type=BINARY)
-        start, stop = asked[0], min(asked[1], asked[0] + RANGE_MAX)
+        requested = parse_range(range_, part.size)
+        if requested is None:
+            return StreamingResponse(self._stream(store, part), headers=headers, media_type=BINARY)
+        start, stop = requested[0], min(requested[1], requested[0] + RANGE_MAX)
         await self._rate.take(stop - start)
         body, crcs = await service.run(
             lambda: (segments.read(part, start, stop), segments.checksums(part, start, stop))
         )
-        service.require(store)
+        service.require_current(store)
         digest = base64.b64encode(crc32c(body).to_bytes(4)).decode()
         headers |= {
             "content-range": f"bytes {start}-{stop - 1}/{part.size}",
@@ -128,11 +133,11 @@ class SegmentRoutes:
         }
         return Response(body, 206, headers=headers, media_type=BINARY)
 
-    async def _all(self, store: OpenedStore, part: SegmentPart) -> AsyncIterator[bytes]:
+    async def _stream(self, store: OpenedStore, part: SegmentPart) -> AsyncIterator[bytes]:
         read = store.reader.segments.read
         for start in range(0, part.size, CHUNK):
             stop = min(start + CHUNK, part.size)
             await self._rate.take(stop - start)
-            found = await self._service.run_in_turn(partial(read, part, start, stop))
-            self._service.require(store)
+            found = await self._service.run_admitted(partial(read, part, start, stop))
+            self._service.require_current(store)
             yield found

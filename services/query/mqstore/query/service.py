@@ -1,7 +1,7 @@
-"""The query process: maps a store read-only and answers look-ups and long polls.
+"""The query process: maps a store read-only and serves look-ups and long polls.
 
-Threads: the event loop only parses and waits; look-ups, which may wait for the disk, run in a
-bounded pool and give back encoded bytes; one thread waits for arrivals.
+Threads: the event loop parses requests and waits. Look-ups, which may wait for the disk, run in a
+bounded pool and return encoded bytes. One thread waits for arrivals.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from prometheus_client.registry import Collector
 
 from mqstore.query.arrivals import Arrivals
 from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
-from mqstore.query.committed import CommittedOffsets
+from mqstore.query.committed_offsets import CommittedOffsets
 from mqstore.query.damage_reports import DamageReports
-from mqstore.query.known_topics import KnownTopics
 from mqstore.query.lag_metrics import LagMetrics
 from mqstore.query.local_writer import LocalWriter
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.store_watch import StoreWatch
+from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
@@ -58,38 +58,42 @@ from mqstore.storage.topic_names import RETRY_PREFIX, returning_group
 log = logs.get(__name__)
 
 OPEN_RETRY_S: Final = 0.05
-"""Between two attempts to open a store that no writer has prepared yet."""
+"""Seconds between two attempts to open a store that no writer has prepared yet."""
 OPEN_PATIENCE_S: Final = 5.0
-"""How long a directory that the system does not let us read is tried again: a writer of the same
-machine says better what is wrong with it."""
+"""Seconds for which opening an unreadable directory is retried. A writer on the same machine
+reports the cause more exactly."""
 
 INFLATED_PER_ANSWER: Final = 4
-"""Times maxInflatedSize: what the inflated bodies of one answer may be together, beyond one."""
+"""Maximum size of all inflated bodies of a reply beyond the first, in units of maxInflatedSize."""
 
 DESCRIPTION: Final = """\
 Finds messages in a RocketMQ store directory: by id, by key, by queue and offset, by time. \
 Messages are stored at the store-writer service (port 8081 by default).
 
 Begin with `GET /v1/topics/orders/messages?key=order-1`, or read a queue from its first message \
-with `GET /v1/topics/orders/queues/0/messages`. A damaged message is an error of its own, never a \
-wrong answer. `X-Mqstore-Writer` tells in each answer whether a writer is `alive`, `recovering` \
-the store, or `down`: then what is there is answered, and nothing new arrives.
+with `GET /v1/topics/orders/queues/0/messages`. A damaged message is reported as an error of its \
+own, never as a wrong body. The header `X-Mqstore-Writer` of each reply says whether a writer is \
+`alive`, `recovering` the store, or `down`. While it is down, stored messages are served and none \
+arrives.
 
-Of several shards any one answers for all: what is under a key, a time or a group is looked up on \
-each, and `shards` names those that did not answer. A queue is of one shard: `?shard=`.
+With several shards any of them serves a request for all: it looks up a key, a time or a group on \
+each shard, and `shards` names those that did not reply. A queue belongs to one shard: `?shard=`.
 """
 TAGS: Final = {
     "messages": "Single messages, by offset message id, unique key or key.",
     "segments": "The log itself, by byte range, for backups and jobs.",
-    "groups": "How far consumer groups are behind.",
-    "queues": "Queues read in order, from an offset or a time on; a pull may wait for arrivals.",
+    "groups": "Lag of consumer groups.",
+    "queues": "Queues read in order, from an offset or a time; a pull may wait for messages.",
 }
 
 T = TypeVar("T")
 
 
 class QueryService:
-    """As ``mqstore.service.server.Service``."""
+    """The ``Service`` of the query process (see ``mqstore.service.server``).
+
+    Used on the event loop; ``ArrivalSource`` methods and look-ups run in other threads.
+    """
 
     name = "query"
 
@@ -105,17 +109,17 @@ class QueryService:
         self._root = settings.store.absolute()
         self._store: OpenedStore | None = None
         self._opening: asyncio.Task[None] | None = None
-        """Opens what takes the place of a store that was replaced."""
+        """Opens the store that replaced another one."""
         self._waiting_for = ""
-        self._ending = False
+        self._shutting_down = False
         self._pool = ThreadPoolExecutor(settings.query_threads, thread_name_prefix="lookup")
         self._pending = 0
         self._watch: ServiceHandle | None = None
-        # Taken until the event loop has the result: threads must not run ahead of who sends it.
+        # Held until the event loop has the result, so that threads do not run ahead of its replies.
         self._running = asyncio.Semaphore(settings.query_threads)
         self.writer = WriterWatch(self._open_reader)
         self._local_writer = LocalWriter(settings, self._root, self._seams.files)
-        self.committed = CommittedOffsets(self._local_writer)
+        self.committed_offsets = CommittedOffsets(self._local_writer)
         self._damage = DamageReports(self._local_writer, OwnToken(settings.tokens))
         self._reporting: asyncio.Task[None] | None = None
         self.inflate_bounds = InflateBounds.of(settings)
@@ -132,12 +136,12 @@ class QueryService:
         )
         self.api.app.add_middleware(WriterHeader, watch=self.writer)
         self.traffic = Traffic(settings.metrics_topics_max)
-        """What pulls were answered."""
+        """Counts the messages and bytes that pulls returned."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
         self._lags = self._lag_metrics()
         self.api.metrics.registry.register(self._lags)
-        self._replaced = _Replaced()
-        self.api.metrics.registry.register(self._replaced)
+        self._replacements = _ReplacementCounter()
+        self.api.metrics.registry.register(self._replacements)
         Gauge(
             "mqstore_open_polls",
             "Long polls that wait for messages.",
@@ -146,24 +150,23 @@ class QueryService:
 
     @cached_property
     def front(self) -> Front:
-        """Made once all routes are in ``api``."""
+        """The HTTP front, made on first use. Use it after all routes were added to ``api``."""
         return self.api.front()
 
     @property
     def store(self) -> OpenedStore:
         """The opened store. Raises Problem (503) while there is none.
 
-        A caller that keeps it over an ``await`` calls ``require`` before it replies; a look-up
-        that is given to ``run`` reads this property when it runs.
+        A caller that keeps it over an ``await`` calls ``require_current`` before it replies. A
+        look-up that is given to ``run`` reads this property when it runs.
         """
         if self._store is None:
             self.health.require_started()
             raise Problem(STORE_NOT_READY, self._waiting_for or "the store is not open")
         return self._store
 
-    def require(self, store: OpenedStore) -> None:
-        """Called behind a look-up, before its answer: raises Problem (503) where the files that it
-        read are not the store's any more."""
+    def require_current(self, store: OpenedStore) -> None:
+        """Raises Problem (503) if the store was replaced. Call it between look-up and reply."""
         if self._store is store and (why := store.why_replaced) is not None:
             self._replace(store, why)
         if self._store is not store:
@@ -172,15 +175,17 @@ class QueryService:
 
     @property
     def reader(self) -> StoreReader:
-        """The reader of ``store``. Raises Problem (503) as that does."""
+        """The reader of ``store``. Raises Problem (503) while no store is open."""
         return self.store.reader
 
     @property
     def lookups(self) -> Lookups:
+        """The look-ups of ``store``. Raises Problem (503) while no store is open."""
         return self.store.reader.lookups
 
     @property
-    def topics(self) -> KnownTopics:
+    def topics(self) -> TopicQueues:
+        """The configured topics of ``store``. Raises Problem (503) while no store is open."""
         return self.store.topics
 
     def _open_reader(self) -> StoreReader | None:
@@ -188,31 +193,39 @@ class QueryService:
         return None if store is None else store.reader
 
     async def run(self, look: Callable[[], T]) -> T:
-        """Run a look-up in the pool. Raises Problem (503) when too many wait already."""
+        """Run a look-up in the pool. Raises Problem (503) when too many are pending."""
         if self._pending >= self.settings.max_pending_queries:
             raise Problem(OVERLOADED, "too many look-ups are running")
         self._pending += 1
         try:
-            return await self.run_in_turn(look)
+            return await self.run_admitted(look)
         finally:
             self._pending -= 1
 
-    async def run_in_turn(self, look: Callable[[], T]) -> T:
-        """Run a look-up of an admitted request in the pool, without the limit on waiting ones:
-        thousands of polls may wake at one arrival. Raises Problem (503) for a replaced store."""
+    async def run_admitted(self, look: Callable[[], T]) -> T:
+        """Run a look-up of an admitted request in the pool.
+
+        Raises Problem (503) for a replaced store. The limit on pending look-ups does not apply,
+        since thousands of polls may wake at once.
+        """
         store = self.store
         async with self._running:
             try:
                 return await self._loop.run_in_executor(self._pool, look)
             finally:
-                self.require(store)  # an error may also come from the files of a replaced store
+                self.require_current(
+                    store
+                )  # an error may also come from the files of a replaced store
 
-    def form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
-        """How a request asks for bodies, within the bounds of the settings."""
+    def body_form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
+        """Return the form of bodies that a request selects, within the limits of the settings."""
         return BodyForm(shape, max_bytes, self.inflate_bounds if inflate else None)
 
-    def answer_bytes(self, *, inflate: bool) -> int:
-        """Of records in one answer, beyond the first: few where each may become many bytes."""
+    def reply_bytes_max(self, *, inflate: bool) -> int:
+        """Return the maximum bytes of records in a reply beyond the first record.
+
+        It is smaller for inflated bodies, since each may become many bytes.
+        """
         most = self.settings.max_answer_bytes
         if not inflate:
             return most
@@ -222,7 +235,8 @@ class QueryService:
     async def start(self) -> None:
         """Wait until a writer has prepared the store, then map it.
 
-        Raises ConfigurationError, StoreNotOpen."""
+        Raises ConfigurationError, StoreNotOpen.
+        """
         self.shards.start()
         self._reporting = self._loop.create_task(self._damage.run())
         await self._open()
@@ -232,7 +246,7 @@ class QueryService:
 
     async def _open(self) -> None:
         patience_ends = self._loop.time() + OPEN_PATIENCE_S
-        while self._store is None and not self._ending:
+        while self._store is None and not self._shutting_down:
             try:
                 self._store = await asyncio.to_thread(
                     OpenedStore.open, self._root, self._seams, self._damage.note
@@ -240,53 +254,57 @@ class QueryService:
             except StoreNotOpen as error:
                 if error.state != "absent":
                     raise
-                await self._wait_a_little(error)
+                await self._pause_before_retry(error)
             except OSError as error:
                 if self._loop.time() > patience_ends:
                     raise ConfigurationError(f"{self._root} cannot be read ({error})") from error
-                await self._wait_a_little(error)
+                await self._pause_before_retry(error)
 
     def _note_replaced(self, reader: StoreReader) -> None:
         """Called from any thread."""
-        self._loop.call_soon_threadsafe(self._reload_if_changed, reader)
+        self._loop.call_soon_threadsafe(self._check_replaced, reader)
 
-    def _reload_if_changed(self, reader: StoreReader) -> None:
+    def _check_replaced(self, reader: StoreReader) -> None:
         store = self._store
         if store is not None and store.reader is reader and (why := store.why_replaced) is not None:
             self._replace(store, why)
 
     def _replace(self, store: OpenedStore, why: str) -> None:
-        """Let go of a store that is no longer at its path, and open what is there now."""
-        log.error("the store was replaced; it is opened again", store_id=store.id, why=why)
+        """Close a store that is no longer at its path, and open the one that is."""
+        log.error("the store was replaced; opening it again", store_id=store.id, why=why)
         self._store = None
         self._damage.forget()
-        self._waiting_for = f"the store in {self._root} was replaced ({why}); it is opened again"
-        self._replaced.count += 1
+        self._waiting_for = (
+            f"the store in {self._root} was replaced ({why}); it is being opened again"
+        )
+        self._replacements.count += 1
         self._lags.forget()
-        self.arrivals.wake()  # long polls: where they wait means nothing in another store
-        self._opening = self._loop.create_task(self._reopen(store))
+        self.arrivals.wake()  # offsets that long polls wait for mean nothing in another store
+        self._opening = self._loop.create_task(self._open_replacement(store))
 
-    async def _reopen(self, before: OpenedStore) -> None:
-        """Ends the process where what is there cannot be opened."""
+    async def _open_replacement(self, before: OpenedStore) -> None:
+        """Close a replaced store and open its replacement. Ends the process if that fails."""
         await asyncio.to_thread(before.reader.close)
         try:
             await self._open()
         except Exception as error:
-            log.error("the store that took the other's place cannot be opened", error=str(error))
+            log.error("the store that replaced the other cannot be opened", error=str(error))
             self._fail(error)
             return
         if self._store is not None:
             log.warning("the store was opened again", store_id=self._store.id)
 
-    async def _wait_a_little(self, why: Exception) -> None:
+    async def _pause_before_retry(self, why: Exception) -> None:
         self._waiting_for = str(why)
         await asyncio.sleep(OPEN_RETRY_S)
 
     def interrupt(self) -> None:
-        self._ending = True
+        """End long polls and attempts to open, because the service is shutting down."""
+        self._shutting_down = True
         self.arrivals.interrupt()
 
     async def stop(self) -> None:
+        """Stop all tasks and threads, and close the store."""
         self.compilations.stop()
         await self.shards.stop()
         if self._reporting is not None:
@@ -311,14 +329,14 @@ class QueryService:
         if not self.failure.done():
             self.failure.set_result(error)
 
-    async def filter(
+    async def compile_filter(
         self, topic: str, tags: str | None, sql: str | None, client: str
     ) -> PullFilter | None:
-        """The filter of the requested messages; None for all.
+        """Return the filter of the requested messages, None for all messages.
 
-        Raises Problem (400, 429, 503), FilterError.
-
-        ``client`` is the address whose share of compilations an expression counts for."""
+        ``client`` is the address whose share of compilations the expression counts for. Raises
+        Problem (400, 429, 503), FilterError.
+        """
         if tags is not None and sql is not None:
             raise Problem(BAD_PARAMETER, "give tags or sql, not both")
         by_tags = parse_tags(tags or "")
@@ -328,12 +346,14 @@ class QueryService:
             by_sql = SqlFilter(await self.compilations.compile(sql, store_format, client))
         if self.settings.filter_support_retry and topic.startswith(RETRY_PREFIX):
             group = returning_group(topic) or ""
-            return RetryFilter(by_tags, lambda real: self._subscribed(real, group))
+            return RetryFilter(by_tags, lambda real: self._subscription_filter(real, group))
         return by_tags if by_sql is None else by_sql
 
-    def _subscribed(self, topic: str, group: str) -> Filter | None:
-        """The expression of a group's subscription, also of one that ended lately; None for all
-        messages. Called by look-ups, in the pool."""
+    def _subscription_filter(self, topic: str, group: str) -> Filter | None:
+        """Return the filter of a group's current or recent subscription, None for all messages.
+
+        Called by look-ups, in the pool.
+        """
         found = self.store.filters.now().table.get(topic, group)
         if found is None:
             return None
@@ -342,10 +362,10 @@ class QueryService:
         except FilterError:
             return None  # a broker does not filter by what it cannot compile
 
-    # look-ups that know of topics without messages ------------------------------------------
+    # look-ups that include topics without messages ------------------------------------------
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
-        """Raises QueueUnknown, TopicUnknown."""
+        """Return the bounds of a queue. Raises QueueUnknown, TopicUnknown."""
         try:
             return self.lookups.queue_range(topic, queue_id)
         except QueueUnknown:
@@ -355,7 +375,7 @@ class QueryService:
             raise
 
     def queues(self, topic: str) -> list[QueueRange]:
-        """Raises TopicUnknown."""
+        """Return the bounds of all queues of a topic, by queue id. Raises TopicUnknown."""
         configured = self.topics.read_queues(topic)
         try:
             found = {each.queue_id: each for each in self.lookups.queues(topic)}
@@ -368,42 +388,46 @@ class QueryService:
         return [found[queue_id] for queue_id in sorted(found)]
 
     def require_topic(self, topic: str) -> None:
-        """Raises TopicUnknown for one that was never created and has no message."""
+        """Raises TopicUnknown for a topic that was never created and has no message."""
         if not self.topics.read_queues(topic):
             self.lookups.queues(topic)
 
     def group_offsets(self) -> TableSnapshot[ConsumerOffsets]:
-        """What groups have committed, as it was last saved."""
+        """Return the committed offsets of groups, as they were last saved."""
         return self.store.offsets.now()
 
     def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
-        """How far groups are behind, by their offsets as they were at one time."""
+        """Return the lags of groups at the given offsets."""
         return GroupLags(self.lookups, offsets, self.queues)
 
     def subscriptions(self, topic: str) -> list[FilterData]:
-        """Of all groups, also such as ended lately, as they were last saved."""
+        """Return the current and recent subscriptions of all groups to a topic, as last saved."""
         return self.store.filters.now().table.of_topic(topic)
 
     def traces(self, offsets: ConsumerOffsets) -> MessageTraces:
-        """What became of messages, by groups' offsets as they were at one time."""
+        """Return the traces of messages, at the given offsets of groups."""
         delays = self.store.delays.now().table
         return MessageTraces(self.lookups, self.reader.places, offsets, delays, self.topics.names)
 
     def now_ms(self) -> int:
+        """Return the current Unix time in ms."""
         return self._seams.clock.now_ms()
 
     # ArrivalSource --------------------------------------------------------------------------
 
     def arrival_count(self) -> int:
+        """See ``ArrivalSource``; 0 while no store is open."""
         reader = self._open_reader()
         return 0 if reader is None else reader.state.arrivals
 
     def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
+        """See ``ArrivalSource``; returns at once while no store is open."""
         reader = self._open_reader()
         if reader is not None:
             reader.wait_for_arrival(seen, timeout_s)
 
     def end_of(self, topic: str, queue_id: int) -> int:
+        """See ``ArrivalSource``; 0 for an unknown queue, and while no store is open."""
         reader = self._open_reader()
         try:
             return 0 if reader is None else reader.lookups.queue_range(topic, queue_id).max_offset
@@ -432,8 +456,8 @@ class QueryService:
         return self.shards.joining.reason
 
 
-class _Replaced(Collector):
-    """How often the store was replaced."""
+class _ReplacementCounter(Collector):
+    """Counts how often the store was replaced."""
 
     def __init__(self) -> None:
         self.count = 0

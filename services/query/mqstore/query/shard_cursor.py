@@ -1,6 +1,6 @@
-"""Where a query over several shards goes on: each shard's own cursor, as one opaque text.
+"""The cursor of a query over several shards: the cursor of each shard in one opaque text.
 
-A check sum ties it to its query, as ``mqstore.storage.codec.cursors`` does for one shard.
+A checksum binds it to its query, as ``mqstore.storage.codec.cursors`` does for one shard.
 """
 
 from __future__ import annotations
@@ -15,50 +15,56 @@ import msgspec
 from mqstore.storage.errors import CursorError
 
 LENGTH_MAX: Final = 16_384
-"""Of a cursor over 300 shards; the chart makes 250 at most."""
+"""Maximum length of a cursor: enough for 300 shards; the chart makes at most 250."""
 _CHECK_SIZE: Final = 4
 _VERSION: Final = 1
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How far one shard is. ``cursor``: its own; None where it begins, or is over."""
+class ShardPosition(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where a query continues on one shard.
+
+    ``cursor`` is the shard's own; None at the start and when the shard is finished.
+    """
 
     cursor: str | None = None
-    is_over: bool = False
+    is_finished: bool = False
     complete: bool = True
-    """Of one that is over: nothing of it was left out."""
+    """Of a finished shard: whether its part of the result is complete."""
 
 
-Parts = dict[int, Part]
-BEGIN: Final = Part()
-_decoder: Final = msgspec.json.Decoder(Parts)
+ShardPositions = dict[int, ShardPosition]
+START: Final = ShardPosition()
+_decoder: Final = msgspec.json.Decoder(ShardPositions)
 
 
-def encode(parts: Parts, query: str) -> str:
-    """``query`` stands for all else that was asked."""
-    told = msgspec.json.encode(parts)
-    return base64.urlsafe_b64encode(_check(told, query) + told).decode("ascii")
+def encode(positions: ShardPositions, query: str) -> str:
+    """Return the cursor. ``query`` is a text of all other parameters of the query."""
+    content = msgspec.json.encode(positions)
+    return base64.urlsafe_b64encode(_check(content, query) + content).decode("ascii")
 
 
-def decode(text: str | None, query: str) -> Parts:
-    """What ``encode`` was given; nothing for None. Raises CursorError."""
+def decode(text: str | None, query: str) -> ShardPositions:
+    """Return the positions of a cursor, none for None. Raises CursorError.
+
+    ``query`` must be the text that the cursor was encoded with.
+    """
     if text is None:
         return {}
     try:
         packed = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
-        told = packed[_CHECK_SIZE:]
-        parts = _decoder.decode(told)
+        content = packed[_CHECK_SIZE:]
+        positions = _decoder.decode(content)
     except (ValueError, binascii.Error) as error:
         raise CursorError(
-            f"{text[:40]!r} is no cursor over several shards; ask again without it"
+            f"{text[:40]!r} is no cursor over several shards; repeat the query without it"
         ) from error
-    if packed[:_CHECK_SIZE] != _check(told, query) or encode(parts, query) != text:
+    if packed[:_CHECK_SIZE] != _check(content, query) or encode(positions, query) != text:
         raise CursorError(
-            f"cursor {text[:40]!r} is of another query than this one; ask again without it"
+            f"cursor {text[:40]!r} belongs to another query; repeat this query without it"
         )
-    return parts
+    return positions
 
 
-def _check(told: bytes, query: str) -> bytes:
-    asked = query.encode("utf-8", "surrogatepass")
-    return zlib.crc32(b"%d\0%s\0%s" % (_VERSION, told, asked)).to_bytes(_CHECK_SIZE)
+def _check(content: bytes, query: str) -> bytes:
+    query_bytes = query.encode("utf-8", "surrogatepass")
+    return zlib.crc32(b"%d\0%s\0%s" % (_VERSION, content, query_bytes)).to_bytes(_CHECK_SIZE)

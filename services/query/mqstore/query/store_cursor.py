@@ -1,7 +1,7 @@
-"""Cursors that name their store: a position in one store means nothing in another.
+"""Cursors that name their store, because a position in one store means nothing in another.
 
-Clients get each cursor of the engine (``lookup.key_cursor``) with the first bytes of the store id
-before it. Those of earlier releases have no store id, and are taken as they are.
+A client's cursor is the engine's cursor (``lookup.key_cursor``) behind the first bytes of the store
+id. Cursors of earlier releases have no store id; they are accepted unchanged.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from typing import Final
 from mqstore.storage.errors import CursorError
 
 _ID_SIZE: Final = 6
-"""Bytes of the store id. With them and without, base64 has no bit to spare."""
+"""Bytes of the store id in a cursor. With or without them base64 needs no padding."""
 _PLAIN_SIZE: Final = 12
-"""Bytes of a cursor of the engine."""
+"""Bytes of the engine's cursor."""
 
 
-def mark(cursor: str, store_id: str) -> str:
-    """A cursor of the engine as clients get it. ``store_id``: 32 hexadecimal digits, or empty where
-    it is not known (a shard of an earlier release)."""
+def add_store_id(cursor: str, store_id: str) -> str:
+    """Return the engine's cursor in the form that clients get.
+
+    ``store_id``: 32 hexadecimal digits, or empty if unknown (a shard of an earlier release).
+    """
     if not store_id:
         return cursor
     marked = bytes.fromhex(store_id)[:_ID_SIZE] + base64.urlsafe_b64decode(cursor)
     return base64.urlsafe_b64encode(marked).decode("ascii")
 
 
-def unmark(text: str, store_id: str) -> str:
-    """The engine's cursor. Raises CursorError for one of another store; the engine refuses what is
-    no cursor at all."""
+def remove_store_id(text: str, store_id: str) -> str:
+    """Return the engine's cursor of a client's cursor. Raises CursorError for another store's.
+
+    Text that is no cursor is returned unchanged; the engine rejects it.
+    """
     try:
         raw = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):

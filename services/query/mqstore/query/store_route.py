@@ -1,4 +1,4 @@
-"""What the query service knows of its store, and whether a writer lives."""
+"""The route of the store's state as query sees it, and of the writer's state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 from fastapi import Response
 
 from mqstore.query import replies
-from mqstore.query.routes import json_answer
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
@@ -14,21 +14,25 @@ from mqstore.wire.operations import segments as operations
 
 
 class StoreRoute:
+    """Serves ``GET /v1/store``."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
+        """Register the route with ``api``."""
         Endpoint(operations.STORE_STATE, self.store).add(api)
 
     async def store(self) -> Response:
-        return json_answer(await self._service.run(self._look))
+        """Return the bounds of the log and the state of the store and of its writer."""
+        return json_reply(await self._service.run(self._encode_state))
 
-    def _look(self) -> bytes:
+    def _encode_state(self) -> bytes:
         reader = self._service.reader
         state = reader.snapshot()
         return msgspec.json.encode(
             replies.StoreState(
-                writer=self._service.writer.look().value,
+                writer=self._service.writer.refresh().value,
                 health=state.health.name.lower().replace("_", "-"),
                 store_id=state.store_id,
                 shard=self._service.settings.shard,

@@ -1,4 +1,4 @@
-"""Watches the files of the open store: whether they are there, and still the store's."""
+"""A background service that watches the files of the open store for deletion and replacement."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from mqstore.service import logs
 from mqstore.storage import StoreReader
 
-LOOK_S: Final = 0.4
-"""From one look to the next: maps of deleted files are dropped within a second."""
+CHECK_INTERVAL_S: Final = 0.4
+"""Seconds between two checks: maps of deleted files are dropped within a second."""
 
 log = logs.get(__name__)
 
 
 class StoreWatch:
-    """A ``BackgroundService`` over the reader that is open at the moment, if one is.
+    """A ``BackgroundService`` over the reader that is currently open, if any.
 
-    Drops the maps of files that the writer deleted, so that their disk blocks are free, and reports
-    a store that another one took the place of.
+    It drops the maps of files that the writer deleted, so that their disk blocks become free, and
+    reports a store whose files were replaced.
     """
 
     name = "store-watch"
@@ -33,16 +33,17 @@ class StoreWatch:
         self._replaced = replaced
 
     def step(self, now: float) -> float:
+        """Check the open reader once. Return the time of the next check."""
         reader = self._reader()
         if reader is not None:
-            self._look(reader)
-        return now + LOOK_S
+            self._check(reader)
+        return now + CHECK_INTERVAL_S
 
-    def _look(self, reader: StoreReader) -> None:
+    def _check(self, reader: StoreReader) -> None:
         try:
             if reader.why_replaced is None:
                 reader.drop_deleted()
                 return
         except OSError as error:
-            log.warning("the store's files cannot be looked at", error=str(error))
+            log.warning("the store's files cannot be checked", error=str(error))
         self._replaced(reader)

@@ -1,4 +1,4 @@
-"""A message's way through the store: its copies, and which groups are past them."""
+"""Routes of the trace of a message: its copies in the store, and the groups that consumed them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import group_routes, merging, replies, shard_cursor, store_cursor, views
 from mqstore.query.message_routes import MessageId, UniqueKeyTopic
-from mqstore.query.routes import json_answer
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
@@ -28,56 +28,67 @@ TRACES_DEFAULT: Final = 16
 
 
 class TraceRoutes:
+    """Serves the trace of one message, and the traces of messages under a key."""
+
     def __init__(self, service: QueryService) -> None:
         self._service = service
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
         Endpoint(operations.MESSAGE_TRACE, self.trace).add(api)
         Endpoint(operations.TRACES, self.traces).add(api)
 
     async def trace(
         self, message_id: MessageId, request: Request, topic: UniqueKeyTopic = None
     ) -> Response:
-        """All records that have the message's unique key: delayed and half ones, the message, its
-        retries and dead letters, however they are called. A group has `consumed` a copy when its
-        committed offset is past it; `offsets` says how old what is known of that is."""
+        """All records with the message's unique key: delayed and half messages, the message itself,
+        its retries and dead letters, whatever topic they are in. A group has `consumed` a copy when
+        its committed offset is behind it; `offsets` has the source and age of these offsets."""
         service = self._service
 
         def find(traces: MessageTraces) -> Trace:
+            """Find the trace on this shard. Runs in the pool."""
             if topic is not None:
                 return traces.by_unique_key(topic, message_id)
             return traces.of(service.lookups.by_message_id(message_id))
 
-        own = partial(service.run, lambda: self._one(find))
+        own = partial(service.run, lambda: self._encode_trace(find))
         if service.shards.fans_out(request.scope):
-            return json_answer(await self._over_shards(request, own, message_id, topic))
-        return json_answer(await own())
+            return json_reply(await self._over_shards(request, own, message_id, topic))
+        return json_reply(await own())
 
     async def _over_shards(
         self, request: Request, own: LocalReply, message_id: str, topic: str | None
     ) -> bytes:
-        """An offset message id is of one shard, which tells the key that all are asked for."""
+        """Encode the trace over all shards.
+
+        An offset message id belongs to one shard, whose reply has the unique key that all shards
+        are then queried for.
+        """
         first, target = ShardReplies(), None
         if topic is None:
-            first = await self._where_it_is(request, own, message_id)
+            first = await self._fetch_by_message_id(request, own, message_id)
             found = merging.trace(first)
             key, origin = found.trace.uniq_key, found.trace.topic
             if key is None:
                 return msgspec.json.encode(found)
             target = f"/v1/messages/{quote(key, safe='')}/trace?{urlencode({'topic': origin})}"
-            find = partial(self._one, lambda traces: traces.by_unique_key(origin, key))
+            find = partial(self._encode_trace, lambda traces: traces.by_unique_key(origin, key))
             own = partial(self._service.run, find)
-        everywhere = self._service.shards.fan_out
-        async with everywhere(request, own, target=target, skip=first.answers) as spread:
+        fan_out = self._service.shards.fan_out
+        async with fan_out(request, own, target=target, skip=first.answers) as spread:
             spread.answers |= first.answers
             merge = partial(merging.trace, spread)
-            return msgspec.json.encode(await self._service.run_in_turn(merge))
+            return msgspec.json.encode(await self._service.run_admitted(merge))
 
-    async def _where_it_is(
+    async def _fetch_by_message_id(
         self, request: Request, own: LocalReply, message_id: str
     ) -> ShardReplies:
-        """What the shard says whose STOREHOST an id names. Raises Problem, RelayedResponse."""
+        """Return the reply of the shard whose STOREHOST is in the id.
+
+        Raises Problem, RelayedResponse.
+        """
         shards = self._service.shards
         entry = shards.members.of_host(decode_message_id(message_id)[0])
         if entry is None or entry.shard == shards.own:
@@ -88,7 +99,7 @@ class TraceRoutes:
             raise RelayedResponse(Response(reply.body, reply.status, media_type=media_type))
         return ShardReplies({entry.shard: reply.body})
 
-    def _one(self, find: Callable[[MessageTraces], Trace]) -> bytes:
+    def _encode_trace(self, find: Callable[[MessageTraces], Trace]) -> bytes:
         service = self._service
         offsets = service.group_offsets()
         trace = find(service.traces(offsets.table))
@@ -113,27 +124,35 @@ class TraceRoutes:
             ),
         ],
         limit: Annotated[
-            int, Query(ge=1, le=TRACES_MAX, description="Records that are begun with, at most.")
+            int,
+            Query(
+                ge=1,
+                le=TRACES_MAX,
+                description="Maximum number of records whose traces are returned.",
+            ),
         ] = TRACES_DEFAULT,
         cursor: Annotated[
             str | None,
-            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the answer before."),
+            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
         ] = None,
     ) -> Response:
-        """Newest first. A message whose copies lie on two pages is told on both. Of several shards
-        `limit` is of each."""
+        """Traces of the messages under a key, newest first. A message whose copies lie on two pages
+        is on both. With several shards `limit` applies to each."""
         service = self._service
         _ = service.reader
 
-        def look(cursor: str | None) -> bytes:
+        def encode_page(cursor: str | None) -> bytes:
+            """Encode a page of this shard's traces. Runs in the pool."""
             service.require_topic(topic)
             offsets, store_id = service.group_offsets(), service.store.id
-            begun = None if cursor is None else store_cursor.unmark(cursor, store_id)
-            page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=begun)
+            start = None if cursor is None else store_cursor.remove_store_id(cursor, store_id)
+            page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=start)
             return msgspec.json.encode(
                 replies.Traces(
                     traces=tuple([_trace_view(each, self._shard) for each in page.traces]),
-                    next=None if page.cursor is None else store_cursor.mark(page.cursor, store_id),
+                    next=None
+                    if page.cursor is None
+                    else store_cursor.add_store_id(page.cursor, store_id),
                     complete=page.complete,
                     offsets=group_routes.source_view(service, offsets),
                     shard=self._shard,
@@ -141,19 +160,19 @@ class TraceRoutes:
             )
 
         if not service.shards.fans_out(request.scope):
-            return json_answer(await service.run(lambda: look(cursor)))
-        asked = f"traces of {topic} {key}"
-        begun = shard_cursor.decode(cursor, asked)
-        cursors = {shard: part.cursor for shard, part in begun.items()}
+            return json_reply(await service.run(lambda: encode_page(cursor)))
+        scope = f"traces of {topic} {key}"
+        begun = shard_cursor.decode(cursor, scope)
+        cursors = {shard: position.cursor for shard, position in begun.items()}
         async with service.shards.fan_out(
             request,
-            partial(service.run, lambda: look(cursors.get(self._shard))),
+            partial(service.run, lambda: encode_page(cursors.get(self._shard))),
             changed=lambda shard: {"cursor": cursors.get(shard)},
-            skip={shard for shard, part in begun.items() if part.is_over},
+            skip={shard for shard, position in begun.items() if position.is_finished},
         ) as spread:
-            cursor_of = partial(shard_cursor.encode, query=asked)
+            cursor_of = partial(shard_cursor.encode, query=scope)
             merge = partial(merging.traces, spread, begun, cursor_of)
-            return json_answer(await service.run_in_turn(merge))
+            return json_reply(await service.run_admitted(merge))
 
 
 def _trace_view(found: Trace, shard: int) -> replies.Trace:

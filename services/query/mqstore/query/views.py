@@ -1,4 +1,4 @@
-"""How what the store found becomes what the query service answers."""
+"""Conversion of the store's results into replies of the query service."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _COMPRESSION_NAMES: Final = {
 
 
 def message(record: Record, shard: int, form: BodyForm) -> replies.Message:
-    """A record as the interface shows it."""
+    """Return the view of a record."""
     view = replies.Message(**_fields(record, shard))
-    form.show(record, view)
+    form.add_body(record, view)
     return view
 
 
 def message_detail(
     record: Record, shard: int, form: BodyForm, place: RecordPlace
 ) -> replies.MessageDetail:
-    """A record with all that is known of it."""
+    """Return the view of a record with its place in the store and its checksums."""
     view = replies.MessageDetail(
         **_fields(record, shard),
         segment=segment_name(place.segment),
@@ -62,11 +62,12 @@ def message_detail(
             body_crc=record.body_crc, blocks=place.cover.value, covered_bytes=place.covered
         ),
     )
-    form.show(record, view)
+    form.add_body(record, view)
     return view
 
 
 def header(record: Record) -> replies.DamagedHeader:
+    """Return the fields that are readable in the header of a damaged record."""
     return replies.DamagedHeader(
         topic=record.topic,
         queue_id=record.queue_id,
@@ -108,6 +109,7 @@ def _fields(record: Record, shard: int) -> dict[str, Any]:
 
 
 def checked_by(record: Record) -> Literal["record"] | None:
+    """Return `record` if only the record's own checks vouch for it, else None."""
     return "record" if record.is_self_checked else None
 
 
@@ -118,7 +120,7 @@ def _keys(record: Record) -> tuple[str, ...]:
 def queue_entry(
     record: Record, entry: Entry | None, unit: ExtUnit | None
 ) -> replies.QueueEntry | None:
-    """What stands in a record's place in its queue."""
+    """Return the view of the queue entry at the record's queue offset, None without one."""
     if entry is None:
         return None
     names_it = (entry.physical_offset, entry.size) == (record.physical_offset, record.size)
@@ -137,6 +139,7 @@ def queue_entry(
 
 
 def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
+    """Return the view of a pull."""
     return replies.Pull(
         messages=tuple([message(each, shard, form) for each in found.records]),
         unreadable=tuple([unreadable(each) for each in found.unreadable]),
@@ -149,11 +152,12 @@ def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
 
 
 def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> replies.Messages:
+    """Return the view of a page of messages, with a cursor that names its store."""
     scanned, cursor = found.scanned, found.cursor
     return replies.Messages(
         messages=tuple([message(each, shard, form) for each in found.records]),
         unreadable=tuple([unreadable(each) for each in found.unreadable]),
-        next=None if cursor is None else store_cursor.mark(cursor, store_id),
+        next=None if cursor is None else store_cursor.add_store_id(cursor, store_id),
         complete=found.complete,
         scanned=replies.ScannedRange(
             from_ms=scanned.from_ms,
@@ -167,6 +171,7 @@ def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> rep
 
 
 def queue(found: QueueRange, shard: int) -> replies.Queue:
+    """Return the view of a queue's bounds."""
     return replies.Queue(
         queue_id=found.queue_id,
         min_offset=found.min_offset,
@@ -176,6 +181,7 @@ def queue(found: QueueRange, shard: int) -> replies.Queue:
 
 
 def unreadable(found: Unreadable) -> replies.UnreadableMessage:
+    """Return the view of a record that cannot be read, with its problem type."""
     problem = problems.from_storage(found.error) or Problem(problems.INTERNAL, str(found.error))
     return replies.UnreadableMessage(
         physical_offset=found.physical_offset,
@@ -186,7 +192,7 @@ def unreadable(found: Unreadable) -> replies.UnreadableMessage:
 
 
 def flag_names(sys_flag: int) -> tuple[str, ...]:
-    """The bits of a SYSFLAG by name, the transaction type as one."""
+    """Return the names of the bits in a SYSFLAG, one name for the transaction type."""
     names = [name for bit, name in _FLAG_NAMES.items() if sys_flag & bit and name]
     transaction = _TRANSACTION_NAMES.get(sys_flag & TRANSACTION_MASK)
     compression = _COMPRESSION_NAMES.get(sys_flag & SysFlag.COMPRESSION_TYPE_MASK.value)
@@ -194,6 +200,7 @@ def flag_names(sys_flag: int) -> tuple[str, ...]:
 
 
 def host_text(host: Host) -> str:
+    """Return ``address:port``, with an IPv6 address in brackets."""
     if host.is_v6:
         return f"[{host.address_text}]:{host.port}"
     return f"{host.address_text}:{host.port}"

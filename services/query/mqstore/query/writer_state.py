@@ -1,4 +1,4 @@
-"""Whether a writer lives: told in ``GET /v1/store`` and in a header of each answer."""
+"""The state of the writer, which ``GET /v1/store`` and a header of each reply report."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ from mqstore.storage.errors import StoreNotOpen
 from mqstore.storage.reads import Health
 
 HEADER: Final = b"x-mqstore-writer"
-LOOK_EVERY_S: Final = 0.1
-"""How long one look at the store's lock is good for."""
+CACHE_S: Final = 0.1
+"""Seconds for which one check of the store's lock is reused."""
 
 
 class WriterState(StrEnum):
+    """Whether a writer holds the store."""
+
     ALIVE = "alive"
     RECOVERING = "recovering"
     """A writer is opening the store."""
     DOWN = "down"
-    """Nothing new arrives; what is there is answered."""
+    """No writer runs: no message arrives, and stored messages are still served."""
 
 
 class WriterWatch:
-    """One look at a time; for the event loop and for threads."""
+    """Cached state of the writer. Used from the event loop and from threads."""
 
     def __init__(self, reader: Callable[[], StoreReader | None]) -> None:
-        """``reader`` gives the store once it is open."""
+        """``reader`` returns the store's reader, None while no store is open."""
         self._reader = reader
         self._known = WriterState.DOWN
         self._good_until = 0.0
 
     def now(self) -> WriterState:
-        """As it was LOOK_EVERY_S ago at most."""
+        """Return the state, which is at most CACHE_S old."""
         if time.monotonic() >= self._good_until:
-            self.look()
+            self.refresh()
         return self._known
 
     def header(self) -> tuple[bytes, bytes]:
+        """Return the name and the value of the reply header."""
         return HEADER, self.now().value.encode()
 
-    def look(self) -> WriterState:
-        """As it is."""
-        self._known = self._look()
-        self._good_until = time.monotonic() + LOOK_EVERY_S
+    def refresh(self) -> WriterState:
+        """Check the writer now and return its state."""
+        self._known = self._read_state()
+        self._good_until = time.monotonic() + CACHE_S
         return self._known
 
-    def _look(self) -> WriterState:
+    def _read_state(self) -> WriterState:
         reader = self._reader()
         if reader is None or not reader.writer_is_alive:
             return WriterState.DOWN
@@ -62,19 +65,21 @@ class WriterWatch:
 
 
 class WriterHeader:
-    """ASGI middleware: puts the header into each answer that FastAPI's part gives, unless it is
-    another shard's, which has its own."""
+    """ASGI middleware that adds the header to each reply of FastAPI's routes.
+
+    A reply that was relayed from another shard keeps the header of that shard.
+    """
 
     def __init__(self, app: ASGIApp, watch: WriterWatch) -> None:
         self._app = app
         self._watch = watch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
+        async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", [])
                 if all(name != HEADER for name, _ in headers):
                     message["headers"] = [*headers, self._watch.header()]
             await send(message)
 
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, send_with_header)

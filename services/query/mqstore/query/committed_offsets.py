@@ -1,7 +1,7 @@
-"""Groups' committed offsets as store-writer has them in memory.
+"""Committed offsets of consumer groups, as store-writer holds them in memory.
 
-``consumerOffset.json`` is up to flushConsumerOffsetInterval behind, and waits for the log's sync. A
-commit that was answered counts at once in the lags of groups.
+``consumerOffset.json`` lags by up to flushConsumerOffsetInterval, and is saved only after the log's
+sync. Offsets from memory make an acknowledged commit count at once in the lags of groups.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mqstore.storage.admin import Commit
 T = TypeVar("T")
 
 ByQueue = Mapping[str, Mapping[int, int]]
-"""The next message to consume, by topic@group and queue id."""
+"""Offset of the next message to consume, by ``topic@group`` and queue id."""
 
 
 class _Offset(msgspec.Struct, rename="camel"):
@@ -41,14 +41,17 @@ class _AllOffsets(msgspec.Struct):
 
 
 class CommittedOffsets:
-    """Requested with the client's own token. None where no store-writer of this store replies in
-    time: then the saved file is the best there is. Used on the event loop only."""
+    """Reads committed offsets from store-writer. Used on the event loop only.
+
+    It sends the client's own token. A method returns None if no store-writer of this store replies
+    in time; the caller then uses the saved file.
+    """
 
     def __init__(self, writer: LocalWriter) -> None:
         self._writer = writer
 
-    async def of(self, group: str, scope: Scope) -> Sequence[Commit] | None:
-        """The offsets of one group; empty for a group without any."""
+    async def read_group(self, group: str, scope: Scope) -> Sequence[Commit] | None:
+        """Return the offsets of one group, none for a group without offsets."""
         path = f"/v1/groups/{quote(group, safe='')}/offsets"
         reply = await self._writer.request("GET", path, select_request_headers(scope))
         if reply is None:
@@ -64,8 +67,8 @@ class CommittedOffsets:
             if each.committed is not None
         ]
 
-    async def all(self, scope: Scope) -> ByQueue | None:
-        """The offsets of all groups."""
+    async def read_all(self, scope: Scope) -> ByQueue | None:
+        """Return the offsets of all groups."""
         reply = await self._writer.request(
             "GET", "/v1/internal/offsets", select_request_headers(scope)
         )

@@ -1,4 +1,4 @@
-"""Topics that exist, also those without a message, as config/topics.json says."""
+"""Topics of ``config/topics.json`` and their queues, including topics without a message."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mqstore.storage.directory import StorePaths
 from mqstore.storage.host import Seams
 
 
-class KnownTopics:
-    """How many read queues each topic has. Safe from any thread; may wait for the disk."""
+class TopicQueues:
+    """Number of read queues of each topic. Thread-safe; a method may wait for the disk."""
 
     def __init__(self, paths: StorePaths, seams: Seams) -> None:
         self._file = FollowedTable(TopicTable, paths, seams)
@@ -19,13 +19,14 @@ class KnownTopics:
         self._queues: dict[str, int] = {}
 
     def read_queues(self, topic: str) -> int:
-        """0 for a topic that was never created."""
-        return self._all().get(topic, 0)
+        """Return the number of read queues of a topic, 0 for one that was never created."""
+        return self._load().get(topic, 0)
 
     def names(self) -> list[str]:
-        return list(self._all())
+        """Return the names of all configured topics."""
+        return list(self._load())
 
-    def _all(self) -> dict[str, int]:
+    def _load(self) -> dict[str, int]:
         table = self._file.now().table
         with self._lock:
             if table is not self._table:
