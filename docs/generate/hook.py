@@ -14,6 +14,7 @@ from typing import Any, Final
 from docs.generate.chart import chart_values
 from docs.generate.commands import commands
 from docs.generate.metrics import metrics
+from docs.generate.modules import modules
 from docs.generate.problems import problems
 from docs.generate.rest import rest
 from docs.generate.settings import settings
@@ -23,6 +24,7 @@ GENERATORS: Final[dict[str, Callable[..., str]]] = {
     "chart-values": chart_values,
     "commands": commands,
     "metrics": metrics,
+    "modules": modules,
     "problems": problems,
     "rest": rest,
     "settings": settings,

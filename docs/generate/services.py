@@ -15,8 +15,8 @@ from mqstore.coordinator.service import CoordinatorService
 from mqstore.query import __main__ as query
 from mqstore.service import settings
 from mqstore.storage import MessageStore
-from mqstore.storage.codec.record import Message
-from mqstore.storage.seams import Seams
+from mqstore.storage.host import Seams
+from mqstore.storage.puts import Message
 from mqstore.wire.examples.reports import EXPIRY
 from mqstore.wire.reports import ExpirySummary
 from mqstore.writer import __main__ as writer
