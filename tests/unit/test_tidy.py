@@ -37,7 +37,6 @@ CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
 NOT_CLEAN: Final[tuple[str, ...]] = (
     "charts/mqstore",
     "libs/client",
-    "libs/storage/mqstore/storage/_kernel.pyi",
     "libs/storage/mqstore/storage/kernel",
     "libs/storage/mqstore/storage/log",
     "libs/storage/mqstore/storage/lookup",
@@ -61,7 +60,6 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
 """Files and folders that still hold a banned word. An entry leaves the list when it is clean."""
 
 TOO_LONG: Final[tuple[str, ...]] = (
-    "libs/storage/mqstore/storage/_kernel.pyi",
     "libs/storage/mqstore/storage/log/commit_log.py",
     "tests/unit/jobs/expiry_examples.py::report",
     "tests/unit/service/fast_path/test_connection.py::serving",

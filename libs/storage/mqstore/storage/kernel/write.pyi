@@ -1,0 +1,125 @@
+"""Messages encoded as records."""
+
+from collections.abc import Sequence
+from typing import final
+
+from mqstore.storage.codec.hosts import Host
+
+@final
+class Message:
+    """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
+    encoder from the hosts. Times are milliseconds since the epoch. What no record can hold is
+    refused where it is put."""
+
+    topic: str
+    queue_id: int
+    body: bytes | None
+    properties: bytes
+    born_host: Host
+    store_host: Host
+    born_timestamp_ms: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | None,
+        properties: bytes,
+        born_host: Host,
+        store_host: Host,
+        born_timestamp_ms: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> None: ...
+    @property
+    def has_delay(self) -> bool:
+        """Whether its properties name a DELAY, whatever its value."""
+    def replaced(self, **changes: object) -> Message:
+        """A copy with other values; AttributeError for a field that there is not."""
+
+class Placement:
+    """Where a message was stored. Offsets are physical, in bytes; times in milliseconds."""
+
+    def __init__(
+        self,
+        physical_offset: int,
+        size: int,
+        queue_id: int,
+        queue_offset: int,
+        store_timestamp_ms: int,
+        store_host: Host,
+    ) -> None: ...
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def store_timestamp_ms(self) -> int: ...
+    @property
+    def store_host(self) -> Host: ...
+    @property
+    def end(self) -> int:
+        """The log must be on disk up to here for the message to be durable."""
+    @property
+    def offset_message_id(self) -> str:
+        """32 hex characters (56 when the store's host is an IPv6 address)."""
+
+def encode_record(
+    view: memoryview | bytearray,
+    position: int,
+    message: Message,
+    version: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> int:
+    """Write one record and return its size; ValueError when it does not fit or cannot be stored.
+
+    TOTALSIZE and MAGICCODE are stored last, so that a killed writer leaves no half record there.
+    """
+
+def encode_batch(
+    view: memoryview | bytearray,
+    position: int,
+    messages: Sequence[Message],
+    versions: Sequence[int],
+    queue_offsets: Sequence[int],
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> list[int]:
+    """Write messages one after another from ``position`` on; their sizes.
+
+    Errors as above; what was written is then zeros again.
+    """
+
+def put_ordinary_batch(
+    view: memoryview | bytearray,
+    position: int,
+    end: int,
+    physical_offset: int,
+    messages: Sequence[Message],
+    next_offsets: dict[tuple[str, int], int],
+    batch_max: int,
+    item_overhead: int,
+    store_timestamp_ms: int,
+) -> list[Placement] | None:
+    """Number, check and write messages of one topic and queue between ``position`` and ``end``.
+
+    None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
+    characters or no key of ``next_offsets``, a message of any transaction type, no room, bodies
+    and properties that together, with ``item_overhead`` bytes each, are over ``batch_max``, or
+    anything that may not be stored. Who calls then finds out which.
+    """
+
+def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
+    """The 8 bytes of a blank record that stands for ``size`` bytes."""
