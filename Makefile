@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 STORE ?= data/store
 OUT ?= build/expiry
 ARGS ?=
+# Tests wait for services, disks and JVMs about half of their time, so two cores serve four workers.
+WORKERS ?= 4
 ROWS ?=
 STATES ?= 20000
 SEED ?=
@@ -54,10 +56,10 @@ run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C 
 	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
 test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not nightly" $(ARGS)
 
 test-ci: $(SPARK_READY) ## what takes longer: simulation, fuzz, random stores, Spark
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
 
 images: ## the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
 	@build='$(IMAGE_BUILD)'; for name in $(IMAGES); do \

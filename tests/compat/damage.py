@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.compat.compare import Dump
 from tests.compat.scripts import (
     BORN_HOST_V6,
     NOT_IN_QUEUES,
@@ -417,3 +418,11 @@ def places(line: Line) -> list[tuple[str, int, int]]:
     further = zip(names, offsets, strict=True) if offsets != [""] else ()
     light = [(name, 0, int(offset)) for name, offset in further]
     return [(line["topic"], line["q"], line["qoff"]), *light]
+
+
+def is_in_its_queues(dump: Dump, line: Line) -> bool:
+    """Whether each queue entry that a message should have is its own."""
+    return all(
+        dump.entries.get((topic, queue_id), {}).get(index, (None,))[0] == line["off"]
+        for topic, queue_id, index in places(line)
+    )

@@ -12,8 +12,8 @@ import pytest
 from tests.compat import ours
 from tests.compat.compare import Dump
 from tests.compat.damage import (
-    Line,
     Patient,
+    is_in_its_queues,
     no_commit_log,
     no_first_segment,
     no_last_segment,
@@ -112,12 +112,12 @@ def test_a_broker_starts_on_it_and_gives_no_offset_out_again(
     there = {line["off"]: line for line in theirs.messages}
     for line in patient.untouched():
         assert there.get(line["off"]) == line
-        assert _is_in_its_queues(theirs, line), line
+        assert is_in_its_queues(theirs, line), line
     ends = _ends(whole)
     for record in expected_messages(script, answers, referee.format):
         line = there[record.answers["off"]]
         assert {**line, **record.fields, **record.answers} == line
-        assert _is_in_its_queues(theirs, line), line
+        assert is_in_its_queues(theirs, line), line
         assert line["off"] >= patient.end
         for topic, queue_id, offset in places(line):
             assert offset >= ends.get((topic, queue_id), 0)
@@ -132,10 +132,3 @@ def _ends(whole: Dump) -> dict[tuple[str, int], int]:
         for topic, queue_id, offset in places(line):
             ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), offset + 1)
     return ends
-
-
-def _is_in_its_queues(dump: Dump, line: Line) -> bool:
-    return all(
-        dump.entries.get((topic, queue_id), {}).get(index, (None,))[0] == line["off"]
-        for topic, queue_id, index in places(line)
-    )

@@ -24,9 +24,8 @@ from tests.compat.damage import (
     QUEUE_FILE_ENTRIES,
     TOGETHER,
     VARIANTS,
-    Line,
     Patient,
-    places,
+    is_in_its_queues,
 )
 from tests.compat.examples import KEPT, copy_of, openable_copy_of, random_stores
 from tests.compat.referee import Referee, RefereeError
@@ -241,20 +240,12 @@ def _they_read_what_we_recovered(referee: Referee, end: End, patient: Patient, s
     there = {line["off"]: line for line in theirs.messages}
     for line in patient.untouched():
         assert there.get(line["off"]) == line
-        assert _is_in_its_queues(theirs, line), line
+        assert is_in_its_queues(theirs, line), line
     for record in expected_messages(script, answers, referee.format):
         line = there[record.answers["off"]]
         assert record.props_fit(line["props"])
         assert {**line, **record.fields, **record.answers} == line
-        assert _is_in_its_queues(theirs, line), line
-
-
-def _is_in_its_queues(dump: Dump, line: Line) -> bool:
-    """Whether each entry that a message should have names it."""
-    return all(
-        dump.entries.get((topic, queue_id), {}).get(index, (None,))[0] == line["off"]
-        for topic, queue_id, index in places(line)
-    )
+        assert is_in_its_queues(theirs, line), line
 
 
 # the table ------------------------------------------------------------------------------------
@@ -271,7 +262,7 @@ def _note(
     if theirs is not None:
         there = {line["off"]: line for line in theirs.messages}
         lost = sum(there.get(line["off"]) != line for line in untouched)
-        unreachable = sum(not _is_in_its_queues(theirs, line) for line in untouched)
+        unreachable = sum(not is_in_its_queues(theirs, line) for line in untouched)
     counted = {
         "untouched": len(untouched),
         "lost": lost,

@@ -11,12 +11,12 @@ import pytest
 
 from tests.compat import ours
 from tests.compat.compare import Dump
-from tests.compat.damage import VARIANTS, Patient
+from tests.compat.damage import VARIANTS, Patient, is_in_its_queues
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.scripts import expected_messages
 from tests.compat.shapes import expand
-from tests.compat.test_damage import APPENDED, SEED, SHAPE, _is_in_its_queues
+from tests.compat.test_damage import APPENDED, SEED, SHAPE
 
 pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage")]
 
@@ -64,7 +64,7 @@ def dropped(patient: Patient, theirs: Dump) -> list[int]:
     return [
         line["off"]
         for line in patient.untouched()
-        if there.get(line["off"]) != line or not _is_in_its_queues(theirs, line)
+        if there.get(line["off"]) != line or not is_in_its_queues(theirs, line)
     ]
 
 

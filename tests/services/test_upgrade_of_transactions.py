@@ -18,7 +18,11 @@ from tests.services.previous_release import previous
 from tests.services.service_processes import Process, query, service, writer
 from tests.services.transaction_shard import begin, bodies_of, end
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("previous-release"),  # its first test builds that release
+]
 
 ENDS = [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL]
 

@@ -90,11 +90,6 @@ def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def small_store(root: Path) -> Path:
     """Three messages in two queues, closed cleanly."""
     with open_store(root) as store:

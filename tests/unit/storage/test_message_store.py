@@ -42,11 +42,6 @@ from tests.unit.storage.stores import (
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def closed(root: Path) -> Iterator[Path]:
     """A store with 1000 messages, cleanly closed."""
     with open_store(root) as store:

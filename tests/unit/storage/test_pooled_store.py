@@ -50,11 +50,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def test_what_was_put_is_there_at_once_and_after_a_close(root: Path) -> None:
     with open_store(root, POOLED) as store:
         put_some(store, 1500)

@@ -27,11 +27,6 @@ EXT = StoreConfig.model_validate(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def store(root: Path) -> Iterator[MessageStore]:
     with open_store(root) as opened:
         put_some(opened, 1500)

@@ -44,11 +44,6 @@ def message(store: MessageStore, number: int) -> Message:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def store(root: Path) -> Iterator[MessageStore]:
     with open_store(root) as opened:
         yield opened

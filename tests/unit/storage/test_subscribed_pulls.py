@@ -104,11 +104,6 @@ def pulled(root: Path, wanted: PullFilter, topic: str = "T") -> list[int]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def subscribed(root: Path) -> FilterData:
     """A closed store with 50 messages before a subscription and 100 after it."""
     with open_store(root, WITH_UNITS) as store:

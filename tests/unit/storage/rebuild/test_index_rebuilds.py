@@ -59,11 +59,6 @@ class Shard:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def shard(root: Path) -> Iterator[Shard]:
     shard = Shard(root)
     yield shard
