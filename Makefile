@@ -55,13 +55,13 @@ run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
 	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
-test: $(TEST_READY) ## everything that needs no cluster; names what it had to leave out
+test: $(TEST_READY) ## run all tests that need no cluster; names those that it had to skip
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not nightly" $(ARGS)
 
-test-ci: $(SPARK_READY) ## what takes longer: simulation, fuzz, random stores, Spark
+test-ci: $(SPARK_READY) ## run the longer tests: simulation, fuzz, random stores, Spark
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
 
-images: ## the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
+images: ## build the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
 	@build='$(IMAGE_BUILD)'; for name in $(IMAGES); do \
 		file=docker/$$name.Dockerfile tag=$(IMAGE_PREFIX)mqstore/$$name:$(VERSION); \
 		if [ -n "$$build" ]; then $$build $$file . $$tag; \
@@ -71,7 +71,7 @@ images: ## the images of the services and of Spark, by docker, podman or buildah
 		else echo "make images needs docker, podman or buildah, or IMAGE_BUILD=TOOL" >&2; exit 2; fi || exit; \
 	done
 
-previous: ## chart and image of the release before (PREVIOUS=REF), from which `make e2e-full` upgrades
+previous: ## build chart and image of the previous release (PREVIOUS=REF), from which `make e2e-full` upgrades
 	@rm -rf build/previous && mkdir -p build/previous
 	@git archive $(PREVIOUS) | tar -x -C build/previous
 	@$(KUBE)/build-image build/previous/docker/services.Dockerfile build/previous mqstore/services:previous
@@ -81,7 +81,7 @@ e2e: E2E_IMAGES := services
 e2e-full: E2E := cluster
 e2e-full: E2E_IMAGES := services spark
 e2e-full: E2E_BEFORE := previous
-e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart and what it installs; e2e-full: the long ones, too, with PREVIOUS=REF
+e2e e2e-full: $(TEST_READY) ## test the chart on the cluster that KUBECONFIG names; e2e-full: the long tests too, with PREVIOUS=REF
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
 	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
 	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
@@ -90,32 +90,32 @@ e2e e2e-full: $(TEST_READY) ## on the cluster that KUBECONFIG names: the chart a
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
 
-promtool: ## build/promtool from Debian's package of Prometheus, with which `make test` tries the alerts
+promtool: ## get build/promtool from Debian's package of Prometheus; `make test` tests the alerts with it
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \
 		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool .. && rm -rf "$$PWD"
 
-nightly: $(SPARK_READY) ## the long runs, with new random examples: 50 random stores a version and direction, and more
+nightly: $(SPARK_READY) ## run the long tests, with new random examples, for instance 50 stores for each version and direction
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
 		-m "referee or slow or nightly" --timeout 0 $(ARGS)
 
-setup: $(RUN_READY) ## the virtual environment with the services and .venv/bin/mqstore
+setup: $(RUN_READY) ## install the services and .venv/bin/mqstore into the virtual environment
 
-expiry-report: $(SPARK_READY) ## what retention will delete of STORE, and who has not read it, as a page in OUT
+expiry-report: $(SPARK_READY) ## report what retention will delete of STORE and which groups have not read it, as a page in OUT
 	@$(BIN)/mqstore-expiry-report $(STORE) --out "$(OUT)" $(ARGS)
 
-bench: $(TEST_READY) ## measure against real RocketMQ; writes the table of docs/benchmarks.md; ROWS="append reads" for some rows, and no page
+bench: $(TEST_READY) ## measure against RocketMQ and write the table of docs/benchmarks.md; ROWS="append reads": some rows, no table
 	@$(BIN)/python -m tests.bench $(or $(ROWS),--document docs/benchmarks.md)
 
-simulate: $(TEST_READY) ## crash states on the simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
+simulate: $(TEST_READY) ## test crash states on a simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
 	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))
 
-soak: $(TEST_READY) ## SOAK_MESSAGES (10 million) over HTTP: does memory stay flat? A graph in build/soak.svg
+soak: $(TEST_READY) ## produce SOAK_MESSAGES (10 million) over HTTP, with a graph of memory in build/soak.svg
 	@$(BIN)/python -m tests.soak --messages $(SOAK_MESSAGES)
 
-index-rebuild: $(SPARK_READY) ## make the index of STORE (several are shards) anew from its log; ARGS=--dry-run, --verify
+index-rebuild: $(SPARK_READY) ## rebuild the index of STORE (or of several shards) from its log; ARGS=--dry-run, --verify
 	@$(BIN)/mqstore-index-rebuild $(STORE) $(ARGS)
 
-fuzz: $(TEST_READY) ## FUZZ_RECORDS (10 million) mutated inputs, the kernel under the address sanitizer
+fuzz: $(TEST_READY) ## test FUZZ_RECORDS (10 million) mutated inputs, with the kernel under the address sanitizer
 	@mkdir -p build/fuzz
 	@cd libs/storage && CFLAGS="$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g" \
 		LDFLAGS="$(SANITIZE)" ../../$(BIN)/python setup.py -q build_ext --force \
@@ -129,7 +129,7 @@ docs: $(DOCS_READY) ## build the documentation site, reference pages included, i
 	@echo "built build/site: open build/site/index.html, or for the search run"
 	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
-lint: $(SPARK_READY) ## ruff, mypy --strict, and the direction of imports
+lint: $(SPARK_READY) ## check with ruff, mypy --strict, and the direction of imports
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 fmt: $(TEST_READY) ## format the code and sort its imports
@@ -139,7 +139,7 @@ clean: ## remove everything that was built (never a store)
 	rm -rf $(VENV) build libs/storage/build libs/storage/mqstore/storage/_kernel.c libs/storage/mqstore/storage/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +; rm -rf libs/*/*.egg-info services/*/*.egg-info $(JOBS_PACKAGE)/*.egg-info
 
-help: ## this list
+help: ## print this list
 	@awk -F':.*## ' '/^[a-z0-9 -]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:

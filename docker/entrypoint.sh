@@ -1,5 +1,5 @@
 #!/bin/sh
-# A service by its name, the health command, or any other command that the image has.
+# Runs a service by its name, the health command, or any other command of the image.
 case "$1" in
     store-writer) shift; exec python -m mqstore.writer "$@" ;;
     query) shift; exec python -m mqstore.query "$@" ;;

@@ -1,5 +1,5 @@
-# store-writer, query, coordinator and the mqstore command: one image with an entry point each. They
-# share all but a few hundred kilobytes of ours, and one image is pulled to a node once.
+# One image with an entry point for each of store-writer, query, coordinator and the mqstore command.
+# They share almost all files, and a node pulls one image once.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build

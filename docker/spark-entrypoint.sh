@@ -1,5 +1,5 @@
 #!/bin/bash
-# `executor`: an executor as the driver asks for it by environment; else any command of the image.
+# `executor` starts an executor, which the driver configures by environment; else any command of the image.
 # The PyPI package of pyspark has no such script.
 set -euo pipefail
 [ "${1:-}" = executor ] || exec "$@"

@@ -13,7 +13,7 @@ COPY requirements/build.txt requirements/spark.txt requirements/
 RUN python3 -m venv /opt/tools \
     && /opt/tools/bin/pip install -q --require-hashes -r requirements/build.txt \
     && pip install -q --require-hashes -r requirements/spark.txt
-# What reaches where results go, for instance s3fs; it may need other versions than the lock.
+# Python packages for the place of results, for instance s3fs; they may need other versions than the lock.
 ARG PACKAGES=
 RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
 COPY LICENSE ./
@@ -28,7 +28,7 @@ RUN mkdir /wheels && for package in libs/storage libs/wire libs/client spark-job
     && pip uninstall -q -y setuptools pip
 
 FROM ${BASE_IMAGE}
-# A Java runtime where the base image has none; Spark does not start for a user id without a name.
+# A Java runtime if the base image has none. Spark does not start for a user id without a name.
 RUN mkdir -p /usr/share/man/man1 && apt-get update -q \
     && java=$(command -v java >/dev/null || echo openjdk-17-jre-headless) \
     && apt-get install -y -q --no-install-recommends tini procps $java \

@@ -1,4 +1,4 @@
-{{/* A CronJob's name has 52 characters, with -expiry-report behind this. */}}
+{{/* At most 52 characters are allowed in the name of a CronJob: this and -expiry-report. */}}
 {{- define "mqstore.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 38 | trimSuffix "-" -}}
@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What a selector goes by: never the version, which changes. Called with (dict "root" $ "component" NAME). */}}
+{{/* Labels of selectors: without the version, which changes. Called with (dict "root" $ "component" NAME). */}}
 {{- define "mqstore.selector" -}}
 app.kubernetes.io/name: mqstore
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -74,7 +74,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Settings that every service has, whatever pod it is in. */}}
+{{/* Settings of every service, in every pod. */}}
 {{- define "mqstore.env" -}}
 - {name: MQSTORE_CONFIG_FILE, value: /etc/mqstore/config/mqstore.conf}
 - {name: MQSTORE_SHARDS_FILE, value: /etc/mqstore/shards/shards.json}
@@ -115,7 +115,7 @@ livenessProbe:
   {{- toYaml .root.Values.probes.liveness | nindent 2 }}
 {{- end -}}
 
-{{/* Where a pod may go. Called with (dict "root" $ "component" NAME). */}}
+{{/* Node selector, tolerations and spread of a pod. Called with (dict "root" $ "component" NAME). */}}
 {{- define "mqstore.placement" -}}
 {{- $selector := include "mqstore.selector" . -}}
 {{- with .root.Values.nodeSelector }}
@@ -155,7 +155,7 @@ topologySpreadConstraints:
 {{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
 {{- end -}}
 
-{{/* Which shard a pod is, by its ordinal. */}}
+{{/* The number of a pod's shard: its ordinal. */}}
 {{- define "mqstore.shardEnv" -}}
 - name: MQSTORE_SHARD
   valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
@@ -164,7 +164,7 @@ topologySpreadConstraints:
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- end -}}
 
-{{/* Called with (dict "root" $ "of" ingress|gateway): hosts that lead somewhere. */}}
+{{/* Called with (dict "root" $ "of" ingress|gateway): hosts with a service. */}}
 {{- define "mqstore.requireHosts" -}}
 {{- $values := get .root.Values .of -}}
 {{- if not (or $values.writerHost $values.queryHost $values.coordinatorHost) }}
@@ -208,7 +208,7 @@ An upgrade to fewer shards hides every message of those that go. It is refused u
 {{- end }}
 {{- end -}}
 
-{{/* Egress to whoever knows addresses. */}}
+{{/* Egress to DNS. */}}
 {{- define "mqstore.dns" -}}
 - to:
     - namespaceSelector: {}

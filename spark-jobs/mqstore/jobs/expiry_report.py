@@ -85,6 +85,7 @@ def main(
     """
 
     def job() -> int:
+        """Run the report; returns the exit code."""
         options = Options(
             out=Output(out),
             horizons=hours_of("horizons", horizons),
@@ -209,6 +210,7 @@ def counted(run: JobRun, place: ShardPlace, facts: ShardFacts, options: Options)
         messages = read(columns=counting.COLUMNS)
 
         def undecided() -> list[Any]:
+            """Count the undecided half messages."""
             decided = facts.consumed.get((TRANSACTION_GROUP, HALF_TOPIC), {})
             records = read(columns=counting.HALF_COLUMNS, topic=[HALF_TOPIC, OP_TOPIC])
             return counting.undecided(records, decided.get(0, 0))

@@ -73,6 +73,7 @@ def rebuild(
     )
 
     def job() -> int:
+        """Run the rebuild; returns the exit code."""
         from mqstore.jobs.rebuild.shard import rebuild_shard  # slow, and not needed for help
         from mqstore.jobs.rebuild.spark_build import SPARK_SETTINGS
 

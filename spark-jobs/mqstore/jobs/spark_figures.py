@@ -65,6 +65,7 @@ def watched(
     ended = threading.Event()
 
     def look() -> None:
+        """Show the progress of the stages until the work ends."""
         while not ended.wait(LOOK_INTERVAL_S):
             stages = _stages(context, group)
             progress(what, sum(done for done, _ in stages), sum(tasks for _, tasks in stages))

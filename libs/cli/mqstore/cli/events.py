@@ -45,6 +45,7 @@ def events(
     """
 
     def print_events(client: Client) -> int:
+        """Print the events; returns the exit code."""
         in_lines = in_json(as_json)
         with contextlib.suppress(KeyboardInterrupt):
             for event in client.events(after=after, seconds=None if follow else 0):

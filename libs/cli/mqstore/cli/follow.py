@@ -54,6 +54,7 @@ def follow(
     """
 
     def print_messages(client: Client) -> int:
+        """Print the messages; returns the exit code."""
         in_lines = in_json(as_json)
         with contextlib.suppress(KeyboardInterrupt):
             for event in client.follow(topic, after=after, from_ms=from_ms, tags=tags, sql=sql):

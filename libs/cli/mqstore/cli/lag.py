@@ -41,6 +41,7 @@ def lag(
     """
 
     def print_lags(client: Client) -> int:
+        """Print the lags; returns the exit code."""
         if group is None:
             return _print_groups(client, topic, in_lines=in_json(as_json))
         return _print_group(client.lag(group, topic=topic), in_lines=in_json(as_json))

@@ -26,6 +26,7 @@ def show_progress() -> Iterator[Progress]:
     with Console(stderr=True).status("opening") as status:
 
         def show(stage: str, done: int, total: int) -> None:
+            """Update the line, at most once each PROGRESS_INTERVAL_S."""
             nonlocal shown_at
             if time.monotonic() - shown_at >= PROGRESS_INTERVAL_S:
                 shown_at = time.monotonic()

@@ -25,6 +25,7 @@ def run_command(command: Callable[[], int], refuse: Callable[[str], None], *, un
     """
 
     def run() -> int:
+        """Run the command with the limits of a process that opens a store."""
         raise_open_files_limit()
         restrict_new_files()
         return command()

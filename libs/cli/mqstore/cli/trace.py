@@ -46,6 +46,7 @@ def trace(
     """
 
     def print_traces(client: Client) -> int:
+        """Print the traces; returns the exit code."""
         if topic is None:
             return _print_all([client.trace(message).trace], in_lines=in_json(as_json))
         traces, there_are_more = _traces_with_key(client, topic, message)

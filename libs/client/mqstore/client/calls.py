@@ -1,4 +1,4 @@
-"""Requests to store-writer, as values, which both clients send."""
+"""Requests to store-writer, as values that both clients send."""
 
 from __future__ import annotations
 
@@ -83,13 +83,12 @@ def produce(
     shard: int | None = None,
     patience_s: float = 0.0,
 ) -> Call[ProduceReply]:
-    """Store a message or several: these are one contiguous append to one queue, all or none.
-    Without a ``shard`` those with a ``uniq_key`` land on the one that the key names, all others on
-    the one that is reached.
+    """Store messages: one contiguous append to one queue, all or none.
 
-    A request may be sent again when no answer came where all messages have a ``uniq_key``: nothing
-    is stored twice. With ``patience_s`` the client does so by itself, and generates the keys that
-    are missing.
+    Without ``shard``, messages with a ``uniq_key`` are stored on the shard of the key, the others
+    on the shard that the address leads to. If all messages have a ``uniq_key``, the call may be
+    retried after a lost reply: no message is stored twice. With ``patience_s`` the client retries
+    for so many seconds, and generates missing keys.
     """
     if isinstance(messages, NewMessage):
         messages = [messages]
@@ -98,6 +97,7 @@ def produce(
     if patience_s and not all(each.uniq_key for each in sent):
 
         def with_keys(named: int | None) -> Call[ProduceReply]:
+            """Build the call with generated keys for the messages without one."""
             keyed = [
                 each
                 if each.uniq_key
@@ -111,11 +111,10 @@ def produce(
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
-    params = given(shard=shard)
     return call(
         PRODUCE,
         at={"topic": topic},
-        params=params,
+        params=given(shard=shard),
         json=body,
         patience_s=patience_s,
         with_keys=with_keys,
@@ -131,8 +130,11 @@ def produce_batch(
     shard: int | None = None,
     patience_s: float = 0.0,
 ) -> Call[ProduceReply]:
-    """Store a batch as RocketMQ's clients encode it; its checksum goes along. With ``patience_s``
-    it is sent again by itself: give every message a UNIQ_KEY, by which a duplicate is known."""
+    """Store a batch of messages in RocketMQ's encoding, with its checksum.
+
+    With ``patience_s`` the client retries for so many seconds: give each message a UNIQ_KEY, so
+    that a duplicate is found.
+    """
     checksum = str(crc32c(batch))
     headers = {"content-type": BATCH_TYPE, "x-mqstore-crc32c": checksum}
     return call(
@@ -162,8 +164,10 @@ def change_topic(
     filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Call[Topic]:
-    """Create a topic, or change the fields of it that are given. ``queues``: to read and to write;
-    ``perm``: 2 write, 4 read, 6 both."""
+    """Create a topic, or change the given settings of one.
+
+    ``queues`` sets the queues to read and to write; ``perm`` is 2 (write), 4 (read) or 6 (both).
+    """
     fields = document(
         PUT_TOPIC,
         queues=queues,
@@ -184,12 +188,12 @@ def delete_topic(topic: str, *, dry_run: bool = False) -> Call[TopicDeletion]:
 
 
 def groups() -> Call[Groups]:
-    """Consumer groups that were created, or have offsets."""
+    """List the consumer groups that were created or have offsets."""
     return call(GROUPS)
 
 
 def group(name: str) -> Call[Group]:
-    """A consumer group: its settings, and the topics that it has offsets of."""
+    """Return a consumer group: its settings, and the topics in which it has offsets."""
     return call(GROUP, at={"group": name})
 
 
@@ -208,8 +212,9 @@ def put_group(
     consume_timeout_minutes: int | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Call[Group]:
-    """Create a group, or change the fields of it that are given: RocketMQ's
-    SubscriptionGroupConfig. ``consume_message_orderly`` and ``consume_timeout_minutes`` are of 5.x.
+    """Create a group, or change the given settings of one (RocketMQ's SubscriptionGroupConfig).
+
+    ``consume_message_orderly`` and ``consume_timeout_minutes`` need a store of format 5.x.
     """
     fields = document(
         PUT_GROUP,
@@ -229,13 +234,13 @@ def put_group(
 
 
 def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
-    """Forget a group's config and, if asked to, what it has consumed."""
+    """Delete a group's settings and, with ``clean_offset``, its offsets."""
     params = {"cleanOffset": clean_offset}
     return call(DELETE_GROUP, at={"group": name}, params=params)
 
 
 def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
-    """Where a group stands, by topic and queue."""
+    """Return the committed offsets of a group, by topic and queue."""
     return call(OFFSETS, at={"group": group}, params=given(topic=topic))
 
 
@@ -247,8 +252,10 @@ def commit(
     allow_back: bool = False,
     shard: int | None = None,
 ) -> Call[GroupOffsets]:
-    """Say which message of each queue is to be consumed next: all of it is taken, or none.
-    ``shard`` is whose queues these are; needed where there are several."""
+    """Commit a group's offsets: for each queue the next message to consume. All or none.
+
+    ``shard`` is the shard of the queues; it is required where there are several.
+    """
     new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
     body = document(COMMIT_OFFSETS, offsets=new, allow_back=allow_back)
     params = given(shard=shard)
@@ -264,7 +271,8 @@ def reset_offsets(
     queue_ids: Sequence[int] | None = None,
     dry_run: bool = False,
 ) -> Call[OffsetsReset]:
-    """To ``earliest``, ``latest``, or the first message at or after a ``timestamp``."""
+    """Reset a group's offsets to ``earliest``, ``latest``, or the first message at or after a
+    ``timestamp`` (milliseconds since the epoch)."""
     body = document(
         RESET_OFFSETS,
         topic=topic,
@@ -277,7 +285,7 @@ def reset_offsets(
 
 
 def subscriptions(group: str) -> Call[Subscriptions]:
-    """A group's subscriptions with an expression."""
+    """List a group's subscriptions with an expression."""
     return call(SUBSCRIPTIONS, at={"group": group})
 
 
@@ -288,7 +296,7 @@ def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:
 
 
 def subscription(group: str, topic: str) -> Call[Subscription]:
-    """A group's subscription to a topic."""
+    """Return a group's subscription to a topic."""
     return call(SUBSCRIPTION, at={"group": group, "topic": topic})
 
 
@@ -298,103 +306,103 @@ def unsubscribe(group: str, topic: str) -> Call[Nothing]:
 
 
 def topic(name: str) -> Call[Topic]:
-    """A topic's settings."""
+    """Return the settings of a topic."""
     return call(TOPIC, at={"topic": name})
 
 
 def topics() -> Call[Topics]:
-    """All topics, by name."""
+    """List all topics, by name."""
     return call(TOPICS)
 
 
 def store() -> Call[Store]:
-    """The store that store-writer has open: identity, offsets, sizes, state."""
+    """Return the state of the store that store-writer has open: identity, offsets, sizes."""
     return call(STORE)
 
 
 def recovery() -> Call[Recovery]:
-    """What recovery found and did when the store was opened."""
+    """Return what recovery found and did when the store was opened."""
     return call(RECOVERY)
 
 
 def delays() -> Call[DelayLevels]:
-    """Delayed messages, by level."""
+    """Count the delayed messages, by level."""
     return call(DELAYS)
 
 
 def segments() -> Call[Segments]:
-    """The segments of the log, oldest first."""
+    """List the segments of the log, oldest first."""
     return call(SEGMENTS)
 
 
 def retention(*, limit: int | None = None) -> Call[Retention]:
-    """What would be deleted now, when and why; of the oldest ``limit`` segments."""
+    """Return when and why each of the oldest ``limit`` segments will be deleted."""
     return call(RETENTION, params=given(limit=limit))
 
 
 def scrub() -> Call[Scrub]:
-    """What the disk has changed, and how far the look at it is."""
+    """Return the damage that scrubs found, and the progress of the pass over the checksums."""
     return call(SCRUB)
 
 
 def run_scrub() -> Call[Scrub]:
-    """Have a pass over all checksums begin."""
+    """Begin a pass over all checksums."""
     return call(RUN_SCRUB)
 
 
 def repair_log(*, dry_run: bool = False) -> Call[RepairReport]:
-    """Read the whole log, and repair what is damaged in it."""
+    """Read the whole log, and repair its damaged records. ``dry_run`` changes nothing."""
     return call(REPAIR, params=given(dryRun=dry_run or None))
 
 
 def run_retention() -> Call[Retention]:
-    """Let what has expired go now, whatever the hour; the plan of it."""
+    """Delete expired segments now, at any hour; returns the plan."""
     return call(RUN_RETENTION)
 
 
 def pins() -> Call[Pins]:
-    """Leases that keep a range of the log."""
+    """List the pins: leases that keep a range of the log from deletion."""
     return call(PINS)
 
 
 def archive() -> Call[Archive]:
-    """Up to where the log is archived."""
+    """Return the offset up to which the log is archived."""
     return call(ARCHIVE)
 
 
 def put_archive(offset: int, place: str) -> Call[Archive]:
-    """Everything below is archived, and what lies behind is to be kept (role system)."""
+    """Report that the log is archived below ``offset``: retention keeps the rest (role system)."""
     body = document(PUT_ARCHIVE, offset=offset, place=place)
     return call(PUT_ARCHIVE, json=body)
 
 
 def end_archive() -> Call[Nothing]:
-    """Let retention wait for no archive."""
+    """End the archive: retention no longer waits for it."""
     return call(END_ARCHIVE)
 
 
 def expiry_report() -> Call[ExpiryReport]:
-    """What the last expiry report said."""
+    """Return the last expiry report."""
     return call(EXPIRY_REPORT)
 
 
 def put_expiry_report(summary: Mapping[str, Any]) -> Call[ExpiryReport]:
-    """Hand in what an expiry report says; for its job (role system)."""
+    """Store the summary of an expiry report; for the job that makes it (role system)."""
     return call(PUT_EXPIRY_REPORT, json=dict(summary))
 
 
 def flush() -> Call[FlushReply]:
-    """Bring everything to disk."""
+    """Sync everything to disk."""
     return call(FLUSH)
 
 
 def writes() -> Call[Writes]:
-    """Whether messages are taken."""
+    """Return whether messages are accepted."""
     return call(WRITES)
 
 
 def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
-    """Pause writes, telling clients why, or let them go on."""
+    """Pause writes, with a reason for the clients, or resume them."""
     body = document(PUT_WRITES, paused=paused, reason=reason)
     return call(PUT_WRITES, json=body)
 
@@ -402,7 +410,7 @@ def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
 def put_pin(
     name: str, from_offset: int, to_offset: int | None = None, *, lease_s: int = 300, why: str = ""
 ) -> Call[Pin]:
-    """Keep a range of the log for so many seconds; put again before they are over to go on."""
+    """Pin a range of the log for ``lease_s`` seconds; put it again to renew the lease."""
     body = document(
         PUT_PIN,
         from_offset=from_offset,
@@ -414,10 +422,13 @@ def put_pin(
 
 
 def remove_pin(name: str) -> Call[Nothing]:
-    """End a lease."""
+    """Remove a pin."""
     return call(REMOVE_PIN, at={"name": name})
 
 
 def health(target: Target, probe: str = "ready") -> Call[Health]:
-    """live, ready or startup; a 503 is an answer here, not an error."""
+    """Return the health of a service by a probe (live, ready, serving or startup).
+
+    The status 503 is a reply here, not an error.
+    """
     return Call(target, "GET", f"/healthz/{probe}", Health, errors_are_answers=True)

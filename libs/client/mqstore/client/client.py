@@ -49,12 +49,12 @@ Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 def make_tls_context(
     ca: Path | str, certificate: Path | str | None = None, key: Path | str | None = None
 ) -> ssl.SSLContext:
-    """A client's TLS: servers signed by ``ca`` (PEM; also a server's own certificate), and our own
-    certificate where they want one.
+    """Build the TLS context of a client from PEM files.
 
-    Raises OSError, which names the files, for such as cannot be used.
+    ``ca`` holds the CA certificates, or the servers' own. ``certificate`` and ``key`` are the
+    client's own, for servers that require one. Raises OSError, which names the unusable files.
     """
-    with _using("a file of signers", ca):
+    with _using("a file of CA certificates", ca):
         context = ssl.create_default_context(cafile=str(ca))
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as by default from Python 3.13 on
     if certificate is not None:
@@ -65,7 +65,7 @@ def make_tls_context(
 
 @contextlib.contextmanager
 def _using(what: str, *paths: Path | str | None) -> Iterator[None]:
-    """``ssl`` names neither the file nor what it should hold."""
+    """Add to an OSError of ``ssl`` the files, and what they should hold."""
     try:
         yield
     except OSError as error:
@@ -75,7 +75,7 @@ def _using(what: str, *paths: Path | str | None) -> Iterator[None]:
 
 
 class _Base(Generic[Http]):
-    """Addresses and headers: what both clients do with a request."""
+    """The parts of both clients that do no input or output: addresses, headers, parameters."""
 
     _http_type: type[Http]
 
@@ -106,7 +106,7 @@ class _Base(Generic[Http]):
         self._token = token
         self._shard = shard
         self._up: int | None = None
-        """The shard that stored messages last."""
+        """The shard that stored the latest messages."""
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -125,16 +125,16 @@ class _Base(Generic[Http]):
         }
 
     def _note(self, answer: object) -> None:
-        """Remember a shard that is up."""
+        """Remember the shard that stored messages."""
         if isinstance(answer, ProduceReply) and answer.messages:
             self._up = answer.messages[-1].shard
 
-    def _params(self, asked: Call[Any] | Stream[Any]) -> dict[str, Any]:
-        """With the shard, where shards differ: health is that of the process."""
-        is_of_shards = asked.target is not Target.COORDINATOR and asked.path.startswith("/v1/")
+    def _params(self, call: Call[Any] | Stream[Any]) -> dict[str, Any]:
+        """Return the query parameters, with the client's shard for operations on shards."""
+        is_of_shards = call.target is not Target.COORDINATOR and call.path.startswith("/v1/")
         if self._shard is None or not is_of_shards:
-            return dict(asked.params)
-        return {"shard": self._shard, **asked.params}
+            return dict(call.params)
+        return {"shard": self._shard, **call.params}
 
     def _stream_request(self, place: Place[Any]) -> dict[str, Any]:
         stream = place.stream
@@ -148,8 +148,7 @@ class _Base(Generic[Http]):
 
 
 def _describe(method: Method, build: Callable[..., Any]) -> Method:
-    """Give a method the name, the docstring and the signature of the call that it sends, so that
-    ``help`` and ``inspect.signature`` show them."""
+    """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``."""
     signature = inspect.signature(build)
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     result = str(signature.return_annotation).partition("[")[2].removesuffix("]")
@@ -203,40 +202,41 @@ def _streaming_asynchronously(
 
 
 class Client(_Base[httpx.Client]):
-    """Calls store-writer, query and the coordinator, blocking. Safe from any thread.
+    """A blocking client of store-writer, query and coordinator. Thread-safe.
 
-    Methods raise ProblemError for what a service answers as an error, Unreachable without a whole
-    answer.
+    Methods raise ProblemError for an error reply, and Unreachable without a complete reply.
     """
 
     _http_type = httpx.Client
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send one call, and again within its patience."""
+        """Send a call, with retries for its ``patience_s``, and return the reply."""
         attempts = _Attempts(call, self._up)
         while True:
             try:
-                answer = self._sent(attempts.call)
+                answer = self._send_once(attempts.call)
             except ClientError as error:
-                pause_s = attempts.failed(error)
+                pause_s = attempts.pause_s(error)
             else:
                 self._note(answer)
                 return answer
             time.sleep(pause_s)
 
-    def _sent(self, call: Call[Answer]) -> Answer:
+    def _send_once(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = self._http.request(**request)
-            if elsewhere := _elsewhere(request, response):
-                response = self._http.request(**elsewhere)
+            if redirected := _redirect(request, response):
+                response = self._http.request(**redirected)
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
 
     def stream(self, stream: Stream[Event]) -> Generator[Event, None, None]:
-        """The events of a stream, over as many connections as it takes. Leaving the loop, or
-        ``close`` of the generator, ends the connection."""
+        """Yield the events of a stream, and reconnect when the connection is lost.
+
+        The connection ends with the generator: when the loop is left, or by its ``close``.
+        """
         place = Place(stream)
         while True:
             failure: ClientError | None = None
@@ -347,35 +347,38 @@ class Client(_Base[httpx.Client]):
 
 
 class AsyncClient(_Base[httpx.AsyncClient]):
-    """As ``Client``, for asyncio."""
+    """A client for asyncio, with the methods of ``Client``. Use it on one event loop only."""
 
     _http_type = httpx.AsyncClient
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Send one call, and again within its patience."""
+        """Send a call, with retries for its ``patience_s``, and return the reply."""
         attempts = _Attempts(call, self._up)
         while True:
             try:
-                answer = await self._sent(attempts.call)
+                answer = await self._send_once(attempts.call)
             except ClientError as error:
-                pause_s = attempts.failed(error)
+                pause_s = attempts.pause_s(error)
             else:
                 self._note(answer)
                 return answer
             await asyncio.sleep(pause_s)
 
-    async def _sent(self, call: Call[Answer]) -> Answer:
+    async def _send_once(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = await self._http.request(**request)
-            if elsewhere := _elsewhere(request, response):
-                response = await self._http.request(**elsewhere)
+            if redirected := _redirect(request, response):
+                response = await self._http.request(**redirected)
         except httpx.HTTPError as error:
             raise _unreachable(call, error) from error
         return _answer(call, response)
 
     async def stream(self, stream: Stream[Event]) -> AsyncGenerator[Event, None]:
-        """As of ``Client``. Who may leave the loop early wraps it in ``contextlib.aclosing``."""
+        """Yield the events of a stream, and reconnect when the connection is lost.
+
+        Wrap it in ``contextlib.aclosing`` if the loop may be left early.
+        """
         place = Place(stream)
         while True:
             failure: ClientError | None = None
@@ -488,16 +491,16 @@ class AsyncClient(_Base[httpx.AsyncClient]):
 
 
 class _Attempts(Generic[Answer]):
-    """One call, sent again within its patience; with new keys while nothing of it can be stored."""
+    """The attempts of one call. Keys are generated anew until an attempt may have stored it."""
 
     def __init__(self, call: Call[Answer], shard: int | None) -> None:
         self.call = call if call.with_keys is None else call.with_keys(shard)
         self._with_keys = call.with_keys
-        self._patience = RetryBudget(call.patience_s)
+        self._budget = RetryBudget(call.patience_s)
 
-    def failed(self, error: ClientError) -> float:
-        """Seconds until the next attempt. Raises ``error`` where there is none."""
-        pause_s = self._patience.pause_s(error)
+    def pause_s(self, error: ClientError) -> float:
+        """Return the seconds until the next attempt after ``error``; raise it if there is none."""
+        pause_s = self._budget.pause_s(error)
         if may_be_stored(error):
             self._with_keys = None
         elif self._with_keys is not None:
@@ -505,42 +508,40 @@ class _Attempts(Generic[Answer]):
         return pause_s
 
 
-def _elsewhere(request: dict[str, Any], response: httpx.Response) -> dict[str, Any] | None:
-    """The same request to the shard that it is for, where the answer says which; once."""
+def _redirect(request: dict[str, Any], response: httpx.Response) -> dict[str, Any] | None:
+    """Return the request to the shard that a reply 421 names; None for other replies."""
     if response.status_code != httpx.codes.MISDIRECTED_REQUEST:
         return None
-    asked, told = httpx.URL(request["url"]), _problem(response).get("url")
-    if not isinstance(told, str) or not told.startswith(f"{asked.scheme}://"):
-        return None  # a token that came by https goes on by https
-    return request | {"url": told.rstrip("/") + str(asked.raw_path, "ascii")}
+    url, target = httpx.URL(request["url"]), _problem(response).get("url")
+    if not isinstance(target, str) or not target.startswith(f"{url.scheme}://"):
+        return None  # a token for https is not sent by http
+    return request | {"url": target.rstrip("/") + str(url.raw_path, "ascii")}
 
 
 def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
     if response.is_success or (call.errors_are_answers and response.status_code == 503):
         try:
             if issubclass(call.answer, Download):
-                return call.answer.model_validate(_downloaded(call, response))
+                return call.answer.model_validate(_download_fields(call, response))
             return call.answer.model_validate_json(response.content or b"{}")
         except ValidationError as error:
-            raise ClientError(f"{call.path} answered what this client does not know") from error
+            raise ClientError(f"{call.path}: this client cannot decode the reply") from error
     raise _problem_error(response)
 
 
-def _downloaded(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
-    """ClientError for bytes that changed on their way."""
+def _download_fields(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
+    """Return the fields of a Download. Raises ClientError if the checksum does not match."""
     content, headers = response.content, response.headers
     digest = headers.get("content-digest")
-    if digest is not None:
-        is_as_sent = digest == f"crc32c=:{b64encode(crc32c(content).to_bytes(4)).decode()}:"
-        if not is_as_sent:
-            raise ClientError(f"{call.path}: the bytes are not as they were sent; ask again")
+    if digest not in (None, f"crc32c=:{b64encode(crc32c(content).to_bytes(4)).decode()}:"):
+        raise ClientError(f"{call.path}: the bytes do not match their checksum; retry")
     total = headers.get("content-range", "").rpartition("/")[2]
     return {"content": content, "total": total or len(content), "tag": headers.get("etag")}
 
 
 def _problem_error(response: httpx.Response) -> ProblemError:
-    told = response.headers.get("retry-after", "")
-    retry_after_s = float(told) if told.isascii() and told.isdigit() else None
+    text = response.headers.get("retry-after", "")
+    retry_after_s = float(text) if text.isascii() and text.isdigit() else None
     return ProblemError(response.status_code, _problem(response), retry_after_s=retry_after_s)
 
 

@@ -1,11 +1,11 @@
-"""What can go wrong when a service is called.
+"""The errors of the client.
 
 ::
 
     ClientError
-    ├── Unreachable     no answer: refused, timed out, broken off; the request may have been done
-    ├── EventUnknown    an event of a stream that this client cannot read
-    └── ProblemError    the service answered an error (RFC 9457)
+    ├── Unreachable     no complete reply; the request may have taken effect
+    ├── EventUnknown    an event of a stream that this client cannot decode
+    └── ProblemError    an error reply of the service (RFC 9457)
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """No whole answer came. A produce may have been stored all the same, if it ``was_sent``."""
+    """No complete reply was received. If ``was_sent``, the request may have taken effect."""
 
     def __init__(self, text: str, *, was_sent: bool = True) -> None:
         super().__init__(text)
         self.was_sent = was_sent
-        """False where no connection was made."""
+        """False if no connection was made."""
 
 
 class EventUnknown(ClientError):
-    """An event that this client cannot read; whoever asks for what came ``after`` it goes on."""
+    """An event that this client cannot decode. To continue, request the events ``after`` it."""
 
     def __init__(self, reason: str, after: str) -> None:
-        """``after`` is its id, empty where it has none."""
+        """``after`` is the id of the event; empty if it has none."""
         super().__init__(reason)
         self.after = after
 
 
 class ProblemError(ClientError):
-    """A service's problem details."""
+    """An error reply of a service, with its problem details."""
 
     def __init__(
         self, status: int, problem: dict[str, Any], *, retry_after_s: float | None = None
     ) -> None:
-        """``retry_after_s``: when the service takes the same request again, where it says so."""
+        """``retry_after_s`` is the service's Retry-After, or None."""
         self.status = status
         self.retry_after_s = retry_after_s
         self.problem = problem

@@ -1,9 +1,9 @@
-"""Streams of server-sent events (the HTML standard's ``text/event-stream``): what happens in a
-store, and the messages of a topic as they arrive.
+"""Streams of server-sent events (the HTML standard's ``text/event-stream``): events of a store, and
+the messages of a topic as they arrive.
 
-A stream that broke off, or that its service ended, is taken up again behind the last event that was
-seen (``Last-Event-ID``): after the pause that the service asks for (``retry``), twice as long each
-time that it is not there. Nothing here does input or output.
+After a stream is lost, or ended by its service, it is requested again after the last event received
+(``Last-Event-ID``). The pause is what the service sent as ``retry``, doubled after each failure.
+Does no input or output.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from mqstore.wire.operations.stores import EVENTS
 Event = TypeVar("Event")
 
 HEARTBEAT_S: Final = 15.0
-"""Something comes at least so often, if only to say that the connection lives."""
+"""Longest interval between bytes of a stream: services send a comment when it is idle."""
 RETRY_S: Final = 1.0
-"""Until the service has said how long to wait."""
+"""Pause before a reconnection, unless the service has sent ``retry``."""
 PATIENCE_S: Final = 60.0
 _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """One thing that happened; ``id`` is what ``events(after=...)`` goes on behind."""
+    """An event of a store. ``events(after=id)`` continues after it."""
 
     id: str
     kind: str
     at_ms: int
     data: dict[str, Any]
-    """What belongs to the kind."""
+    """Fields that depend on the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicEvent:
-    """A message of a topic, or a damaged one; ``follow(after=...)`` goes on behind its ``id``."""
+    """A message of a topic, or a damaged one. ``follow(after=id)`` continues after it."""
 
     id: str
     message: Message | None
@@ -56,25 +56,27 @@ class TopicEvent:
 
 @dataclass(frozen=True, slots=True)
 class Stream(Generic[Event]):
-    """One request whose answer is events."""
+    """A request whose reply is a stream of events."""
 
     target: Target
     path: str
     read: Callable[[ServerSentEvent], Event | None]
-    """None for what only says where the stream is."""
+    """Decodes an event; returns None for one that only updates the position in the stream."""
     params: Mapping[str, Any]
     after: str | None
     patience_s: float
     ends: bool = False
-    """The service's end of it is its end."""
+    """Whether the stream is complete when the service ends it; otherwise reconnect."""
 
 
 def store_events(
     *, after: str | None = None, seconds: float | None = None, patience_s: float = PATIENCE_S
 ) -> Stream[StoreEvent]:
-    """What happened in the store, from the oldest event that is kept or behind the one with the id
-    ``after``, and what happens: for ``seconds``, or without end. Then a service that went away is
-    waited for, Unreachable is raised once it was gone for ``patience_s``."""
+    """Stream the events of the store, from the oldest that is kept or after the id ``after``.
+
+    The stream ends after ``seconds``. Without ``seconds`` it has no end: the client reconnects, and
+    raises Unreachable when the service was unavailable for ``patience_s``.
+    """
     params = given(seconds=seconds)
     ends = seconds is not None
     return Stream(EVENTS.targets[0], EVENTS.path, _store_event, params, after, patience_s, ends)
@@ -91,17 +93,19 @@ def topic_events(
     shard: int | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Stream[TopicEvent]:
-    """Each message of a topic, without end, in the order of the log and each once: what arrives
-    from now on, what was stored at ``from_ms`` or later, or what stands behind the event ``after``.
-    ``tags``, ``sql`` and ``shard`` are as in ``pull``. A service that went away is waited for,
-    Unreachable is raised once it was gone for ``patience_s``."""
+    """Stream each message of a topic once, in the order of the log, without end.
+
+    It begins with the next message to arrive, with those stored at ``from_ms`` or later, or after
+    the event ``after``. ``tags``, ``sql`` and ``shard`` are as in ``pull``. The client reconnects,
+    and raises Unreachable when the service was unavailable for ``patience_s``.
+    """
     params = given(tags=tags, sql=sql, inflate=inflate, shard=shard, **{"from": from_ms})
     path = TOPIC_EVENTS.path_for(topic=topic)
     return Stream(TOPIC_EVENTS.targets[0], path, _topic_event, params, after, patience_s)
 
 
 class Place(Generic[Event]):
-    """Where a stream is, and when it is asked for again."""
+    """The position in a stream, and the time of its next attempt. Not thread-safe."""
 
     def __init__(self, stream: Stream[Event], clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
@@ -109,17 +113,18 @@ class Place(Generic[Event]):
         self._last_id = stream.after
         self._retry_s = RETRY_S
         self._attempts = 0
-        """Since something came."""
+        """Failed attempts since the last event."""
         self._has_begun = False
-        self._gone_since: float | None = None
+        self._unavailable_since: float | None = None
 
     def headers(self) -> dict[str, str]:
+        """Return the headers of the next request."""
         found = {"accept": "text/event-stream", "cache-control": "no-store"}
         return found if self._last_id is None else found | {"last-event-id": self._last_id}
 
     def take(self, sent: ServerSentEvent) -> Event | None:
-        """What was sent, if it is an event. Raises EventUnknown for what cannot be read."""
-        self._has_begun, self._attempts, self._gone_since = True, 0, None
+        """Decode what the service sent; None if it is no event. Raises EventUnknown."""
+        self._has_begun, self._attempts, self._unavailable_since = True, 0, None
         if sent.retry is not None:
             self._retry_s = sent.retry / 1000
         if not sent.data:
@@ -127,15 +132,16 @@ class Place(Generic[Event]):
         try:
             event = self.stream.read(sent)
         except (ValueError, KeyError) as error:
-            what = f"{self.stream.path} sent what this client does not know: {sent.data[:100]}"
+            what = f"{self.stream.path}: this client cannot decode the event {sent.data[:100]}"
             raise EventUnknown(what, sent.id) from error
         self._last_id = sent.id or self._last_id
         return event
 
     def pause_s(self, failure: ClientError | None) -> float | None:
-        """Until the next attempt, after the connection failed or (None) was ended by the service.
+        """Return the seconds until the next attempt, or None if the stream is complete.
 
-        None: the stream is over. Raises ``failure``, or Unreachable, where it is given up.
+        ``failure`` is None if the service ended the connection. Raises ``failure``, or Unreachable,
+        if there is no further attempt.
         """
         if self.stream.ends or not self._has_begun or not is_transient(failure):
             if failure is not None:
@@ -143,10 +149,11 @@ class Place(Generic[Event]):
             if self.stream.ends:
                 return None
         now = self._clock()
-        self._gone_since = now if self._gone_since is None else self._gone_since
-        if now - self._gone_since > self.stream.patience_s:
+        if self._unavailable_since is None:
+            self._unavailable_since = now
+        if now - self._unavailable_since > self.stream.patience_s:
             raise failure or Unreachable(
-                f"{self.stream.path}: the service ended it again and again"
+                f"{self.stream.path}: the service ended each connection without an event"
             )
         self._attempts += 1
         return pause_s(self._attempts - 1, self._retry_s)

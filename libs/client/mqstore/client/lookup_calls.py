@@ -1,4 +1,4 @@
-"""Requests to query, as values."""
+"""Requests to query, as values that both clients send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from mqstore.wire.traces import MessageTrace, Traces
 def message(
     message_id: str, *, topic: str | None = None, inflate: bool | None = None
 ) -> Call[MessageDetail]:
-    """By offset message id; with a topic, by unique key. ``inflate`` a compressed body."""
+    """Return a message by its offset message id or, with a topic, by its unique key.
+
+    ``inflate`` returns a compressed body inflated.
+    """
     params = given(topic=topic, inflate=inflate)
     return call(MESSAGE, at={"id": message_id}, params=params)
 
@@ -41,27 +44,32 @@ def message_body(
     start: int = 0,
     stop: int | None = None,
 ) -> Call[Download]:
-    """A message's body, or its bytes from ``start`` up to ``stop``; ids as for ``message``."""
+    """Download a message's body, or its bytes from ``start`` to ``stop``.
+
+    Ids are as for ``message``.
+    """
     params = given(topic=topic, inflate=inflate)
     headers = _range(start, stop)
     return download(MESSAGE_BODY, at={"id": message_id}, params=params, headers=headers)
 
 
 def log_files() -> Call[LogFiles]:
-    """The commit log's files as query may send them: what is on disk."""
+    """List the commit log's files with the bytes that query may send: those on disk."""
     return call(LOG_FILES)
 
 
 def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Call[Download]:
-    """Bytes of a file of the commit log from ``start`` up to ``stop``, 16 MiB at most: what there
-    is more is left out. With the ``tag`` of an earlier part: a problem, epoch-changed, where they
-    do not fit together any more."""
+    """Download bytes of a file of the commit log from ``start`` to ``stop``, 16 MiB at most.
+
+    With the ``tag`` of an earlier part, raises the problem epoch-changed if the log was changed
+    between the two.
+    """
     headers = _range(start, stop) | ({} if tag is None else {"if-match": tag})
     return download(LOG_BYTES, at={"name": name}, headers=headers)
 
 
 def message_at(physical_offset: int) -> Call[MessageDetail]:
-    """The message whose record begins at a physical offset."""
+    """Return the message whose record begins at a physical offset."""
     params = {"physicalOffset": physical_offset}
     return call(MESSAGE_AT, params=params)
 
@@ -76,7 +84,10 @@ def messages_by_key(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Messages]:
-    """Newest first; times are store timestamps, both ends included."""
+    """Find the messages of a topic with a key, newest first.
+
+    The times are store timestamps in milliseconds, both included.
+    """
     params = given(key=key, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
     return call(MESSAGES, at={"topic": topic}, params=params | _included(include))
 
@@ -91,13 +102,13 @@ def messages_by_time(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Messages]:
-    """All messages of a topic within store timestamps, newest first unless ``order`` is given."""
+    """List the messages of a topic in a range of store timestamps (ms), by default newest first."""
     params = given(order=order, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
     return call(MESSAGES, at={"topic": topic}, params=params | _included(include))
 
 
 def queues(topic: str) -> Call[Queues]:
-    """The queues of a topic, with their first and next offsets."""
+    """List the queues of a topic, with their first and next offsets."""
     return call(QUEUES, at={"topic": topic})
 
 
@@ -114,10 +125,13 @@ def pull(
     shard: int | None = None,
     group: str | None = None,
 ) -> Call[Pull]:
-    """Messages of a queue from an offset, or from its first one; at its end, waits up to
-    ``wait_s`` for arrivals. ``tags`` is ``A || B``, ``sql`` a SQL92 expression over
-    properties; ``inflate`` compressed bodies. ``shard`` is whose queue it is; needed where there
-    are several. ``group`` is the consumer group that pulls, for the metrics."""
+    """Pull messages of a queue from an offset, by default from the first one.
+
+    At the end of the queue it waits up to ``wait_s`` seconds for arrivals. ``tags`` is ``A || B``,
+    ``sql`` an SQL92 expression over properties. ``inflate`` returns compressed bodies inflated.
+    ``shard`` is the shard of the queue; it is required where there are several. ``group`` is the
+    consumer group, for the metrics.
+    """
     params = given(
         offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
     ) | given(shard=shard, group=group)
@@ -127,20 +141,23 @@ def pull(
 def offset_by_time(
     topic: str, queue_id: int, timestamp_ms: int, *, shard: int | None = None
 ) -> Call[QueueOffset]:
-    """``shard`` as for ``pull``."""
+    """Return the offset of the first message of a queue stored at ``timestamp_ms`` or later.
+
+    ``shard`` is as for ``pull``.
+    """
     params = {"timestamp": timestamp_ms} | given(shard=shard)
     return call(OFFSET_BY_TIME, at={"topic": topic, "queue": queue_id}, params=params)
 
 
 def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
-    """A message's way through the store; ids as for ``message``."""
+    """Trace a message: return its copies in the store, in order. Ids are as for ``message``."""
     return call(MESSAGE_TRACE, at={"id": message_id}, params=given(topic=topic))
 
 
 def traces(
     topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
 ) -> Call[Traces]:
-    """The ways of a topic's messages with a key, newest first."""
+    """Trace the messages of a topic with a key, newest first."""
     params = given(key=key, limit=limit, cursor=cursor)
     return call(TRACES, at={"topic": topic}, params=params)
 
@@ -148,13 +165,13 @@ def traces(
 def lags(
     *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Call[GroupLags]:
-    """How far groups are behind, by name; ``topic`` for those of one topic."""
+    """Return the lags of consumer groups, by name; with ``topic``, of the groups of that topic."""
     params = given(topic=topic, limit=limit, cursor=cursor)
     return call(LAGS, params=params)
 
 
 def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
-    """How far a group is behind, by topic and queue."""
+    """Return the lag of a group, by topic and queue."""
     return call(LAG, at={"group": group}, params=given(topic=topic))
 
 

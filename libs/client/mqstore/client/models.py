@@ -1,4 +1,4 @@
-"""What the services answer, as the client gives it. Unknown fields are kept out of the way."""
+"""Models of the client only; those of requests and replies are in ``mqstore.wire``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict
 from mqstore.wire import produce
 
 Hidden = Literal["delayed", "half"]
-"""Messages that stand elsewhere until they are delivered or decided."""
+"""Messages that are not in their topic yet: delayed ones, and those of undecided transactions."""
 
 
 class NewMessage(produce.NewMessage):
-    """A message to store. ``body`` is bytes or text (stored as UTF-8); ``delay_level`` 0 is at
-    once, else a level of the store's messageDelayLevel."""
+    """A message to store. ``body`` is bytes or text (stored as UTF-8). ``delay_level`` 0 delivers
+    it at once; other values are levels of the store's messageDelayLevel."""
 
     def __init__(
         self,
@@ -45,37 +45,37 @@ class NewMessage(produce.NewMessage):
         )
 
     def as_json(self) -> dict[str, object]:
-        """The request's form, with the body's checksum; fields with their defaults are left out."""
+        """Return the JSON form, with the body's checksum and without fields with defaults."""
         checksum = crc32c(produce.body_bytes(self.body, self.body_base64))
         return self.model_dump(by_alias=True, exclude_defaults=True) | {"crc32c": checksum}
 
 
-# Pydantic shows the names of fields in JSON.
+# Otherwise pydantic shows a signature with the JSON names of the fields.
 NewMessage.__signature__ = signature(NewMessage.__init__).replace(
     parameters=list(signature(NewMessage.__init__).parameters.values())[1:]
 )
 
 
 class Download(BaseModel):
-    """Bytes as they were sent: a body, or a part of the log."""
+    """Bytes of a message's body or of the log."""
 
     model_config = ConfigDict(frozen=True)
 
     content: bytes
     total: int
-    """Bytes of the whole that ``content`` is a part of."""
+    """Size in bytes of the whole that ``content`` is a part of."""
     tag: str | None = None
-    """ETag: parts with the same one fit together."""
+    """ETag: parts with equal tags belong to one whole."""
 
 
 class Health(BaseModel):
-    """What a probe answers, also with 503."""
+    """The reply to a probe, also with the status 503."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     status: str
     detail: str = ""
     stage: str = ""
-    """Of the start: what is being done, and how much of it."""
+    """The step of a start, with ``done`` of ``total`` units."""
     done: int = 0
     total: int = 0

@@ -1,4 +1,4 @@
-"""Requests of a job that rebuilds a shard's index beside its writer."""
+"""Requests of a job that rebuilds the index of a shard while its writer runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _COUNT: Final = struct.Struct(">Q")
 _LAST: Final = 2**64 - 1
 _ITEM_SIZE: Final = 24
 FRAME_SIZE: Final = _ITEM_SIZE << 16
-"""Bytes of items that go into one frame; the service takes 4 MiB."""
+"""Bytes of items in one frame; the service accepts 4 MiB."""
 PLAN_WAIT_S: Final = 600.0
-"""How long the files may take to be made."""
+"""Longest time in which the service creates the files."""
 PUBLISH_WAIT_S: Final = 600.0
-"""How long an answer may take; ask again for the same one."""
+"""Longest time for the reply; a retry has the same reply."""
 
 
 def begin_index_rebuild(
@@ -47,8 +47,10 @@ def begin_index_rebuild(
     index_num: int | None = None,
     disk_ratio: int | None = None,
 ) -> Call[IndexRebuild]:
-    """Take the lease, which lapses ``ttl_s`` seconds from now; from then on the index below ``to``
-    is yours to make. Format and sizes are refused where they are not those of the store."""
+    """Take the lease to build the index below ``to`` (in the reply), for ``ttl_s`` seconds.
+
+    The service rejects a format or sizes that differ from the store's.
+    """
     body = document(
         BEGIN_REBUILD,
         owner=owner,
@@ -62,21 +64,23 @@ def begin_index_rebuild(
 
 
 def renew_index_rebuild(rebuild: str, *, ttl_s: int = 60) -> Call[IndexRebuild]:
-    """A heartbeat: the lease then lapses ``ttl_s`` seconds from now."""
+    """Renew the lease: it then expires ``ttl_s`` seconds from now."""
     body = document(RENEW_REBUILD, ttl_seconds=ttl_s)
     return call(RENEW_REBUILD, at={"rebuild": rebuild}, json=body)
 
 
 def plan_index_rebuild(rebuild: str, plan: Mapping[str, Any]) -> Call[IndexRebuild]:
-    """Which files, of which chunks of the log (``parts``, ``files``, ``starts``, ``firsts`` as in
-    the API); they have their disk blocks when it returns."""
+    """Create the staged files of the index and allocate their disk blocks.
+
+    ``plan`` has ``parts``, ``files``, ``starts`` and ``firsts``, as in the REST API.
+    """
     return call(PLAN_REBUILD, at={"rebuild": rebuild}, json=plan, wait_s=PLAN_WAIT_S)
 
 
 def send_index_part(
     rebuild: str, part: int, frames: Iterable[bytes] | AsyncIterable[bytes]
 ) -> Call[IndexPart]:
-    """All of a part, as ``part_frames`` makes it, in the order of the log; again begins anew."""
+    """Send a whole part, as ``part_frames`` encodes it. A retry replaces the part."""
     return call(
         SEND_PART,
         at={"rebuild": rebuild, "part": part},
@@ -87,22 +91,22 @@ def send_index_part(
 
 
 def publish_index_rebuild(rebuild: str) -> Call[PublishedIndex]:
-    """Let the new files be the index; a repeat waits for the first and has the same answer."""
+    """Replace the index by the staged files. A retry waits for the first and has its reply."""
     return call(PUBLISH_REBUILD, at={"rebuild": rebuild}, wait_s=PUBLISH_WAIT_S)
 
 
 def end_index_rebuild(rebuild: str) -> Call[Nothing]:
-    """Give it up: what was staged is removed, and the index is as it was."""
+    """Abort a rebuild: the staged files are removed, and the index is unchanged."""
     return call(GIVE_UP_REBUILD, at={"rebuild": rebuild})
 
 
 def index_rebuilds() -> Call[IndexRebuilds]:
-    """The one that runs, and the last one that ended."""
+    """Return the rebuild in progress and the last one that ended."""
     return call(REBUILDS)
 
 
 def part_frames(chunks: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
-    """A part as it is sent: of each chunk its physical offset and its items, 24 bytes each."""
+    """Encode a part: yield the frames of chunks, each a physical offset and items of 24 bytes."""
     count = 0
     for start, items in chunks:
         count += len(items) // _ITEM_SIZE

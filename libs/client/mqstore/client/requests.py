@@ -1,5 +1,4 @@
-"""A request as a value: where it goes, and what its reply becomes. Nothing here does input or
-output."""
+"""A request as a value: address, content and the model of its reply. Does no input or output."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
-    """One request. ``wait_s`` is how long the service may take on purpose."""
+    """One request. ``wait_s`` is added to the timeout: the service may wait so long."""
 
     target: Target
     method: str
@@ -30,15 +29,15 @@ class Call(Generic[Answer]):
     wait_s: float = 0.0
     errors_are_answers: bool = False
     patience_s: float = 0.0
-    """How long it is sent again by itself."""
+    """Seconds for which the client retries it."""
     with_keys: Callable[[int | None], Call[Answer]] | None = None
-    """Makes the call with newly generated unique keys that name a shard; None: it needs none."""
+    """Builds the call with newly generated unique keys of a shard; None: it needs no keys."""
 
 
 def call(
     operation: Operation[Answer], *, at: Mapping[str, str | int] | None = None, **options: Any
 ) -> Call[Answer]:
-    """A request of an operation: ``at`` are the parameters of its path, ``options`` the other
+    """Build a request of an operation. ``at`` has the parameters of its path, ``options`` other
     fields of ``Call``."""
     return _call(operation, operation.reply, at, options)
 
@@ -46,7 +45,7 @@ def call(
 def download(
     operation: Operation[Any], *, at: Mapping[str, str | int] | None = None, **options: Any
 ) -> Call[Download]:
-    """As ``call``, of an operation whose reply is bytes."""
+    """Build a request of an operation whose reply is bytes, as ``call``."""
     return _call(operation, Download, at, options)
 
 
@@ -61,13 +60,15 @@ def _call(
 
 
 def document(operation: Operation[Any], **fields: Any) -> dict[str, Any]:
-    """A request in JSON, of fields of its model without those that are None; the service checks
-    their values."""
+    """Return the JSON body of a request, without fields that are None.
+
+    The service checks the values.
+    """
     assert operation.request is not None
     known = operation.request.model_fields
     return {known[name].alias or name: each for name, each in fields.items() if each is not None}
 
 
 def given(**params: Any) -> dict[str, Any]:
-    """Without those that are None."""
+    """Return the parameters without those that are None."""
     return {name: value for name, value in params.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Requests that are sent again: when, and what is said of it. Nothing here does input or output."""
+"""When a failed request is retried, and whether it may have taken effect. Does no I/O."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Final
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 
 RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
-"""Answers that may be others in a moment."""
+"""Statuses of replies that a retry may change."""
 NOTHING_STORED: Final = frozenset(
     {"disk-full", "disk-refuses", "page-cache-busy", "store-not-writable", "store-read-only"}
     | {"writes-paused"}
 )
-"""Problems that are answered instead of storing anything."""
+"""Problems (5xx) that state that nothing was stored."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 30.0
 _RANDOM: Final = SystemRandom()
 
 
 def is_transient(failure: ClientError | None) -> bool:
-    """Whether the same request may succeed in a moment; None is a connection that ended."""
+    """Return whether a retry may succeed; None is a connection that the service ended."""
     if isinstance(failure, ProblemError):
         return failure.status in RETRY_STATUSES
     return failure is None or isinstance(failure, Unreachable)
 
 
 def pause_s(attempts: int, first_s: float) -> float:
-    """Until the next attempt: longer each time, and not the same for all clients of a service."""
+    """Return the seconds until the next attempt: doubled each time, with up to 25 % jitter."""
     pause: float = min(first_s * 2**attempts, PAUSE_MAX_S)
     return pause * (1 + _RANDOM.random() / 4)
 
 
 class RetryBudget:
-    """How long one request is sent again."""
+    """The time for retries of one request."""
 
     def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,9 +43,10 @@ class RetryBudget:
         self._attempts = 0
 
     def pause_s(self, failure: ClientError) -> float:
-        """Until the next attempt. Raises ``failure`` where it is final, or time is over."""
-        told = failure.retry_after_s if isinstance(failure, ProblemError) else None
-        pause = pause_s(self._attempts, PAUSE_S) if told is None else pause_s(0, told)
+        """Return the seconds until the next attempt. Raises ``failure`` if it is final, or if the
+        time is over."""
+        requested = failure.retry_after_s if isinstance(failure, ProblemError) else None
+        pause = pause_s(self._attempts, PAUSE_S) if requested is None else pause_s(0, requested)
         if not is_transient(failure) or self._clock() + pause > self._until:
             raise failure
         self._attempts += 1
@@ -53,7 +54,7 @@ class RetryBudget:
 
 
 def may_be_stored(failure: ClientError) -> bool:
-    """Whether a produce that failed so may have stored its messages."""
+    """Return whether a produce that failed with ``failure`` may have stored its messages."""
     if isinstance(failure, ProblemError):
         is_refused = failure.status < 500 and failure.status not in RETRY_STATUSES
         was_sent = failure.problem.get("sent") is not False
@@ -62,7 +63,7 @@ def may_be_stored(failure: ClientError) -> bool:
 
 
 def writable_shard(failure: ClientError) -> int | None:
-    """The shard that takes messages instead of the one that failed, where the problem names one."""
+    """Return the shard that accepts messages instead, if the problem names one."""
     place = failure.problem.get("writable") if isinstance(failure, ProblemError) else None
     shard = place.get("shard") if isinstance(place, dict) else None
     return shard if isinstance(shard, int) and shard >= 0 else None

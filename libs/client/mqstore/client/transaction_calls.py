@@ -44,9 +44,11 @@ def begin(
     check_immunity_s: int | None = None,
     shard: int | None = None,
 ) -> Call[BegunTransaction]:
-    """Store a message or several that no consumer receives before the commit. Give ``uniq_key``s,
-    so that it may be sent again when no reply came. Raises ValueError for a delay level: these have
-    none."""
+    """Begin a transaction: store messages that no consumer receives before the commit.
+
+    With a ``uniq_key`` for each message, the call may be retried after a lost reply. Raises
+    ValueError for a message with a delay level.
+    """
     if isinstance(messages, NewMessage):
         messages = [messages]
     if any(each.delay_level for each in messages):
@@ -67,19 +69,19 @@ def begin(
 
 
 def commit_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
-    """Make its messages visible; they can be read when this is answered. May be sent again."""
+    """Commit a transaction: its messages are visible when this returns. May be retried."""
     return call(COMMIT, at={"id": transaction_id}, json={"reason": reason})
 
 
 def rollback_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
-    """Have no consumer ever receive its messages. May be sent again."""
+    """Roll a transaction back: no consumer receives its messages. May be retried."""
     return call(ROLLBACK, at={"id": transaction_id}, json={"reason": reason})
 
 
 def resolve_transaction(
     transaction_id: str, decision: Literal["commit", "rollback"], reason: str
 ) -> Call[Transaction]:
-    """Decide by hand, also what was set aside; role admin."""
+    """Decide a transaction by hand, one that was set aside too. Needs the role admin."""
     return call(
         RESOLVE,
         at={"id": transaction_id},
@@ -88,7 +90,7 @@ def resolve_transaction(
 
 
 def transaction(transaction_id: str) -> Call[Transaction]:
-    """One transaction's whole story."""
+    """Return a transaction with its history."""
     return call(TRANSACTION, at={"id": transaction_id})
 
 
@@ -100,7 +102,7 @@ def transactions(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Transactions]:
-    """Oldest first; without a state those that are pending or set aside."""
+    """List transactions, oldest first; without a state, the pending and set-aside ones."""
     params = given(state=state, group=group, olderThan=older_than_s, limit=limit, cursor=cursor)
     return call(TRANSACTIONS, params=params)
 
@@ -108,7 +110,10 @@ def transactions(
 def take_checks(
     producer_group: str, *, max_checks: int | None = None, wait_s: float = 0.0
 ) -> Call[Checks]:
-    """Transactions of a group that wait for an answer; waits up to ``wait_s`` for one."""
+    """Take due checks: transactions of a group that wait for a decision of their producer.
+
+    Waits up to ``wait_s`` seconds for the first one.
+    """
     body = document(TAKE_CHECKS, producer_group=producer_group, max=max_checks, wait=wait_s)
     return call(TAKE_CHECKS, json=body, wait_s=wait_s)
 
@@ -116,18 +121,20 @@ def take_checks(
 def register_producer(
     group: str, name: str, url: str, secret: str, *, lease_s: int | None = None
 ) -> Call[Producer]:
-    """Be called back about the group's transactions; again before the lease is over. See
-    ``mqstore.client.callbacks``."""
+    """Register a producer to be called back about its group's transactions.
+
+    Renew it before ``lease_s`` is over. ``mqstore.client.callbacks`` checks the signatures.
+    """
     body = document(REGISTER_PRODUCER, url=url, secret=secret, lease_seconds=lease_s)
     return call(REGISTER_PRODUCER, at={"group": group, "name": name}, json=body)
 
 
 def remove_producer(group: str, name: str) -> Call[Nothing]:
-    """Be called back no more."""
+    """Remove a producer: it is no longer called back."""
     return call(REMOVE_PRODUCER, at={"group": group, "name": name})
 
 
 def producers(group: str | None = None) -> Call[Producers]:
-    """Producers that are called back; role admin."""
+    """List the producers that are called back. Needs the role admin."""
     params = given(group=group)
     return call(PRODUCERS, params=params)

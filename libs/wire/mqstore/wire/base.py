@@ -1,4 +1,4 @@
-"""What the models of the contract have in common."""
+"""Base classes and common fields of the models."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ class Reply(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """A default is what the client assumes of an earlier release: services send every field but
-        those that are ``left_out``."""
+        """Mark each field as required, except those that are ``left_out``.
+
+        A default is what the client assumes in a reply of an earlier release; services send all
+        fields.
+        """
         found = handler(core_schema)
         schema = handler.resolve_ref_schema(found)
         properties = schema.get("properties", {})
@@ -54,21 +57,21 @@ class Reply(BaseModel):
 
 
 class MappingReply(Reply):
-    """A reply whose fields can also be read by their names in JSON: the client gave a dict before
-    it had this model."""
+    """A reply whose fields can also be read as items by their JSON names, for applications that
+    were written when the client returned a dict."""
 
     def __getitem__(self, name: str) -> Any:
         return self.model_dump(by_alias=True)[name]
 
 
 class Request(BaseModel):
-    """Base of requests. Unknown fields are refused: a misspelt one would have no effect."""
+    """Base of requests. Unknown fields are rejected: a misspelt one would have no effect."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 def left_out(description: str | None = None, default: object = None) -> Any:
-    """A field of a reply that is left out where it has its default."""
+    """Return a field of a reply that is left out when it has its default."""
     return Field(
         default=default, exclude_if=lambda value: value == default, description=description
     )

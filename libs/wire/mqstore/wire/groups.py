@@ -18,7 +18,8 @@ Count = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
 
 class GroupSpec(Request):
-    """RocketMQ's SubscriptionGroupConfig. What is not given stays, or is RocketMQ's default."""
+    """RocketMQ's SubscriptionGroupConfig. A field that is not given stays as it is; in a new group
+    it has RocketMQ's default."""
 
     consume_enable: Flag | None = None
     consume_from_min_enable: Flag | None = None
@@ -65,11 +66,13 @@ class Group(OfShards):
 
 
 class Groups(Reply, title="GroupList"):
+    """Consumer groups, by name."""
+
     groups: tuple[Group, ...]
 
 
 class GroupOffset(Reply):
-    """Where a group stands in one queue."""
+    """The committed offset of a group in one queue."""
 
     topic: str
     shard: NewerInteger = None
@@ -83,6 +86,8 @@ class GroupOffset(Reply):
 
 
 class GroupOffsets(OfShards):
+    """The committed offsets of a group."""
+
     group: str
     offsets: tuple[GroupOffset, ...]
 
@@ -90,13 +95,15 @@ class GroupOffsets(OfShards):
 
 
 class NewOffset(Request):
+    """An offset to commit for one queue."""
+
     topic: str
     queue_id: QueueId
     offset: Annotated[Offset, Field(description="Of the next message to consume.")]
 
 
 class OffsetCommit(Request):
-    """Where a group stands now: all of it is taken, or none."""
+    """Offsets to commit for a group: all or none."""
 
     offsets: Annotated[list[NewOffset], Field(min_length=1, max_length=COMMITS_MAX)]
     allow_back: Annotated[
@@ -107,7 +114,7 @@ class OffsetCommit(Request):
 
 
 class OffsetReset(Request):
-    """Where a group shall go on with a topic."""
+    """The position from which a group continues with a topic."""
 
     topic: str
     to: Literal["earliest", "latest", "timestamp"]
@@ -131,7 +138,7 @@ class OffsetReset(Request):
 
 
 class SubscriptionSpec(Request):
-    """Which messages of the topic the group wants."""
+    """The messages of the topic that the group receives."""
 
     expression: Annotated[
         str,
@@ -150,7 +157,7 @@ class SubscriptionSpec(Request):
 
 
 class Subscription(OfShards):
-    """A subscription as it is."""
+    """A group's subscription to a topic, with an expression."""
 
     group: str
     topic: str
@@ -165,13 +172,13 @@ class Subscription(OfShards):
 
 
 class Subscriptions(Reply, title="SubscriptionList"):
-    """By topic."""
+    """A group's subscriptions, by topic."""
 
     subscriptions: tuple[Subscription, ...]
 
 
 class OffsetChange(Reply):
-    """What a reset does to one queue."""
+    """The change of a reset to one queue; ``before`` is null without a committed offset."""
 
     shard: NewerInteger = None
     queue_id: int
@@ -182,6 +189,8 @@ class OffsetChange(Reply):
 
 
 class OffsetsReset(OfShards):
+    """The changes of a reset, by queue."""
+
     group: str
     topic: str
     dry_run: bool

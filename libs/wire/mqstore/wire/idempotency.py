@@ -1,7 +1,7 @@
-"""The ``Idempotency-Key`` header: a request's key, from which its messages' unique keys follow.
+"""The ``Idempotency-Key`` header: a request's key, from which messages' unique keys are derived.
 
-A request of one message stores it under the key itself; message N (from 0) of several is stored
-under ``KEY~N``. A retry so meets the unique keys of the first attempt, which the store knows.
+A single message is stored under the key itself, message N (from 0) of several under ``KEY~N``. So a
+retry has the unique keys of the first attempt, and the store finds the duplicates.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 NAME: Final = "Idempotency-Key"
 LENGTH_MAX: Final = 255
-"""Characters of a key: what a unique key of a transaction may have, and more than any UUID."""
+"""Maximum length of a key: that of a transaction's unique key."""
 SEPARATOR: Final = "~"
 """Between a key and the number of a message; no key contains it, and no URL needs to escape it."""
 _CHARACTERS: Final = r"[!#-.0-\[\]-}]"
@@ -20,13 +20,15 @@ PATTERN: Final = f"{_CHARACTERS}{{1,{LENGTH_MAX}}}"
 
 
 def unique_keys(key: str, count: int) -> list[str]:
-    """The unique keys of a request's ``count`` messages, in their order."""
+    """Return the unique keys of a request's ``count`` messages, in order."""
     return [key] if count == 1 else [f"{key}{SEPARATOR}{number}" for number in range(count)]
 
 
 def other_keys(key: str, own: Sequence[str]) -> list[str]:
-    """Unique keys that are known only where a request of another number of messages had this key:
-    one message instead of several, several instead of one, or more. ``own`` are those of this one.
+    """Return unique keys that a request with this key and another number of messages would have.
+
+    If the store knows one of them, the key was used for such a request. ``own`` are the unique keys
+    of this request.
     """
     count = len(own)
     others = [f"{key}{SEPARATOR}0"] if count == 1 else [key, f"{key}{SEPARATOR}{count}"]
@@ -34,7 +36,7 @@ def other_keys(key: str, own: Sequence[str]) -> list[str]:
 
 
 def parameter(text: str) -> dict[str, Any]:
-    """The header in an OpenAPI operation; ``text`` says what a retry is answered."""
+    """Return the header for an OpenAPI operation; ``text`` describes the reply to a retry."""
     return {
         "name": NAME,
         "in": "header",

@@ -1,4 +1,4 @@
-"""What mqstore's services send each other."""
+"""Requests and replies between mqstore's services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAMAGE_MAX: Final = 1_024
 
 
 class DamageSpec(Request):
-    """Where look-ups met damage."""
+    """Places of damage that look-ups found."""
 
     offsets: Annotated[
         list[Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]],

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind."""
+"""Lags of consumer groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DeadLetters = Annotated[int, Field(description="Messages in %DLQ%GROUP.")]
 
 
 class OffsetsSource(Reply, title="OffsetsSourceView"):
-    """What groups' offsets were taken from."""
+    """The source of the groups' offsets."""
 
     source: Annotated[
         str,
@@ -53,7 +53,7 @@ class OffsetsSource(Reply, title="OffsetsSourceView"):
 
 
 class QueueLag(Reply, title="QueueLagView"):
-    """Where a group stands in one queue."""
+    """The lag of a group in one queue."""
 
     queue_id: int
     shard: NewerInteger = None
@@ -74,7 +74,7 @@ class QueueLag(Reply, title="QueueLagView"):
 
 
 class TopicSum(Reply, title="TopicLagView"):
-    """Where a group stands in one topic, over its queues."""
+    """The lag of a group in one topic, over its queues."""
 
     topic: str
     lag: Lag
@@ -83,13 +83,13 @@ class TopicSum(Reply, title="TopicLagView"):
 
 
 class TopicLag(TopicSum, title="TopicQueuesLagView"):
-    """Where a group stands in one topic, by queue."""
+    """The lag of a group in one topic, by queue."""
 
     queues: tuple[QueueLag, ...]
 
 
 class GroupSum(Reply, title="GroupSumView"):
-    """One group, over its topics."""
+    """The lag of a group, by topic."""
 
     group: str
     lag: Lag
@@ -98,7 +98,7 @@ class GroupSum(Reply, title="GroupSumView"):
 
 
 class GroupLags(OfShards, title="GroupLagsView"):
-    """Groups by name."""
+    """The lags of groups, by name."""
 
     groups: tuple[GroupSum, ...]
     next: Annotated[str | None, Field(description="The cursor to go on with.")]
@@ -107,7 +107,7 @@ class GroupLags(OfShards, title="GroupLagsView"):
 
 
 class GroupLag(OfShards, title="GroupLagView"):
-    """One group, by topic and queue."""
+    """The lag of a group, by topic and queue."""
 
     group: str
     lag: Lag

@@ -1,5 +1,5 @@
-"""Bounds of requests. tests/unit/writer/test_limits_of_the_contract.py holds those that the engine
-has, too."""
+"""Limits of requests. tests/unit/writer/test_limits_of_the_contract.py compares them with those of
+the engine."""
 
 from __future__ import annotations
 

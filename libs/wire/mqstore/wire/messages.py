@@ -45,25 +45,23 @@ class Message(Reply, title="MessageView"):
     body_size: Annotated[int, Field(description="Bytes of the body as stored.")]
     body: str | None = left_out("The body, when it is valid UTF-8 (else bodyBase64).")
     body_base64: str | None = left_out("The body; compressed where `compression` says so.")
-    body_json: Any = left_out("The body itself, asked for by `body=json`.")
+    body_json: Any = left_out("The body as JSON, with `body=json`.")
     body_truncated: bool | None = left_out("True: only the first bodyMax bytes are shown.")
     compression: str | None = left_out("How the producer compressed the body: ZLIB, LZ4 or ZSTD.")
     inflated_size: int | None = left_out("Bytes of the inflated body, which is then what is shown.")
-    body_problem: str | None = left_out(
-        "Why the body is not shown as it was asked for, but as it is stored."
-    )
+    body_problem: str | None = left_out("Why the body is shown as it is stored, not as requested.")
     checked_by: Literal["record"] | None = left_out(CHECKED_BY)
 
     @property
     def body_bytes(self) -> bytes:
-        """The body; as stored unless it was asked for inflated."""
+        """The body; as stored unless it was requested inflated."""
         if self.body_base64 is not None:
             return base64.b64decode(self.body_base64)
         return (self.body or "").encode()
 
 
 class Unit(Reply, title="UnitView"):
-    """What a queue entry leaves to its ConsumeQueueExt unit."""
+    """The ConsumeQueueExt unit of a queue entry."""
 
     tags_code: int
     store_timestamp: int
@@ -71,7 +69,7 @@ class Unit(Reply, title="UnitView"):
 
 
 class QueueEntry(Reply, title="QueueEntryView"):
-    """What stands in a message's own place in its queue."""
+    """The queue entry at a message's own place in its queue."""
 
     physical_offset: int
     size: int
@@ -84,7 +82,7 @@ class QueueEntry(Reply, title="QueueEntryView"):
 
 
 class Checksum(Reply, title="ChecksumView"):
-    """What vouches for a record's bytes."""
+    """The checksums that cover a record."""
 
     body_crc: Annotated[int, Field(description="BODYCRC as stored; it fits the body.")]
     blocks: Annotated[
@@ -99,7 +97,7 @@ class Checksum(Reply, title="ChecksumView"):
 
 
 class MessageDetail(Message, title="MessageDetailView"):
-    """One message with all that is known of it."""
+    """One message with its queue entry, its segment and its checksums."""
 
     segment: Annotated[str, Field(description="The commit log's file that holds it.")]
     segment_position: int
@@ -108,7 +106,7 @@ class MessageDetail(Message, title="MessageDetailView"):
 
 
 class DamagedHeader(Reply, title="HeaderView"):
-    """What a damaged record says of itself; any of it may be wrong."""
+    """The header of a damaged record; any field may be wrong."""
 
     topic: str
     queue_id: int
@@ -122,17 +120,17 @@ class DamagedHeader(Reply, title="HeaderView"):
 
 
 class UnreadableMessage(Reply, title="UnreadableView"):
-    """A message that is there, and is damaged."""
+    """A message that is damaged."""
 
     physical_offset: int
     type: str
     detail: str
     queue_offset: int | None = left_out()
-    shard: int | None = left_out("Where several were asked.")
+    shard: int | None = left_out("Where there are several.")
 
 
 class ScannedRange(Reply, title="ScannedView"):
-    """What a query looked at; over several shards their own bounds are in `byShard` alone."""
+    """The range that a query searched; over several shards, `byShard` has the bounds of each."""
 
     from_ms: Annotated[Milliseconds, Field(alias="from")]
     to_ms: Annotated[Milliseconds, Field(alias="to")]

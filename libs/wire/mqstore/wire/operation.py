@@ -1,4 +1,4 @@
-"""One operation of the REST API, as services offer it, document it, and as the client calls it."""
+"""The description of an operation of the REST API, for services, documentation and client."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 def schema_name(model: type[BaseModel]) -> str:
-    """The name of a model among the schemas of the OpenAPI document: its title."""
+    """Return the name of a model's schema in the OpenAPI document: its title."""
     return model.model_config.get("title") or model.__name__
 
 
 def json_of(model: type[BaseModel]) -> Content:
-    """An OpenAPI ``content`` object for one of our models."""
+    """Return an OpenAPI ``content`` object for a model."""
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema_name(model)}"}}}
 
 
@@ -47,7 +47,7 @@ class Target(Enum):
 
 
 class Role(StrEnum):
-    """What a token may do."""
+    """A role of a token: the operations that it allows."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -101,5 +101,5 @@ class Operation(Generic[Answer]):
     """Members beside the standard ones, which the examples of problems show."""
 
     def path_for(self, **parameters: str | int) -> str:
-        """The path with the values of all its parameters, percent-encoded."""
+        """Return the path with the values of all its parameters, percent-encoded."""
         return _PARAMETER.sub(lambda found: quote(str(parameters[found[1]]), safe=""), self.path)

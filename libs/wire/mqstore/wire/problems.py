@@ -1,7 +1,4 @@
-"""Types of problems (RFC 9457): every error that a service replies with, in one table.
-
-``type`` is ``urn:mqstore:problem:NAME``: stable, and the same in every service.
-"""
+"""Types of problems (RFC 9457): every error that a service replies with, in one table."""
 
 from __future__ import annotations
 
@@ -27,6 +24,7 @@ class ProblemType:
 
     @property
     def urn(self) -> str:
+        """The member ``type`` of the problem: stable, and the same in every service."""
         return TYPE_PREFIX + self.name
 
 
@@ -578,18 +576,18 @@ DISK_ERROR = _register(
 
 ANY_ROUTE: Final = (BAD_PARAMETER, HEADERS_TOO_LARGE, INTERNAL)
 LIMITED: Final = (CLIENT_OVER_SHARE, OVERLOADED)
-"""Of every route but health and metrics."""
+"""Problems of every route but health and metrics."""
 GUARDED: Final = (
     *(UNAUTHENTICATED, FORBIDDEN, MISDIRECTED, STORE_NOT_READY, SHUTTING_DOWN),
     *LIMITED,
 )
-"""Of every route that a token may be needed for."""
+"""Problems of every route with a role."""
 OF_SHARDS: Final = (SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD)
-"""Of every route that takes `?shard=`."""
+"""Problems of every route with `?shard=`."""
 READ_ONLY_KINDS: Final = (STORE_READ_ONLY, DISK_REFUSES)
-"""Why a whole store takes no change."""
+"""Reasons why a store accepts no change."""
 FILE_KINDS: Final = (DISK_FULL, TOO_MANY_FILES, DISK_ERROR)
-"""Why a file that messages need cannot be made."""
+"""Reasons why a file for messages cannot be created."""
 WITH_BODY: Final = (
     BAD_JSON,
     BAD_PARAMETER,

@@ -1,4 +1,4 @@
-"""Storing messages."""
+"""Messages to store, and the places at which they are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
 
 class Content(Request):
-    """What every new message has."""
+    """The fields of every new message."""
 
     body: Annotated[str | None, Field(description="Text, stored as UTF-8.")] = None
     body_base64: Annotated[str | None, Field(description="Bytes, in standard base64.")] = None
@@ -48,16 +48,16 @@ class NewMessage(Content):
             le=INT32_MAX,
             strict=True,
             description="0: at once. Else the level of messageDelayLevel, from 1: the message "
-            "comes to its topic after that time; until then it stands in SCHEDULE_TOPIC_XXXX, "
-            "which the answer's queueId and queueOffset are of.",
+            "is delivered to its topic after that time; until then it is in SCHEDULE_TOPIC_XXXX, "
+            "to which queueId and queueOffset of the reply refer.",
             examples=[0, 3],
         ),
     ] = 0
     uniq_key: Annotated[
         str | None,
         Field(
-            description="Default: a generated unique key. A message with a key that was given "
-            "to the topic a short time ago is not stored again: the answer is the first one's."
+            description="Default: a generated unique key. A message with a key that the topic "
+            "had a short time ago is not stored again: the reply is that of the first one."
         ),
     ] = None
     crc32c: Annotated[
@@ -70,8 +70,10 @@ class NewMessage(Content):
 
 
 def body_bytes(text: str | None, encoded: str | None) -> bytes:
-    """A body that is given as text or in base64. Raises ValueError where it is given twice, or is
-    no base64."""
+    """Return a body that is given as text or in base64.
+
+    Raises ValueError if both are given, or for invalid base64.
+    """
     if encoded is None:
         return b"" if text is None else text.encode()
     if text is not None:
@@ -89,14 +91,14 @@ class ProduceRequest(Request):
     durability: Annotated[
         Durability | None,
         Field(
-            description="sync: on disk before the answer. async: in the page cache, survives "
+            description="sync: on disk before the reply. async: in the page cache, survives "
             "the process but not the machine. Default: as flushDiskType."
         ),
     ] = None
 
 
 class MessagePlace(Reply, title="Placed"):
-    """Where one message stands."""
+    """The place at which a message is stored."""
 
     offset_msg_id: str
     uniq_key: str
@@ -112,6 +114,6 @@ class MessagePlace(Reply, title="Placed"):
 
 
 class ProduceReply(Reply, title="ProduceReply"):
-    """In the order of the request."""
+    """The places of the messages, in the order of the request."""
 
     messages: tuple[MessagePlace, ...]

@@ -24,7 +24,7 @@ class Pull(Reply, title="PullView"):
 
 
 class Queue(Reply, title="QueueView"):
-    """Bounds of one queue: the first offset that is there, and the next to be written."""
+    """The bounds of one queue: its first offset, and the next one to be written."""
 
     queue_id: int
     min_offset: int

@@ -1,4 +1,4 @@
-"""A rebuild of the index beside the writer. Offsets are physical, times milliseconds since the
+"""A rebuild of the index while the writer runs. Offsets are physical, times milliseconds since the
 epoch."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Lease = Annotated[
 
 
 class RebuildSpec(Request):
-    """Who rebuilds; the rest only to be sure: beside a writer all is as the store has it."""
+    """The owner of a rebuild; the other fields must match the store's own, if they are given."""
 
     owner: Annotated[str, Field(min_length=1, max_length=OWNER_MAX, pattern=PRINTABLE)]
     ttl_seconds: Lease = TTL_DEFAULT_S
@@ -46,7 +46,7 @@ class RebuildSpec(Request):
 
 
 class LeaseSpec(Request):
-    """A heartbeat."""
+    """A renewal of the lease."""
 
     ttl_seconds: Lease = TTL_DEFAULT_S
 
@@ -54,7 +54,7 @@ class LeaseSpec(Request):
 
 
 class FilePlan(Request):
-    """A file that a sequential build would make: its items, and where they begin and end."""
+    """A file of the index, as a sequential build creates it: its items, first and last."""
 
     first: Annotated[int, Field(description="Items of all files before it.")]
     items: int
@@ -70,7 +70,7 @@ class FilePlan(Request):
 
 
 class RebuildPlan(Request):
-    """Which files, of which chunks of the log."""
+    """The files of a rebuild, and the chunks of the log that their items come from."""
 
     parts: Annotated[
         int,
@@ -89,7 +89,7 @@ class RebuildPlan(Request):
 
 
 class SegmentRange(Reply):
-    """A file of the log, as far as an index rebuild goes; physical offsets."""
+    """The range of a file of the log that an index rebuild covers; physical offsets."""
 
     name: str
     start: int
@@ -100,7 +100,7 @@ class IndexRebuild(Reply, title="RebuildView"):
     """A rebuild of the index that runs."""
 
     id: str
-    owner: Annotated[str, Field(description="Who does it, as they said.")]
+    owner: Annotated[str, Field(description="Name of the job, as it was given.")]
     shard: str
     store_id: str
     format: str
@@ -109,14 +109,14 @@ class IndexRebuild(Reply, title="RebuildView"):
     index_num: int
     from_offset: Annotated[int, Field(alias="from", description="The first byte of the log.")]
     to_offset: Annotated[
-        int, Field(alias="to", description="Behind the last one; from here the writer indexes.")
+        int, Field(alias="to", description="End of the range; from here the writer indexes.")
     ]
     segments: tuple[SegmentRange, ...]
     since_ms: int
     expires_ms: Annotated[int, Field(description="Discarded then, unless the lease goes on.")]
     disk_ratio: Annotated[int, Field(description="Percent of the volume that staging may fill.")]
-    items: Annotated[int, Field(description="That have come in whole parts.")] = 0
-    parts: Annotated[int, Field(description="That are whole.")] = 0
+    items: Annotated[int, Field(description="Items received in complete parts.")] = 0
+    parts: Annotated[int, Field(description="Complete parts.")] = 0
     parts_planned: int = 0
 
 
@@ -137,21 +137,21 @@ class EndedIndexRebuild(Reply, title="RebuildEnded"):
 
 
 class IndexRebuilds(Reply, title="RebuildList"):
-    """Null where none runs, or none has ended since the writer opened the store."""
+    """The rebuild in progress, and the last one since the writer opened the store; or null."""
 
     running: IndexRebuild | None
     last: EndedIndexRebuild | None
 
 
 class IndexPart(Reply, title="PartReply"):
-    """One part that is whole."""
+    """A complete part."""
 
     items: int
-    slots: Annotated[int, Field(description="That are in use.")]
+    slots: Annotated[int, Field(description="Slots in use.")]
 
 
 class PublishedIndex(Reply, title="Published"):
-    """Names of index files: what took the place of what."""
+    """The names of the new index files, and of the files that they replaced."""
 
     id: str
     published: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The summary of an expiry report, as the job hands it in and every consumer may see it."""
+"""The summary of an expiry report, as the job sends it and every consumer may read it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class _Sum(Request):
 
 
 class ExpiringSum(_Sum):
-    """All that goes within a horizon, by the rule in force or another fileReservedTime."""
+    """What is deleted within a horizon, by the rule in force or another fileReservedTime."""
 
     reserved_hours: Number
     is_in_force: Annotated[bool, Field(strict=True)]
     horizon_hours: Number
-    end_offset: Annotated[Number, Field(description="All of the log below goes.")]
+    end_offset: Annotated[Number, Field(description="All of the log below is deleted.")]
     segments: Number
     messages: Number
     bytes: Number
@@ -39,7 +39,7 @@ class ExpiringSum(_Sum):
 
 
 class RiskSum(_Sum):
-    """Messages that go although a group, a delay level or a transaction still needs them."""
+    """Messages that are deleted although a group, delay level or transaction needs them."""
 
     reserved_hours: Number
     is_in_force: Annotated[bool, Field(strict=True)]
@@ -51,12 +51,13 @@ class RiskSum(_Sum):
     bytes: Number
     oldest_ms: Milliseconds | None
     goes_ms: Annotated[
-        Milliseconds | None, Field(description="When the first of them goes, at the earliest.")
+        Milliseconds | None,
+        Field(description="When the first of them is deleted, at the earliest."),
     ]
 
 
 class ExpirySummary(_Sum):
-    """What an expiry report says in short; the report itself is where ``out`` says."""
+    """The summary of an expiry report; ``out`` is the place of the whole report."""
 
     name: Annotated[Name, Field(description="Of the shard, as in the report's files.")]
     made_ms: Annotated[Number, Field(description="Milliseconds since the epoch.")]
@@ -76,7 +77,6 @@ class ExpirySummary(_Sum):
 
 
 class ExpiryReport(Reply):
-    """The last expiry report's summary, whose parts are those of the OpenAPI document; None before
-    the first one."""
+    """The summary of the last expiry report, as in the OpenAPI document; None before the first."""
 
     report: dict[str, Any] | None

@@ -1,4 +1,4 @@
-"""What keeps the log: pins and the archive."""
+"""Retention: the plan of deletions, and what keeps the log from it: pins and the archive."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from mqstore.wire.limits import PIN_LEASE_MAX_S
 
 
 class ArchiveMark(Reply):
-    """How far the archive is. Offsets are physical, times milliseconds since the epoch."""
+    """The progress of the archive. Offsets are physical, times milliseconds since the epoch."""
 
-    offset: Annotated[int, Field(description="Everything below is archived, or was gone.")]
-    place: Annotated[str, Field(description="Where the archive is, as its job says.")]
+    offset: Annotated[int, Field(description="Everything below is archived, or was deleted.")]
+    place: Annotated[str, Field(description="Place of the archive, as its job gave it.")]
     since_ms: Annotated[int, Field(description="When retention began to wait for it.")]
     marked_ms: int
 
 
 class Pin(Reply):
-    """One lease. Offsets are physical, times milliseconds since the epoch."""
+    """A lease of a range of the log. Offsets are physical, times milliseconds since the epoch."""
 
     name: str
     from_offset: Annotated[int, Field(description="The first byte that is needed.")]
     to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
-    why: Annotated[str, Field(description="What for, as its owner says.")]
+    why: Annotated[str, Field(description="Reason, as its owner gave it.")]
     created_ms: int
     expires_ms: Annotated[int, Field(description="Ends then, unless put again before.")]
 
 
 class ArchiveSpec(Request):
-    """How far an archive is."""
+    """The progress of an archive."""
 
     offset: Annotated[
         int, Field(ge=0, le=INT64_MAX, strict=True, description="Everything below is archived.")
@@ -44,7 +44,7 @@ class ArchiveSpec(Request):
 
 
 class Archive(Reply, title="ArchiveView"):
-    """What retention waits for; null: for no archive."""
+    """The archive that retention waits for; null: none."""
 
     archive: ArchiveMark | None
 
@@ -74,13 +74,13 @@ class PinSpec(Request):
 
 
 class Pins(Reply, title="PinList"):
-    """By name."""
+    """The pins, by name."""
 
     pins: tuple[Pin, ...]
 
 
 class Retention(Reply):
-    """What would be deleted, when and why; its parts are those of the OpenAPI document."""
+    """The plan of deletions: what, when and why. The OpenAPI document has the fields."""
 
     made_ms: int
     rule: dict[str, Any]

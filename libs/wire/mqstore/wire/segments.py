@@ -11,12 +11,12 @@ from mqstore.wire.shards import ShardEntry
 
 
 class LogFile(Reply, title="SegmentView"):
-    """A file of the commit log, as far as it is on disk."""
+    """A file of the commit log, with its bytes that are on disk."""
 
     name: str
     offset: Annotated[int, Field(description="Of its first byte in the log.")]
     size: Annotated[int, Field(description="Bytes that can be read.")]
-    full: Annotated[bool, Field(description="Nothing will be added.")]
+    full: Annotated[bool, Field(description="No byte will be added.")]
 
 
 class LogFiles(Reply, title="SegmentsView"):
@@ -28,16 +28,16 @@ class LogFiles(Reply, title="SegmentsView"):
 
 
 class StoreState(Reply, title="StoreView"):
-    """What readers go by; offsets are physical, in bytes."""
+    """The state of a store for readers. Offsets are physical, in bytes."""
 
     writer: Annotated[
         str,
         Field(
-            description="alive; recovering: an opening is under way; down: nothing new arrives, "
-            "and what is there is answered."
+            description="alive; recovering: it opens the store; down: no new messages arrive, "
+            "stored ones are served."
         ),
     ]
-    health: Annotated[str, Field(description="What the last writer said of the store.")]
+    health: Annotated[str, Field(description="Health of the store, as its last writer saw it.")]
     store_id: str
     shard: int
     epoch: int
@@ -48,5 +48,5 @@ class StoreState(Reply, title="StoreView"):
     index_complete: bool
     shards: Annotated[
         tuple[ShardEntry, ...],
-        Field(description="That there shall be; none where there is no list."),
+        Field(description="The configured shards; empty without a list."),
     ]

@@ -12,7 +12,7 @@ from mqstore.wire.shards import ShardEntry
 
 
 class Store(Reply):
-    """A moment's picture of the store. Offsets are physical, in bytes."""
+    """The state of the store at one moment. Offsets are physical, in bytes."""
 
     store_id: str
     shard: int
@@ -51,12 +51,12 @@ class Store(Reply):
     ]
     shards: Annotated[
         tuple[ShardEntry, ...],
-        Field(description="That there shall be; none where there is no list."),
+        Field(description="The configured shards; empty without a list."),
     ] = ()
 
 
 class Operation(Reply):
-    """Something that takes long."""
+    """A long operation of the store, with its progress."""
 
     name: Annotated[str, Field(description="opening or index.")]
     stage: str
@@ -68,13 +68,13 @@ class Operation(Reply):
 
 
 class Operations(Reply, title="OperationList"):
-    """The newest first."""
+    """Long operations, the newest first."""
 
     operations: tuple[Operation, ...]
 
 
 class FlushReply(Reply, title="Flushed"):
-    """What is on disk."""
+    """The part of the log that is on disk."""
 
     durable_offset: Annotated[
         int, Field(description="Physical: everything below is on disk.", examples=[1048576])
@@ -82,11 +82,11 @@ class FlushReply(Reply, title="Flushed"):
 
 
 class WritesSpec(Request):
-    """Whether messages are taken."""
+    """Pauses or resumes writes."""
 
     paused: Annotated[bool, Field(strict=True)]
     reason: Annotated[
-        str, Field(max_length=200, description="What clients are told while writes are paused.")
+        str, Field(max_length=200, description="Reason that clients get while writes are paused.")
     ] = ""
 
     model_config = ConfigDict(
@@ -109,17 +109,17 @@ class PutRefusal(MappingReply, title="PutRefusalView"):
 
 
 class Writes(Reply):
-    """Whether messages are taken."""
+    """Whether messages are accepted."""
 
     paused: bool
     reason: str | None
     since_ms: int | None
     taken: Annotated[
         NewerFlag,
-        Field(description="Whether a produce is taken: not paused, room on the disk, no harm."),
+        Field(description="Whether a produce is accepted: not paused, and none of `refused`."),
     ] = None
     refused: Annotated[
-        PutRefusal | None, Field(description="Why not, where the store itself refuses.")
+        PutRefusal | None, Field(description="Why the store itself rejects messages.")
     ] = None
 
     model_config = ConfigDict(
@@ -142,17 +142,19 @@ class DelayLevel(Reply):
     delay: Annotated[str, Field(description="As in messageDelayLevel.")]
     queue_min: int
     queue_max: Annotated[int, Field(description="The next queue offset to be given out.")]
-    delivered_up_to: Annotated[int, Field(description="Everything below is done with.")]
+    delivered_up_to: Annotated[int, Field(description="Everything below is delivered.")]
     pending: int
     next_due_ms: Annotated[
         int | None, Field(description="When the next message is due; null: none is pending.")
     ]
     waiting: Annotated[
-        str | None, Field(description="Why the level stands still although messages are due.")
+        str | None, Field(description="Why messages that are due are not delivered.")
     ]
 
 
 class DelayLevels(Reply, title="DelayLevelList"):
+    """The delay levels, ascending."""
+
     levels: tuple[DelayLevel, ...]
 
     model_config = ConfigDict(json_schema_extra={"example": examples.DELAYS})
@@ -169,6 +171,8 @@ class Segment(Reply):
 
 
 class Segments(Reply, title="SegmentList"):
+    """The files of the commit log, oldest first."""
+
     segments: tuple[Segment, ...]
 
 
@@ -181,8 +185,7 @@ class Recovery(Reply):
 
 
 class ScrubFinding(Reply, title="Finding"):
-    """Bytes of the log that are not as they were written, and what they are of, where that is
-    known."""
+    """A damaged range of the log, with the record and queue entry of the bytes, if known."""
 
     offset: int
     length: int
@@ -195,7 +198,7 @@ class ScrubFinding(Reply, title="Finding"):
 
 
 class LogRepair(Reply, title="Repaired"):
-    """A place of the log that a repair changed; ``quarantined`` names the damaged bytes."""
+    """A range of the log that a repair changed; ``quarantined`` names the entry with the bytes."""
 
     offset: int
     length: int
@@ -218,8 +221,10 @@ class RepairReport(Reply):
 
 
 class Scrub(Reply, title="ScrubProgress"):
-    """How far the log was compared with its block checksums; ``position`` is None between two
-    passes."""
+    """The progress of the comparison of the log with its block checksums, and its findings.
+
+    ``position`` is None between two passes.
+    """
 
     position: int | None
     began_at_ms: int
@@ -233,7 +238,7 @@ class Scrub(Reply, title="ScrubProgress"):
 
 
 class QuarantineEntry(Reply):
-    """What one entry holds."""
+    """An entry of the quarantine: bytes that a recovery or repair removed."""
 
     magic: str
     version: int
@@ -252,7 +257,7 @@ class QuarantineEntry(Reply):
 
 
 class Quarantine(Reply, title="QuarantineList"):
-    """By name."""
+    """The entries of the quarantine, by name."""
 
     bytes: Annotated[int, Field(description="Of all entries.")]
     entries: tuple[QuarantineEntry, ...]

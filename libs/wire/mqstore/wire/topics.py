@@ -1,4 +1,4 @@
-"""Topics: how they are to be, and how they are."""
+"""Topics: their settings, and their deletion."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Attributes = Annotated[
 
 
 class TopicSpec(Request):
-    """How a topic should be. What is not given stays as it is; a new topic has 4 queues, perm 6."""
+    """Settings of a topic; one that is not given stays as it is. Default: 4 queues, perm 6."""
 
-    queues: Annotated[QueueCount | None, Field(description="To read as to write.")] = None
+    queues: Annotated[QueueCount | None, Field(description="Both read and write queues.")] = None
     read_queues: QueueCount | None = None
     write_queues: QueueCount | None = None
     perm: Annotated[
@@ -35,7 +35,7 @@ class TopicSpec(Request):
 
 
 class Topic(OfShards):
-    """A topic as it is."""
+    """A topic with its settings."""
 
     topic: str
     queues: Annotated[int, Field(description="Write queues.")]
@@ -48,11 +48,13 @@ class Topic(OfShards):
 
 
 class Topics(Reply, title="TopicList"):
+    """All topics, by name."""
+
     topics: tuple[Topic, ...]
 
 
 class TopicDeletion(OfShards):
-    """What goes with a topic."""
+    """What is deleted with a topic."""
 
     topic: str
     queues: int
@@ -60,6 +62,6 @@ class TopicDeletion(OfShards):
         int, Field(description="Messages in its queues; the log keeps them until they expire.")
     ]
     groups: Annotated[tuple[str, ...], Field(description="Groups whose offsets in it go too.")]
-    dry_run: Annotated[bool, Field(description="Whether nothing has been done.")]
+    dry_run: Annotated[bool, Field(description="Whether nothing was changed.")]
 
     model_config = ConfigDict(json_schema_extra={"example": examples.TOPIC_DELETION})

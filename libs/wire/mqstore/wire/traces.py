@@ -1,4 +1,4 @@
-"""One message's way through the store."""
+"""Traces: all copies of a message in the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqstore.wire.shards import OfShards
 
 
 class GroupStand(Reply, title="GroupStandView"):
-    """Whether a group is past a copy."""
+    """Whether a group has consumed a copy."""
 
     group: str
     committed: Annotated[
@@ -85,7 +85,7 @@ class Trace(Reply, title="TraceView"):
 
 
 class MessageTrace(OfShards, title="MessageTraceView"):
-    """One message's way, and where groups' offsets come from."""
+    """The trace of one message, with the source of the groups' offsets."""
 
     trace: Trace
     offsets: OffsetsSource
@@ -93,7 +93,7 @@ class MessageTrace(OfShards, title="MessageTraceView"):
 
 
 class Traces(OfShards, title="TracesView"):
-    """The ways of messages with a key, newest first."""
+    """The traces of messages with a key, newest first."""
 
     traces: tuple[Trace, ...]
     next: Annotated[str | None, Field(description="The cursor to go on with.")]

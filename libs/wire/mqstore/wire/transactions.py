@@ -1,4 +1,4 @@
-"""Transactions: begin, decide, look; and how coordinators check the undecided ones.
+"""Transactions: begin and decision; and the checks of undecided ones by coordinators.
 
 Times are milliseconds since the epoch.
 """
@@ -21,7 +21,7 @@ PROPERTIES_MAX: Final = 100
 """... and properties."""
 WHY_LENGTH_MAX: Final = 1_000
 ID_LENGTH_MAX: Final = 300
-ID_TEXT: Final = "As begin answered it; also `SHARD-` and the UNIQ_KEY of a broker's producer."
+ID_TEXT: Final = "As in the reply to begin; or `SHARD-` and the UNIQ_KEY of a broker's producer."
 PRODUCER_NAME: Final = "[A-Za-z0-9._-]{1,100}"
 
 TransactionState = Literal["pending", "committed", "rolled-back", "set-aside"]
@@ -37,7 +37,7 @@ class _Strict(Request):
 
 
 class NewHalf(Content, title="NewHalfMessage"):
-    """A message to become visible at the commit. ``body`` or ``bodyBase64``, of a byte at least."""
+    """A message that the commit makes visible. It has ``body`` or ``bodyBase64``, not empty."""
 
     keys: Annotated[list[str], Field(max_length=KEYS_MAX)] = []
     properties: Annotated[dict[str, str], Field(max_length=PROPERTIES_MAX)] = {}
@@ -76,19 +76,21 @@ class TransactionSpec(_Strict):
 
 
 class Reason(_Strict):
-    """Why a decision is taken; kept in the op record."""
+    """The reason of a decision, which is kept in the op record."""
 
     reason: Annotated[str, Field(max_length=WHY_LENGTH_MAX)] = ""
 
 
 class Resolution(_Strict):
-    """A person's decision, also of a transaction that was set aside."""
+    """An operator's decision, also about a transaction that was set aside."""
 
     decision: Decision
     reason: Annotated[str, Field(min_length=1, max_length=WHY_LENGTH_MAX)]
 
 
 class BegunTransaction(Reply, title="Begun"):
+    """A transaction that was begun, now or by an earlier attempt."""
+
     transaction_id: str
     state: TransactionState
 
@@ -98,11 +100,11 @@ class Check(Reply, title="CheckView"):
 
     at: int
     by: str
-    answer: Annotated[str | None, Field(description="What came at once: a decision, or none.")]
+    answer: Annotated[str | None, Field(description="The immediate answer: a decision, or none.")]
 
 
 class HalfCopy(Reply):
-    """One copy of a half message: where it stands, and after how many checks."""
+    """One copy of a half message: its place, and the number of its checks."""
 
     uniq_key: str
     topic: str
@@ -115,7 +117,7 @@ class HalfCopy(Reply):
 
 
 class Transaction(Reply, title="TransactionView"):
-    """A transaction and its whole story."""
+    """A transaction with its history."""
 
     transaction_id: str
     shard: int
@@ -133,7 +135,7 @@ class Transaction(Reply, title="TransactionView"):
 
 
 class Transactions(Reply, title="TransactionList"):
-    """Oldest first."""
+    """Transactions, oldest first."""
 
     transactions: tuple[Transaction, ...]
     next: Annotated[str | None, Field(description="The cursor to go on with.")]
@@ -142,7 +144,7 @@ class Transactions(Reply, title="TransactionList"):
 
 
 class CheckTaking(_Strict):
-    """A producer that polls for checks of its group."""
+    """A request of a producer for due checks of its group."""
 
     producer_group: Group
     max: Count = 16
@@ -156,7 +158,7 @@ class Checks(Reply, title="Taken"):
 
 
 class Callback(_Strict):
-    """Where a producer of a group is called about its undecided transactions."""
+    """The address at which a producer is called about undecided transactions of its group."""
 
     url: Annotated[str, Field(min_length=1, max_length=1_000)]
     secret: Annotated[str, Field(min_length=32, max_length=256, description="Signs the calls.")]
@@ -180,11 +182,13 @@ class Producer(Reply, title="ProducerView"):
 
 
 class Producers(Reply, title="ProducerList"):
+    """Registered producers."""
+
     producers: tuple[Producer, ...]
 
 
 class ProducerTarget(_Strict):
-    """Where a producer is called, as a shard keeps it for the coordinators."""
+    """The address of a registered producer, as a shard keeps it for coordinators."""
 
     url: Annotated[str, Field(min_length=1, max_length=4_000)]
     address: Annotated[
@@ -238,11 +242,13 @@ class LeasedCheck(Reply):
 
 
 class LeasedChecks(Reply):
+    """Due checks that are leased to the caller."""
+
     checks: tuple[LeasedCheck, ...]
 
 
 class SentCheck(_Strict):
-    """A check that reached its producer; ``answer`` is its word, None: it gave none yet."""
+    """A check that reached its producer; ``answer`` None: no decision yet."""
 
     transaction_id: str
     by: str
@@ -250,7 +256,7 @@ class SentCheck(_Strict):
 
 
 class ProducerCall(_Strict):
-    """How a call of a producer went; ``failure`` None: it answered."""
+    """The result of a call of a producer; ``failure`` None: it answered."""
 
     group: str
     name: str
@@ -258,7 +264,7 @@ class ProducerCall(_Strict):
 
 
 class CheckReport(_Strict):
-    """What became of leased checks. ``released`` are due again at once."""
+    """The results of leased checks. Those ``released`` are due again at once."""
 
     checks: list[SentCheck] = []
     released: list[str] = []

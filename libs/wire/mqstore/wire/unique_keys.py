@@ -1,4 +1,4 @@
-"""Unique keys that the client generates: each names the shard that its message belongs to."""
+"""Unique keys that the client generates: each contains the number of its message's shard."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ _DIGITS: Final = frozenset("0123456789ABCDEF")
 
 
 def generate(shard: int | None) -> str:
-    """A key of 32 upper-case hex digits: prefix, the shard's number (8 digits), 64 random bits.
-    Without a shard it is random, and the services choose the shard by its hash."""
+    """Generate a key of 32 upper-case hex digits: prefix, number of the shard, 64 random bits.
+
+    Without a shard all of it is random, and services choose the shard by a hash.
+    """
     if shard is None:
         return secrets.token_hex(_LENGTH // 2).upper()
     return f"{GENERATED_PREFIX}{shard:08X}{secrets.token_hex(_RANDOM_BYTES).upper()}"
 
 
 def shard_of(key: str) -> int | None:
-    """The shard that a generated key names; None for any other key."""
+    """Return the shard that a generated key names; None for any other key."""
     if not key.startswith(GENERATED_PREFIX) or len(key) != _LENGTH or not _DIGITS.issuperset(key):
         return None
     return int(key[len(GENERATED_PREFIX) : _LENGTH // 2], 16)

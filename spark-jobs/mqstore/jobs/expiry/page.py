@@ -220,6 +220,7 @@ def curve(disk: DiskForecast) -> Curve:
     last = max(1, len(points) - 1)
 
     def height(used: float) -> float:
+        """Return the height of a point in percent, from the top."""
         return round(100 - 100 * min(1.0, used / max(1, disk.total_bytes)), 2)
 
     line = " ".join(f"{100 * at / last:.2f},{height(used)}" for at, used in enumerate(points))

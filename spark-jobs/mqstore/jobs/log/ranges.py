@@ -46,6 +46,7 @@ def plan(
             continue
 
         def near(offset: int, stop: int, segment: LogSegment = segment) -> int | None:
+            """Return the first record of the segment at or after an offset."""
             return reader.near(segment, offset, stop)
 
         for start, stop in split(segment.start, segment.end, size, near):

@@ -35,6 +35,7 @@ def held(
     """
 
     def opening(now: Opened) -> None:
+        """Report the progress of the recovery."""
         progress(f"recovering {now.stage}", now.done, now.total)
 
     known = load_format(PosixFileSystem(), StorePaths(root))
@@ -69,6 +70,7 @@ def unchanged(root: Path) -> Iterator[None]:
     files, paths = PosixFileSystem(), StorePaths(root)
 
     def signs() -> tuple[object, ...]:
+        """Return values that change when a process opens the store."""
         return files.stat(paths.lock), files.stat(paths.format), files.is_locked(paths.lock)
 
     before = signs()

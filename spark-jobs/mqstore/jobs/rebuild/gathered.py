@@ -75,6 +75,7 @@ class Shuffled:
         """See Gathered."""
 
         def with_start(found: Iterable[tuple[Key, bytes]]) -> Iterable[T]:
+            """Run the work over the items of one part."""
             return work((start, items) for (_, start), items in found)
 
         return list(self._context.runJob(self._items, with_start, list(range(self._parts))))
@@ -135,6 +136,7 @@ class Spilled:
         runs = self._runs
 
         def of_part(numbers: Iterable[int]) -> Iterator[T]:
+            """Run the work over the items of the numbered parts."""
             for number in numbers:
                 yield from work(items_of(number, runs))
 

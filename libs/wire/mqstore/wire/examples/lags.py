@@ -1,4 +1,4 @@
-"""Examples of what is told of consumer groups, for the API pages."""
+"""Examples of the lags of consumer groups, for the API pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The operations of the REST API, one module per subject: services attach a handler to each, the
-client makes its requests from them."""
+"""The operations of the REST API, one module per subject.
+
+Services attach a handler to each; the client builds its requests from them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from mqstore.wire.operation import Operation
 
 
 def all_operations() -> list[Operation[Any]]:
-    """Every operation of every service."""
+    """Return every operation of every service."""
     modules = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
     return [
         value

@@ -47,7 +47,7 @@ _GROUP_AND_NAME: Final[tuple[Mapping[str, Any], ...]] = (
         "name": "name",
         "in": "path",
         "required": True,
-        "description": "The producer's own, within its group.",
+        "description": "Name of the producer, unique in its group.",
         "schema": {"type": "string", "pattern": f"^{PRODUCER_NAME}$"},
         "example": "billing-1",
     },

@@ -74,14 +74,14 @@ BEGIN: Final = Operation(
     summary="Begin a transaction",
     tag="transactions",
     description="Stores a half message for each message; no consumer receives them before the "
-    "commit. Begun again under the same `uniqKey`s, it is the same transaction: retry when no "
-    "answer came. By another group, or with another body, topic or number of messages, it is 409 "
+    "commit. A retry with the same `uniqKey`s returns the same transaction: retry after a lost "
+    "reply. By another group, or with another body, topic or number of messages, it is 409 "
     "`unique-key-taken`. The `uniqKey` of the first message names the shard, unless `shard` does; "
     "that shard has to be reachable.",
     parameters=(
         parameter(
-            "Begun again under it, it is the same transaction; with another body or number of "
-            "messages it is 409 `unique-key-taken`."
+            "A retry returns the same transaction; with another body or number of messages it is "
+            "409 `unique-key-taken`."
         ),
     ),
     request=TransactionSpec,
@@ -107,14 +107,14 @@ COMMIT: Final[Operation[Transaction]] = _decision(
     name="commit_transaction",
     path=_BASE + "/{id}:commit",
     summary="Commit a transaction",
-    description="The messages become visible, all of them, and can be read when this is answered. "
-    "Repeating it is fine.",
+    description="All messages become visible; they can be read when the reply is sent. It may be "
+    "retried.",
 )
 ROLLBACK: Final[Operation[Transaction]] = _decision(
     name="rollback_transaction",
     path=_BASE + "/{id}:rollback",
     summary="Roll a transaction back",
-    description="No consumer ever receives the messages. Repeating it is fine.",
+    description="No consumer receives the messages. It may be retried.",
 )
 RESOLVE: Final = Operation(
     name="resolve",
@@ -146,7 +146,7 @@ TRANSACTION: Final = Operation(
     targets=_BOTH,
     path=_BASE + "/{id}",
     role=Role.CONSUME,
-    summary="A transaction's story",
+    summary="A transaction with its history",
     tag="transactions",
     reply=Transaction,
     problems=(problems.TRANSACTION_UNKNOWN, *_NOT_NOW),
