@@ -46,13 +46,11 @@ NOT_CLEAN: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/scrub",
     "libs/storage/mqstore/storage/transactions",
     "libs/storage/mqstore/storage/verify",
-    "services/store-writer",
     "tests/unit/chart",
     "tests/unit/client",
     "tests/unit/jobs",
     "tests/unit/service",
     "tests/unit/storage",
-    "tests/unit/writer",
 )
 """Files and folders that still hold a banned word. An entry leaves the list when it is clean."""
 
@@ -85,7 +83,6 @@ NOT_DOCUMENTED: Final[tuple[str, ...]] = (
     "libs/storage/mqstore/storage/system",
     "libs/storage/mqstore/storage/transactions",
     "libs/storage/mqstore/storage/verify",
-    "services/store-writer",
 )
 """Folders and files with an undocumented function. An entry leaves the list when it has none."""
 

@@ -63,5 +63,5 @@ def test_nothing_comes_behind_the_last_frame() -> None:
     whole = b"".join(part_frames([]))
     reader = FrameReader()
     assert list(reader.feed(whole)) == [] and reader.items == 0
-    with pytest.raises(IndexRebuildInvalid, match="more behind the last frame"):
+    with pytest.raises(IndexRebuildInvalid, match="bytes follow the last frame"):
         list(reader.feed(struct.pack("B", 0)))

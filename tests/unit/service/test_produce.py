@@ -277,9 +277,9 @@ def test_the_kernel_counts_what_a_json_text_holds(value: Any) -> None:
 
 
 def test_messages_of_one_request_go_to_one_queue() -> None:
-    assert produce.asked_queue(_decode({"messages": [{"queueId": 2}, {}]})) == 2
+    assert produce.requested_queue(_decode({"messages": [{"queueId": 2}, {}]})) == 2
     with pytest.raises(Problem):
-        produce.asked_queue(_decode({"messages": [{"queueId": 2}, {"queueId": 1}]}))
+        produce.requested_queue(_decode({"messages": [{"queueId": 2}, {"queueId": 1}]}))
 
 
 def test_queues_take_turns_unless_one_is_asked_for() -> None:

@@ -12,7 +12,7 @@ log = logs.get(__name__)
 
 
 def build(settings: Settings) -> WriterService:
-    """The service with its interface; on the event loop that will run it."""
+    """Build store-writer with all its routes. Call it on the event loop that runs it."""
     if unused := settings.unused_names():
         log.warning("settings of a broker without effect here", names=" ".join(unused))
     service = WriterService(settings)

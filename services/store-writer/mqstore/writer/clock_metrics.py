@@ -10,11 +10,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from mqstore.storage import MessageStore
 
 SHOWN_S: Final = 3_600
-"""How long the size of a step is shown: an alert can be built on it, also of one at an opening."""
+"""Seconds for which the metric has the size of a step, long enough for an alert."""
 
 
 def of_clock(store: MessageStore, now: float) -> Iterable[Metric]:
-    """``now`` is the monotonic time, in seconds."""
+    """Yield the metrics of clock steps. ``now`` is the monotonic time in seconds."""
     watch = store.clock
     is_recent = watch.last is not None and now - watch.last_seen < SHOWN_S
     size_ms = watch.last.step_ms if is_recent and watch.last is not None else 0

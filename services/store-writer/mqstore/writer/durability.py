@@ -1,4 +1,4 @@
-"""Waiting for the disk, or the page cache, on an event loop: many requests, one at a time."""
+"""Coroutines that wait for the disk, or the page cache; one sync serves many requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mqstore.storage.puts import OffsetRequest, RequestService
 
 
 class DurabilityWaiter:
-    """Lets coroutines wait until the log is on disk (or ``place``) up to an offset.
+    """Lets coroutines wait until the log is on disk (or in ``place``) up to an offset.
 
-    Used on one event loop only. While one sync runs, those who come wait together for the next.
+    Used on one event loop only. Requests that arrive during a sync wait together for the next one.
     """
 
     def __init__(
@@ -22,17 +22,17 @@ class DurabilityWaiter:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[asyncio.Future[None], tuple[int, float]] = {}
-        """Up to where, and until when, the first to come first."""
+        """Each waiter with its end offset and its deadline, in the order of arrival."""
         self._deadline: asyncio.TimerHandle | None = None
-        """One for all who wait: a timer for each would cost more than all else here."""
-        self._asked = False
+        """One timer for all waiters, because a timer for each is the largest cost of a wait."""
+        self._is_requested = False
 
     async def wait(self, end: int) -> None:
-        """Return when every byte below ``end`` is there. Raises FlushTimeout, StoreFailed."""
+        """Wait until every byte below ``end`` is in place. Raises FlushTimeout, StoreFailed."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting[waiter] = end, self._loop.time() + self._timeout_s
-        if not self._asked:
-            self._ask()
+        if not self._is_requested:
+            self._request()
         if self._deadline is None:
             self._deadline = self._loop.call_later(self._timeout_s, self._expire)
         try:
@@ -41,7 +41,7 @@ class DurabilityWaiter:
             self._waiting.pop(waiter, None)
 
     def _expire(self) -> None:
-        """Those whose time is over wait no longer; look again when the next one's is."""
+        """Fail the waiters whose deadline has passed, and set the timer for the next one."""
         now = self._loop.time()
         self._deadline = None
         for waiter, (_, deadline) in list(self._waiting.items()):
@@ -57,17 +57,17 @@ class DurabilityWaiter:
             )
             del self._waiting[waiter]
 
-    def _ask(self) -> None:
-        self._asked = True
+    def _request(self) -> None:
+        self._is_requested = True
         request = self._service.request(max(end for end, _ in self._waiting.values()))
         request.add_done_callback(self._wake)
 
     def _wake(self, request: OffsetRequest) -> None:
-        """Called from the service's thread."""
+        """Finish a sync. Called from the thread of the flush service."""
         self._loop.call_soon_threadsafe(self._finish, request.offset, request.error)
 
     def _finish(self, reached: int, error: StoreFailed | None) -> None:
-        self._asked = False
+        self._is_requested = False
         for waiter, (end, _) in list(self._waiting.items()):
             if error is not None:
                 _settle(waiter, error)
@@ -77,7 +77,7 @@ class DurabilityWaiter:
                 continue
             del self._waiting[waiter]
         if self._waiting:
-            self._ask()
+            self._request()
 
 
 def _settle(waiter: asyncio.Future[None], error: FlushTimeout | StoreFailed | None) -> None:

@@ -1,4 +1,4 @@
-"""store-writer's events as they come, and its long operations."""
+"""Routes of the stream of store-writer's events, and of its long operations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SECONDS_MAX: Final = 86_400
 
 
 class EventRoutes:
-    """Watching a store without polling."""
+    """Serves events and long operations."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.EVENTS, self.events).add(api)
         Endpoint(operations.OPERATIONS, self.operations).add(api)
 
@@ -31,20 +31,26 @@ class EventRoutes:
         self,
         seconds: Annotated[
             float | None,
-            Query(ge=0, le=SECONDS_MAX, description="End after so long; 0: what is there."),
+            Query(
+                ge=0,
+                le=SECONDS_MAX,
+                description="End the stream after this many seconds; 0: after the kept events.",
+            ),
         ] = None,
         last_event_id: Annotated[
             str | None,
-            Header(max_length=100, description="Go on behind this one; browsers send it."),
+            Header(
+                max_length=100, description="Resume behind this event; browsers send the header."
+            ),
         ] = None,
     ) -> StreamingResponse:
-        """The latest 1000 are kept. `opening`, `opened`, `index`, `index-trouble`,
+        """The latest 1000 events are kept. Kinds: `opening`, `opened`, `index`, `index-trouble`,
         `scrub-findings`, `log-repaired`, `closing-damaged`, `index-rebuild`, `index-rebuilt`,
         `index-rebuild-ended`, `deleted`, `forced-deletion`,
         `space-not-freed`, `disk`, `puts`, `read-only`,
         `data-missing`, `loss-accepted`, `writes`, `damaged`, `offsets-lowered`,
-        `clock-step`, `topic`, `expiry`; and `gap` first, where some behind the Last-Event-ID are
-        not known any more. A comment comes every 15 seconds when nothing happens."""
+        `clock-step`, `topic`, `expiry`. `gap` comes first if events behind the Last-Event-ID are no
+        longer kept. After 15 seconds without an event a comment is sent."""
         return StreamingResponse(
             self._service.events.follow(last_event_id, seconds),
             media_type="text/event-stream",
@@ -52,5 +58,6 @@ class EventRoutes:
         )
 
     async def operations(self) -> Operations:
-        found = self._service.watching.operations()
+        """Operations that run, and the last finished one of each name, newest first."""
+        found = self._service.observer.operations()
         return Operations(operations=tuple([Operation.model_validate(each) for each in found]))

@@ -1,7 +1,8 @@
-"""The last expiry report's summary: kept beside the store, shown, counted, and told as an event.
+"""The summary of the last expiry report: saved beside the store, served, and published as metrics
+and an event.
 
-``store/mqstore/expiry-report.json`` outlives the process, so that metrics do not forget a risk with
-every restart. It is sealed, and may be removed at any time.
+``store/mqstore/expiry-report.json`` outlives the process, so that metrics keep a risk over
+restarts. It is sealed, and may be removed at any time.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ class ExpiryReportView(Reply):
 
 
 class ExpiryReports(Collector):
-    """The routes and the metrics; used on the event loop."""
+    """Serves the summary, and collects its metrics. Used on the event loop."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
         self._known: tuple[MessageStore, ExpirySummary | None] | None = None
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface, and the metrics to the others."""
+        """Register the routes and the metrics with ``api``."""
         Endpoint(operations.EXPIRY_REPORT, self.report, documented=ExpiryReportView).add(api)
         put = Endpoint(operations.PUT_EXPIRY_REPORT, self.put_report, documented=ExpiryReportView)
         put.add(api)
         api.metrics.registry.register(self)
 
     async def report(self) -> ExpiryReportView:
-        """Handed in by the expiry report's job; null before the first one."""
+        """The last summary that the expiry report's job sent; null before the first one."""
         return ExpiryReportView(report=self._last(self._service.store))
 
     async def put_report(self, summary: ExpirySummary) -> ExpiryReportView:
-        """Replaces the last one. Where something is at risk, an event `expiry` tells it."""
+        """Replaces the last summary. Publishes an event `expiry` if messages are at risk."""
         store = self._service.store
         await asyncio.to_thread(save, self._service.seams.files, store.paths.expiry_report, summary)
         self._known = store, summary
@@ -66,6 +67,7 @@ class ExpiryReports(Collector):
         return ExpiryReportView(report=summary)
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the metrics of the last summary."""
         try:
             summary = self._last(self._service.store)
         except Problem:  # the store is not open
@@ -79,14 +81,14 @@ class ExpiryReports(Collector):
             yield from _of(summary)
 
     def _last(self, store: MessageStore) -> ExpirySummary | None:
-        """Read once for each store that is opened."""
+        """Return the last summary, read once for each opened store."""
         if self._known is None or self._known[0] is not store:
             self._known = store, load(self._service.seams.files, store.paths.expiry_report)
         return self._known[1]
 
 
 def load(files: FileSystem, path: Path) -> ExpirySummary | None:
-    """None without one, or for one that cannot be read."""
+    """Return the saved summary, None without one and for one that cannot be read."""
     try:
         if files.stat(path) is None:
             return None
@@ -97,11 +99,12 @@ def load(files: FileSystem, path: Path) -> ExpirySummary | None:
 
 
 def save(files: FileSystem, path: Path, summary: ExpirySummary) -> None:
-    """Durable when it returns. OSError."""
+    """Save the summary; it is durable on return. Raises OSError."""
     replace_file(files, path, seal_json(summary.model_dump_json(by_alias=True)))
 
 
 def publish(events: Events, summary: ExpirySummary) -> None:
+    """Publish the event of a summary with its most urgent risk."""
     first = summary.risks[0] if summary.risks else None
     events.publish(
         KIND,
@@ -149,7 +152,7 @@ def _of(summary: ExpirySummary) -> Iterable[Metric]:
         "Messages of the most urgent risks, by kind (group, half, delay), name and topic.",
         labels=["kind", "name", "topic"],
     )
-    told = {(risk.kind, risk.name, risk.topic): risk.messages for risk in summary.risks}
-    for key, count in told.items():
+    messages_by_risk = {(risk.kind, risk.name, risk.topic): risk.messages for risk in summary.risks}
+    for key, count in messages_by_risk.items():
         risks.add_metric(list(key), count)
     yield risks

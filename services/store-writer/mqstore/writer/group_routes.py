@@ -1,4 +1,4 @@
-"""store-writer's routes of consumer groups and their offsets."""
+"""Routes of consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -29,24 +29,27 @@ from mqstore.wire.groups import (
 )
 from mqstore.wire.operation import Role
 from mqstore.wire.operations import groups as operations
-from mqstore.writer.everywhere import gone_on_all, on_all
+from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
-OfTopic = Annotated[str | None, Query(description="Default: all that it has offsets in.")]
+OfTopic = Annotated[
+    str | None,
+    Query(description="Only this topic; without it, all topics in which the group has offsets."),
+]
 WithOffsets = Annotated[
-    bool, Query(alias="cleanOffset", description="Forget what it has consumed, too.")
+    bool, Query(alias="cleanOffset", description="Delete the offsets of the group too.")
 ]
 
 
 class GroupRoutes:
-    """Consumers commit; administrators create, change, delete and reset."""
+    """Serves groups: consumers commit offsets; administrators create, change, delete and reset."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
         self._shard = service.settings.shard
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         self._auth = api.auth
         Endpoint(operations.GROUPS, self.groups).add(api)
         Endpoint(operations.GROUP, self.group).add(api)
@@ -57,11 +60,12 @@ class GroupRoutes:
         Endpoint(operations.RESET_OFFSETS, self.reset_offsets).add(api)
 
     async def groups(self) -> Groups:
-        """Those that were created, and those that have offsets."""
+        """All groups that were created or have offsets."""
         found = await asyncio.to_thread(self._service.store.groups.all)
         return Groups(groups=tuple([group_view(each) for each in found]))
 
     async def group(self, group: GroupName) -> Group:
+        """The configuration of a group, and the topics that it consumes."""
         return group_view(self._service.store.groups.get(group))
 
     async def put_group(
@@ -71,14 +75,17 @@ class GroupRoutes:
         response: Response,
         spec: Annotated[GroupSpec | None, Body()] = None,
     ) -> Group:
-        """Idempotent: 201 when it was created, 200 when it was there already. A group may consume
-        without being created. Of several shards all are told; `shards` names those that could not
-        be."""
+        """Idempotent: 201 if the group was created, 200 if it existed. A group may consume without
+        being created. The change applies to all shards; `shards` names those that could not be
+        reached."""
 
         async def here() -> Group:
+            """Put the group on this shard."""
             return await self._put(group, response, spec or GroupSpec())
 
-        return await on_all(self._service.shards, request, Group, here, lambda made: made[0])
+        return await apply_to_all_shards(
+            self._service.shards, request, Group, here, lambda made: made[0]
+        )
 
     async def _put(self, group: str, response: Response, spec: GroupSpec) -> Group:
         store = self._service.store
@@ -96,36 +103,41 @@ class GroupRoutes:
     async def delete_group(
         self, group: GroupName, request: Request, with_offsets: WithOffsets = False
     ) -> Response:
-        """As RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its offsets stay. Of several
-        shards all are told; 200 where one could not be, which `shards` names."""
+        """Like RocketMQ's deleteSubscriptionGroup; without `cleanOffset` the offsets stay. The
+        deletion applies to all shards; 200 with `shards` if one of them could not be reached."""
 
         async def here() -> None:
+            """Delete the group on this shard."""
             store = self._service.store
             await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
 
-        return await gone_on_all(self._service.shards, request, here)
+        return await delete_on_all_shards(self._service.shards, request, here)
 
     async def group_offsets(
         self, group: GroupName, request: Request, topic: OfTopic = None
     ) -> GroupOffsets:
-        """By topic, shard and queue. Without an offset all of a queue is still to be consumed."""
+        """Offsets by topic, shard and queue. A queue without an offset is consumed from its first
+        message."""
 
         async def here() -> GroupOffsets:
+            """Return the offsets of this shard."""
             found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
             return GroupOffsets(
                 group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
             )
 
-        return await on_all(self._service.shards, request, GroupOffsets, here, _offsets_together)
+        return await apply_to_all_shards(
+            self._service.shards, request, GroupOffsets, here, _join_offsets
+        )
 
     async def commit_offsets(
         self, group: GroupName, commit: OffsetCommit, request: Request
     ) -> GroupOffsets:
-        """Answered when it is in memory, and on disk within flushConsumerOffsetInterval, as in
-        RocketMQ: a kill may have some messages consumed again. An offset lies between 0 and the
-        queue's end; one before the committed one needs `allowBack`. RocketMQ's own groups
-        (`CID_RMQ_SYS_…`) need the role system. Where there are several shards `?shard=` says whose
-        queues these are."""
+        """Replies once the offsets are in memory. They are on disk within
+        flushConsumerOffsetInterval, as in RocketMQ: after a kill some messages may be consumed
+        again. An offset lies between 0 and the queue's end; one below the committed offset needs
+        `allowBack`. RocketMQ's own groups (`CID_RMQ_SYS_…`) need the role system. With several
+        shards `?shard=` names the shard of the queues."""
         self._service.shards.require_shard(request.scope)
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
@@ -139,18 +151,22 @@ class GroupRoutes:
     async def reset_offsets(
         self, group: GroupName, reset: OffsetReset, request: Request
     ) -> OffsetsReset:
-        """To the earliest message that is there, behind the latest, or to the first one stored at
-        or after a time. Consumers that run go on from what they hold: stop them before. On disk
-        when it is answered. Of several shards on all, unless `queueIds` or `?shard=` name some."""
+        """Resets offsets to the earliest stored message, behind the latest one, or to the first one
+        stored at or after a time. Stop consumers before, since running ones continue from the
+        offsets that they hold. The reply is sent once the offsets are on disk. The reset applies to
+        all shards, unless `queueIds` or `?shard=` select one."""
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
         if reset.queue_ids is not None:
             self._service.shards.require_shard(request.scope)
 
         async def here() -> OffsetsReset:
+            """Reset the offsets of this shard."""
             return await self._reset(group, reset)
 
-        return await on_all(self._service.shards, request, OffsetsReset, here, _resets_together)
+        return await apply_to_all_shards(
+            self._service.shards, request, OffsetsReset, here, _join_resets
+        )
 
     async def _reset(self, group: str, reset: OffsetReset) -> OffsetsReset:
         store = self._service.store
@@ -168,6 +184,7 @@ class GroupRoutes:
 
 
 def group_view(found: admin.Group) -> Group:
+    """Return the view of a group."""
     return Group(
         group=found.config.name,
         configured=found.is_configured,
@@ -176,13 +193,13 @@ def group_view(found: admin.Group) -> Group:
     )
 
 
-def _offsets_together(found: Sequence[GroupOffsets]) -> GroupOffsets:
+def _join_offsets(found: Sequence[GroupOffsets]) -> GroupOffsets:
     offsets = [offset for each in found for offset in each.offsets]
     offsets.sort(key=lambda each: (each.topic, each.shard, each.queue_id))
     return GroupOffsets(group=found[0].group, offsets=tuple(offsets))
 
 
-def _resets_together(done: Sequence[OffsetsReset]) -> OffsetsReset:
+def _join_resets(done: Sequence[OffsetsReset]) -> OffsetsReset:
     queues = [queue for each in done for queue in each.queues]
     queues.sort(key=lambda each: (each.shard, each.queue_id))
     return done[0].model_copy(update={"queues": tuple(queues)})

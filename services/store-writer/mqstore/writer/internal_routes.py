@@ -1,5 +1,4 @@
-"""store-writer's routes for mqstore's other services: committed offsets, and damage that readers of
-the store met."""
+"""Routes for mqstore's other services: committed offsets, and reports of damage."""
 
 from __future__ import annotations
 
@@ -19,19 +18,19 @@ _AllOffsets = struct_of(AllOffsets)
 
 
 class InternalRoutes:
-    """Used by query."""
+    """Serves committed offsets and accepts damage reports; query uses both."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.ALL_OFFSETS, self.offsets).add(api)
         Endpoint(operations.REPORT_DAMAGE, self.damage).add(api)
 
     async def offsets(self) -> Response:
-        """The committed offsets of all groups, saved or not. Query derives lags from them; it
-        authenticates with the token of its client."""
+        """The committed offsets of all groups, including unsaved ones. Query derives lags from
+        them; it authenticates with the token of its client."""
         body = await asyncio.to_thread(self._encode_offsets)
         return Response(body, media_type="application/json")
 
@@ -39,7 +38,6 @@ class InternalRoutes:
         return msgspec.json.encode(_AllOffsets(offsets=self._service.store.offsets.by_queue()))
 
     async def damage(self, spec: DamageSpec) -> DamageReply:
-        """From a reader of the store whose look-ups met damage. The scrub checks the block that
-        holds each offset by itself, and treats damage there as it treats damage that a pass finds.
-        Offsets outside of the log are ignored."""
+        """Damage that look-ups of a reader met. The scrub checks the block of each offset, and
+        treats damage in it like damage that a pass finds. Offsets outside the log are ignored."""
         return DamageReply(waiting=self._service.store.report_damage(spec.offsets))

@@ -1,4 +1,4 @@
-"""Opening the store: for writing, or only to look at it while the disk refuses."""
+"""Opens the store for writing, or read-only while the disk refuses or data is missing."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from mqstore.storage.status import Progress
 
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
-"""Between two attempts; each pause is twice the one before."""
-LOOK_S: Final = 1.0
-"""Between two looks whether missing data was put back, or its loss accepted."""
+"""Seconds between two attempts: the first pause, doubled at each attempt up to the maximum."""
+CHECK_INTERVAL_S: Final = 1.0
+"""Seconds between two checks whether missing data was restored, or its loss accepted."""
 
 log = logs.get(__name__)
 
 
 class Opening:
-    """How this process opens its store, and when it tries again. One attempt at a time."""
+    """Opens the store of this process and schedules the attempts. One attempt at a time."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class Opening:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.refused = 0
-        """Attempts that the disk refused."""
+        """Number of attempts that the disk refused."""
         self.refusal: DiskRefuses | DataMissing | None = None
         """Why the last attempt failed."""
         self.room_made: Mapping[str, int | float | str | None] | None = None
-        """The figures of the forced deletion by which the last attempt made room."""
+        """Figures of the forced deletion by which the last attempt made room; None without one."""
         self._settings = settings
         self._seams = seams
         self._pause_s = PAUSE_FIRST_S
         self._next_at = 0.0
         self._next_room_at = -math.inf
-        self._seen: tuple[object, ...] = ()
+        self._seen_files: tuple[object, ...] = ()
         self._options = StoreOptions(
             store_host=settings.store_host,
             shard=str(settings.shard),
@@ -69,12 +69,15 @@ class Opening:
 
     @property
     def next_attempt_s(self) -> int:
-        """Seconds until the next attempt, 1 or more."""
+        """Seconds until the next attempt, at least 1."""
         return max(1, math.ceil(self._next_at - time.monotonic()))
 
     def open(self) -> MessageStore:
-        """Blocks. Raises DiskRefuses and DataMissing (try again after ``pause``), StorageError."""
-        self._seen = self._what_is_there()
+        """Open the store for writing. Blocks while the store recovers.
+
+        Raises DiskRefuses and DataMissing (retry after ``pause``), StorageError.
+        """
+        self._seen_files = self._list_files()
         self.room_made = self._make_room()
         try:
             return self._open(self._options)
@@ -85,7 +88,10 @@ class Opening:
             raise
 
     def _make_room(self) -> Mapping[str, int | float | str | None] | None:
-        """Not twice within ``SHOWN_WITHIN_S``: readers may keep what was deleted open."""
+        """Delete files if the disk is full, at most once per ``SHOWN_WITHIN_S``. Return figures.
+
+        The interval gives readers time to close deleted files, which keep their blocks.
+        """
         if time.monotonic() < self._next_room_at:
             return None
         root = self._settings.store.absolute()
@@ -98,8 +104,8 @@ class Opening:
             self._next_room_at = time.monotonic() + SHOWN_WITHIN_S
         return made
 
-    def look_at_it(self, refusal: DiskRefuses | DataMissing) -> MessageStore:
-        """The store on an overlay: nothing is written. Raises the refusal where there is none."""
+    def open_read_only_view(self, refusal: DiskRefuses | DataMissing) -> MessageStore:
+        """Open the store on an overlay, which writes nothing. Raises the refusal if that fails."""
         why = f"the disk refuses: {refusal}; it is tried again, at least every {PAUSE_MAX_S:g} s"
         options = replace(
             self._options,
@@ -114,25 +120,27 @@ class Opening:
         except StorageError as error:
             raise refusal from error
 
-    async def pause(self, ending: asyncio.Event) -> bool:
-        """Until the next attempt is due; True when the service ends instead."""
+    async def pause(self, shutdown: asyncio.Event) -> bool:
+        """Wait until the next attempt is due. Return True if the service shuts down instead."""
         if isinstance(self.refusal, DataMissing):
-            return await self._pause_until_changed(ending)
+            return await self._pause_until_changed(shutdown)
         self._next_at = time.monotonic() + self._pause_s
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(ending.wait(), self._pause_s)
+            await asyncio.wait_for(shutdown.wait(), self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-        return ending.is_set()
+        return shutdown.is_set()
 
-    async def _pause_until_changed(self, ending: asyncio.Event) -> bool:
-        """Missing data does not come back by itself: nothing is read again before files change."""
-        while not ending.is_set() and await asyncio.to_thread(self._what_is_there) == self._seen:
+    async def _pause_until_changed(self, shutdown: asyncio.Event) -> bool:
+        """Wait until files change, because missing data does not return otherwise."""
+        while (
+            not shutdown.is_set() and await asyncio.to_thread(self._list_files) == self._seen_files
+        ):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), LOOK_S)
-        return ending.is_set()
+                await asyncio.wait_for(shutdown.wait(), CHECK_INTERVAL_S)
+        return shutdown.is_set()
 
-    def _what_is_there(self) -> tuple[object, ...]:
-        """The log's files, and whether a loss was accepted."""
+    def _list_files(self) -> tuple[object, ...]:
+        """Return the state of the log's files, and of the acceptance of a loss."""
         files, paths = self._seams.files, StorePaths(self._settings.store.absolute())
         directories = {paths.commit_log}
         if (setting := self._settings.store_path_commit_log) is not None:

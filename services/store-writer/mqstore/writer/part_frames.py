@@ -1,4 +1,4 @@
-"""A part of an index rebuild as it is sent: frames, read in bounded pieces.
+"""Frames of a part of an index rebuild, as the job sends them, decoded in bounded memory.
 
 A frame is start 8, length 4, CRC-32C of what follows 4 (all big-endian), then ``length`` bytes:
 items of the chunk that begins at physical offset ``start``, 24 bytes each as the kernel's
@@ -21,21 +21,21 @@ HEAD: Final = struct.Struct(">QII")
 COUNT: Final = struct.Struct(">Q")
 LAST: Final = 2**64 - 1
 FRAME_MAX: Final = 4 << 20
-"""Bytes of items in one frame."""
+"""Maximum bytes of items in one frame."""
 
 
 class FrameReader:
-    """Frames out of pieces, however these are cut; holds one frame at the most."""
+    """Decodes frames from pieces of any length. It holds at most one frame."""
 
     def __init__(self) -> None:
         self.items: int | None = None
-        """How many there are, once the last frame has come."""
+        """Number of all items; None before the last frame."""
         self._held = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """Start and items of each frame that is whole. Raises IndexRebuildInvalid."""
+        """Yield the start and the items of each complete frame. Raises IndexRebuildInvalid."""
         if piece and self.items is not None:
-            raise IndexRebuildInvalid("there is more behind the last frame; send that at the end")
+            raise IndexRebuildInvalid("bytes follow the last frame; send the last frame at the end")
         self._held += piece
         while self.items is None and (frame := self._next()) is not None:
             if frame[0] != LAST:

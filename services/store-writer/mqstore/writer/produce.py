@@ -1,6 +1,6 @@
-"""From a request's bytes to messages that the store takes: decoding, checks, defaults.
+"""Decodes and checks the bytes of a produce request and builds messages for the store.
 
-Called from ``routes``; nothing here waits or touches the store's files.
+Called from ``routes``. No function waits or reads the store's files.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ JSON_TYPE: Final = b"application/json"
 
 HEAVY_SIZE: Final = 512 << 10
 HEAVY_VALUES: Final = 1_000
-"""Bytes, and JSON values, that are decoded on the event loop: some 3 ms."""
+"""Maximum bytes, and JSON values, of a body decoded on the event loop, in about 3 ms."""
 HEAVY_BATCH_SIZE: Final = 1 << 20
-"""Bytes of RocketMQ's batch encoding that the kernel reads at a time."""
+"""Maximum bytes of a body in RocketMQ's batch encoding decoded on the event loop."""
 VALUES_MAX: Final = 400_000
-"""JSON values of a request: 40 for each of 10,000 messages."""
+"""Maximum number of JSON values of a request: 40 for each of 10,000 messages."""
 MESSAGE_VALUES_MAX: Final = 20_000
-"""JSON values of a message: more than a record's 32 KiB of properties can hold."""
+"""Maximum number of JSON values of a message, more than 32 KiB of properties can hold."""
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A ``ProduceRequest`` whose messages are still to be decoded."""
+    """A ``ProduceRequest`` with undecoded messages."""
 
     messages: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
     durability: Durability | None = None
@@ -72,11 +72,11 @@ _decoder = msgspec.json.Decoder(_Request)
 _outline_decoder = msgspec.json.Decoder(_Outline)
 _message_decoder = msgspec.json.Decoder(struct_of(NewMessage))
 quote: Final = msgspec.json.Encoder().encode
-"""A text as it stands in JSON."""
+"""Encode a text as JSON."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where a request came from and where it goes: what all its messages share."""
+    """The fields that all messages of a request share: its client and its queue."""
 
     topic: str
     queue_id: int
@@ -85,6 +85,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     born_timestamp_ms: int
 
     def message(self, body: bytes, encoded_properties: bytes, flag: int) -> Message:
+        """Return a message of this request."""
         return Message(
             self.topic,
             self.queue_id,
@@ -98,36 +99,40 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueChooser:
-    """Round-robin over a topic's write queues. Any thread."""
+    """Chooses write queues of a topic in rotation. Thread-safe."""
 
     def __init__(self) -> None:
         self._counters: dict[str, itertools.count[int]] = {}
 
-    def choose(self, topic: str, queues: int, asked: int | None) -> int:
-        """The queue for one request. Raises Problem when it asks for one that is not there."""
-        if asked is None:
+    def choose(self, topic: str, queues: int, requested: int | None) -> int:
+        """Return the queue for one request. Raises Problem if the requested one does not exist."""
+        if requested is None:
             counter = self._counters.get(topic)
             if counter is None:
                 counter = self._counters.setdefault(topic, itertools.count())
             return next(counter) % queues
-        if asked >= queues:
+        if requested >= queues:
             raise Problem(
                 problems.MESSAGE_INVALID,
-                f"topic {topic} has {queues} write queues, from 0; queueId {asked} is none of them",
+                f"topic {topic} has {queues} write queues, from 0; queueId {requested} is no such "
+                "queue",
             )
-        return asked
+        return requested
 
 
 def is_heavy(body: bytes, *, is_json: bool) -> bool:
-    """Whether decoding a body and building its messages takes longer than the event loop may be
-    held: then a thread does it."""
+    """Return whether a thread must decode a body, since it would block the event loop too long."""
     if not is_json:
         return len(body) > HEAVY_BATCH_SIZE
     return len(body) > HEAVY_SIZE or (len(body) > HEAVY_VALUES and body.count(b",") > HEAVY_VALUES)
 
 
 def decode_request(body: bytes, max_count: int) -> ProduceRequest:
-    """Raises Problem: 400 for no JSON, 422 for what does not fit the schema, 413 for too many."""
+    """Decode a JSON body.
+
+    Raises Problem: 400 for invalid JSON, 422 for a body that does not match the schema, 413 for too
+    many messages.
+    """
     if is_heavy(body, is_json=True):
         return _decode_heavy(body, max_count)
     request = bodies.decode(_decoder, body)
@@ -136,9 +141,10 @@ def decode_request(body: bytes, max_count: int) -> ProduceRequest:
 
 
 def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
-    """Decode a large request, one message after the other: other threads run in between.
+    """Decode a large request message by message, so that other threads run in between.
 
-    Errors as ``decode_request``."""
+    Raises what ``decode_request`` raises.
+    """
     bodies.check_values(body, VALUES_MAX)
     outline = bodies.decode(_outline_decoder, body)
     check_count(len(outline.messages), max_count)
@@ -154,13 +160,14 @@ def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
 
 
 def check_json_head(request: HotRequest) -> None:
-    """Raises Problem (400, 415) for what takes JSON, and no parameters."""
+    """Raises Problem (400, 415) unless a request has JSON and no parameters."""
     refuse_unknown(request.query(), ())
     if request.media_type != JSON_TYPE:
         raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {JSON_TYPE.decode()}")
 
 
 def check_count(count: int, max_count: int) -> None:
+    """Raises Problem (413) for more messages than a request may have."""
     if count > max_count:
         raise Problem(
             problems.BODY_TOO_LARGE,
@@ -168,17 +175,17 @@ def check_count(count: int, max_count: int) -> None:
         )
 
 
-def asked_queue(messages: Sequence[NewMessage]) -> int | None:
-    """The one queue that a request asks for. Raises Problem when it asks for several."""
+def requested_queue(messages: Sequence[NewMessage]) -> int | None:
+    """Return the queue that a request names, None for none. Raises Problem if it names several."""
     if len(messages) == 1:
         return messages[0].queue_id
-    asked = {message.queue_id for message in messages if message.queue_id is not None}
-    if len(asked) > 1:
+    named = {message.queue_id for message in messages if message.queue_id is not None}
+    if len(named) > 1:
         raise Problem(
             problems.MESSAGE_INVALID,
             "messages of one request go to one queue; send one request per queueId",
         )
-    return asked.pop() if asked else None
+    return named.pop() if named else None
 
 
 def build(
@@ -188,7 +195,7 @@ def build(
     store_format: StoreFormat,
     levels: DelayLevels,
 ) -> tuple[Message, str]:
-    """The message as it is put, and its unique key. Raises Problem, PropertyError."""
+    """Return the message for the store, and its unique key. Raises Problem, PropertyError."""
     if message.delay_level > levels.max_level:
         named = ", ".join(f"{level} ({name})" for level, name in enumerate(levels.names, 1))
         raise Problem(
@@ -216,8 +223,9 @@ def build_batch(
     max_count: int,
     idempotency_key: str | None = None,
 ) -> tuple[list[Message], list[str]]:
-    """Messages of RocketMQ's batch encoding and their unique keys; "" without one, unless it
-    follows from the request's key.
+    """Return the messages of a body in RocketMQ's batch encoding, and their unique keys.
+
+    A message without a unique key has "", unless the request's Idempotency-Key gives it one.
 
     Raises MessageInvalid, PropertyError, Problem.
     """
@@ -236,7 +244,7 @@ def build_batch(
 def read_batch(
     body: bytes, origin: Origin, end: LogEnd, store_format: StoreFormat, max_count: int
 ) -> EncodedBatch | None:
-    """What ``build_batch`` takes without an error, and is plain; None where it has to look."""
+    """Return the batch if the kernel accepts it as it is, None if ``build_batch`` must check it."""
     batch = end.read_batch(origin.message(b"", b"", 0), body, _batch_rules(store_format))
     return batch if batch is not None and len(batch) <= max_count else None
 
@@ -246,17 +254,17 @@ def _batch_rules(store_format: StoreFormat) -> NameRules:
     return topic_names.property_rules(CLIENT_PROPERTIES, store_format)
 
 
-def check_crc32c(body: bytes, told: int, what: str) -> None:
-    """Raises Problem when a body is not the one that a client took this checksum of."""
-    if (found := crc32c(body)) != told:
+def check_crc32c(body: bytes, given: int, what: str) -> None:
+    """Raises Problem if the CRC-32C of a body is not the given one."""
+    if (found := crc32c(body)) != given:
         raise Problem(
             problems.CHECKSUM_MISMATCH,
-            f"{what} came with CRC-32C {found}, not {told}: send it again, or mend the checksum",
+            f"{what} came with CRC-32C {found}, not {given}: send it again, or mend the checksum",
         )
 
 
 def crc32c_of(header: bytes) -> int:
-    """What an X-Mqstore-Crc32c header says. Raises Problem (400)."""
+    """Parse the header X-Mqstore-Crc32c. Raises Problem (400)."""
     if header.isdigit() and len(header) <= 10 and int(header) <= UINT32_MAX:
         return int(header)
     raise Problem(
@@ -266,11 +274,12 @@ def crc32c_of(header: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def client_host(address: str, port: int) -> Host:
-    """Of a connection, whose requests all ask for it."""
+    """Return the address of a client as a host. Cached, since each request needs it."""
     return Host(_packed(address), port)
 
 
 def now_ms() -> int:
+    """Return the current Unix time in ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -291,7 +300,7 @@ def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -
 
 
 def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
-    """As ``properties.encode``, which looks at each name and value, only where something is odd."""
+    """Encode properties. Checks each name and value only if the text has an odd character."""
     parts = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in found.items()]
     text = PROPERTY_SEPARATOR.join(parts)
     odd = (
@@ -307,7 +316,7 @@ def _encode(found: dict[str, str], trailing_separator: bool) -> bytes:
 
 
 def body_bytes(text: str | None, encoded: str | None) -> bytes:
-    """A body that is given as text or in base64. Raises Problem."""
+    """Return the bytes of a body given as text or in base64. Raises Problem."""
     try:
         return contract.body_bytes(text, encoded)
     except ValueError as error:
@@ -322,7 +331,10 @@ def _with_key(message: Message, origin: Origin, uniq_key: str) -> Message:
 
 
 def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
-    """Refuse properties of a batch that only the store may set; the unique key."""
+    """Return the unique key of encoded properties, "" without one.
+
+    Raises PropertyError for a property that only the store may set.
+    """
     if b"\0" in encoded:
         raise PropertyError("a property contains NUL, remove it")
     found = decode_properties(encoded)

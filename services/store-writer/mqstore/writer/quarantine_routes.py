@@ -1,4 +1,4 @@
-"""store-writer's routes of the quarantine: what it holds, and the removal of an entry."""
+"""Routes of the quarantine: its entries, and the removal of an entry."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ _PATH: Final = "/v1/store/quarantine"
 
 
 class QuarantineRoutes:
-    """Bytes that recoveries and repairs cut or replaced lie in `mqstore/quarantine/`."""
+    """Serves the quarantine: bytes that recoveries and repairs cut or replaced."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.QUARANTINE, self.quarantine).add(api)
         Endpoint(operations.REMOVE_QUARANTINED, self.remove_quarantined).add(api)
 
     async def quarantine(self) -> Quarantine:
-        """Entries of index files are removed by themselves once the index is complete."""
+        """Entries of the quarantine. The store removes those of index files once the index is
+        complete."""
         found = await asyncio.to_thread(self._service.store.quarantine.entries)
         return Quarantine.model_validate(
             {"bytes": sum(entry.length for entry in found), "entries": found}
         )
 
     async def remove_quarantined(self, name: EntryName) -> None:
-        """Its bytes are gone for good: copy them first where they may be needed."""
+        """Removes an entry and its bytes for good: copy them first if they may be needed."""
         await asyncio.to_thread(self._service.store.quarantine.remove, name)

@@ -10,6 +10,7 @@ from mqstore.storage import MessageStore
 
 
 def of_index(store: MessageStore) -> Iterable[Metric]:
+    """Yield the metrics of the index and of its rebuilds."""
     yield GaugeMetricFamily(
         "mqstore_index_complete",
         "1 while the index has every dispatched message. 0: key queries may miss messages.",

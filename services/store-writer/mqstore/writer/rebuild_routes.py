@@ -1,4 +1,4 @@
-"""store-writer's routes of an index rebuild: a lease, a plan, parts as streams, publication."""
+"""Routes of an index rebuild: a lease, a plan, parts as streams, publication."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from mqstore.writer.part_frames import FrameReader
 from mqstore.writer.service import WriterService
 
 PLAN_SIZE_MAX: Final = 64 << 20
-"""Bytes of a plan: some two million chunks."""
+"""Maximum bytes of a plan, enough for two million chunks."""
 UPLOADS_MAX: Final = 2
-"""Parts that come at the same time."""
+"""Maximum number of parts received at one time."""
 STREAM_TYPE: Final = BINARY.encode()
 
 RebuildId = Annotated[
@@ -41,7 +41,7 @@ RebuildId = Annotated[
 
 
 class IndexRebuildRoutes:
-    """For the index rebuild's job, role system; each consumer may look."""
+    """Serves the index rebuild's job (role system); the role consume may read its state."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
@@ -49,7 +49,7 @@ class IndexRebuildRoutes:
         self._uploads = 0
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.REBUILDS, self.rebuilds).add(api)
         Endpoint(operations.BEGIN_REBUILD, self.begin).add(api)
         Endpoint(operations.RENEW_REBUILD, self.renew).add(api)
@@ -63,15 +63,16 @@ class IndexRebuildRoutes:
         return self._service.store.rebuilds
 
     async def rebuilds(self) -> wire.IndexRebuilds:
+        """The rebuild that runs, and the last one that ended."""
         rebuilds = self._rebuilds
         return wire.IndexRebuilds.model_validate(
             {"running": rebuilds.running, "last": rebuilds.last}
         )
 
     async def begin(self, spec: RebuildSpec) -> RebuildView:
-        """From `to` on the writer indexes into a file of its own; all below, which is on disk and
-        kept from deletion up to keepDiskCeilingRatio, is for the job. One at a time; it is
-        discarded when its lease lapses."""
+        """Begins a rebuild. The job indexes the log below `to`, which is on disk and kept from
+        deletion up to keepDiskCeilingRatio; the writer indexes the rest into a file of its own. One
+        rebuild runs at a time; it is discarded when its lease lapses."""
         return await asyncio.to_thread(
             self._rebuilds.begin,
             spec.owner,
@@ -83,17 +84,17 @@ class IndexRebuildRoutes:
         )
 
     async def renew(self, rebuild: RebuildId, spec: LeaseSpec) -> RebuildView:
-        """The lease then ends `ttlSeconds` from now."""
+        """Renews the lease, which then ends `ttlSeconds` from now."""
         return await asyncio.to_thread(self._rebuilds.heartbeat, rebuild, spec.ttl_seconds)
 
     async def publish(self, rebuild: RebuildId) -> Published:
-        """When every part is there: the files are synced, read again, and take the place of all
-        that were there, while messages are put and found. A second request waits for the first,
-        and has the same answer."""
+        """Publishes the rebuild once every part was received: the files are synced, read back, and
+        replace all index files, while messages are stored and found. A second request waits for the
+        first and gets the same reply."""
         return await asyncio.to_thread(self._rebuilds.publish, rebuild)
 
     async def give_up(self, rebuild: RebuildId) -> None:
-        """What was staged is removed; the index is as it was."""
+        """Gives up the rebuild: its files are removed and the index stays unchanged."""
         await asyncio.to_thread(self._rebuilds.give_up, rebuild)
 
     async def _plan(self, request: HotRequest) -> Reply:
@@ -161,7 +162,7 @@ def _finish(
 
 
 def build_plan(plan: RebuildPlan, layout: Layout) -> BuildPlan:
-    """The plan as the engine takes it."""
+    """Return the plan in the engine's form."""
     files = tuple(
         PlannedFile(each.first, each.items, each.begin, each.end, each.carried_ms)
         for each in plan.files

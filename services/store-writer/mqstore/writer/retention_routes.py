@@ -1,4 +1,4 @@
-"""store-writer's routes of retention: the plan, the manual trigger, and pins."""
+"""Routes of retention: the plan, the manual trigger, pins, and the archive's position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ PinName = Annotated[
     ),
 ]
 SegmentLimit = Annotated[
-    int, Query(ge=1, le=SEGMENTS_MAX, description="Of so many of the oldest segments.")
+    int,
+    Query(
+        ge=1, le=SEGMENTS_MAX, description="Maximum number of segments in the plan, oldest first."
+    ),
 ]
 _PATH: Final = "/v1/store/retention"
 _PIN_PATH: Final = "/v1/store/pins/{name}"
@@ -37,13 +40,13 @@ _ARCHIVE_PATH: Final = "/v1/store/archive"
 
 
 class RetentionRoutes:
-    """Deleting is the service's own business: these show it, start it, and keep it off."""
+    """Serves retention: shows what it deletes, starts it, and keeps ranges from it."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.RETENTION, self.retention_plan, documented=RetentionPlan).add(api)
         Endpoint(operations.RUN_RETENTION, self.run_retention, documented=RetentionPlan).add(api)
         Endpoint(operations.PINS, self.pins).add(api)
@@ -55,25 +58,28 @@ class RetentionRoutes:
         Endpoint(operations.END_ARCHIVE, self.end_archive).add(api)
 
     async def retention_plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
-        """Changes nothing. Segments go oldest first; one that stays keeps all behind it."""
+        """The plan of retention; nothing changes. It deletes the oldest segments first; a segment
+        that it keeps also keeps all behind it."""
         return await asyncio.to_thread(self._service.store.retention.plan, limit)
 
     async def run_retention(self) -> RetentionPlan:
-        """Whatever the hour, files go that are older than fileReservedTime, in the background: the
-        answer is the plan; look again at `GET /v1/store/retention`. As RocketMQ's manual deletion
+        """Deletes files older than fileReservedTime in the background, at any hour. The reply has
+        the plan; poll `GET /v1/store/retention` for the progress. Like RocketMQ's manual deletion
         it lasts for 20 rounds."""
         return await asyncio.to_thread(self._service.store.run_retention)
 
     async def pins(self) -> Pins:
+        """All pins."""
         found = self._service.store.retention.pins()
         return Pins(pins=tuple([Pin.model_validate(each) for each in found]))
 
     async def pin(self, name: PinName) -> Pin:
+        """One pin."""
         return Pin.model_validate(self._service.store.retention.pin(name))
 
     async def put_pin(self, name: PinName, spec: PinSpec, response: Response) -> Pin:
-        """A lease: it ends `leaseSeconds` from now unless it is put again. 201 when it is new. The
-        range is kept from deletion until the disk is above keepDiskCeilingRatio."""
+        """Puts a lease that ends `leaseSeconds` from now unless it is put again; 201 if it is new.
+        Retention keeps the range until the disk is fuller than keepDiskCeilingRatio."""
         retention = self._service.store.retention
         try:
             retention.pin(name)
@@ -90,19 +96,21 @@ class RetentionRoutes:
         return Pin.model_validate(found)
 
     async def remove_pin(self, name: PinName) -> None:
+        """Removes a pin; retention may then delete its range."""
         await asyncio.to_thread(self._service.store.retention.remove_pin, name)
 
     async def archive(self) -> Archive:
-        """Null where retention waits for no archive."""
+        """The position of the archive; null if retention waits for none."""
         return Archive.model_validate({"archive": self._service.store.retention.archive})
 
     async def put_archive(self, spec: ArchiveSpec) -> Archive:
-        """By the job that archives. What lies behind `offset` is kept from deletion, from the first
-        time on, until the disk is above keepDiskCeilingRatio or the archive is ended."""
+        """Reports the position of the archive job. From the first report on, retention keeps the
+        log behind `offset`, until the disk is fuller than keepDiskCeilingRatio or the archive
+        ends."""
         retention = self._service.store.retention
         mark = await asyncio.to_thread(retention.advance_archive, spec.offset, spec.place)
         return Archive(archive=ArchiveMark.model_validate(mark))
 
     async def end_archive(self) -> None:
-        """What is not archived goes as anything else; also where nothing waited."""
+        """Ends the archive: retention no longer waits for it. Succeeds without an archive too."""
         await asyncio.to_thread(self._service.store.retention.end_archive)

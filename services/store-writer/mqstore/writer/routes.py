@@ -1,4 +1,4 @@
-"""store-writer's routes: produce (hot), topics, and what the store says of itself."""
+"""The hot route of produce, the routes of the store's state, and the list of all routes."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ _CREATED: Final = int(HTTPStatus.CREATED)
 _SYNC_FLUSH: Final = FlushDiskType.SYNC
 _DURABILITIES = {"sync": True, "async": False}
 READS_MAX: Final = 200
-"""Messages of a request that the event loop reads in the log, as they may have been stored before:
-some 1 ms. A thread reads more."""
+"""Maximum number of possible duplicates of a request that the event loop reads in the log, in about
+1 ms. A thread reads more."""
 
 
 def add(api: Api, service: WriterService) -> None:
-    """Put all routes of store-writer into its interface."""
+    """Register all routes of store-writer with ``api``."""
     producer = Producer(service)
     producer.add(api)
     TopicRoutes(service, service.topics.clear).add(api)
     GroupRoutes(service).add(api)
     SubscriptionRoutes(service).add(api)
-    _Inspection(service).add(api)
+    _StoreRoutes(service).add(api)
     WriteRoutes(service).add(api)
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
@@ -105,8 +105,8 @@ def add(api: Api, service: WriterService) -> None:
     IndexRebuildRoutes(service).add(api)
 
 
-class _Asked(msgspec.Struct, frozen=True, gc=False):
-    """What a request's head asks for."""
+class _RequestHead(msgspec.Struct, frozen=True, gc=False):
+    """The parsed headers and query parameters of a produce request."""
 
     client: Host
     crc32c: int | None
@@ -114,34 +114,34 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     queue_id: int | None = None
     durability: str | None = None
     has_shard: bool = False
-    """Whether the client names the shard: its messages then stay on it, whatever their keys are."""
+    """Whether the client names the shard. Its messages then stay on it, whatever their keys are."""
     idempotency_key: str | None = None
 
     def is_heavy(self, body: bytes) -> bool:
-        """Whether a thread makes messages of a body, and not the event loop."""
+        """Return whether a thread must build the messages, instead of the event loop."""
         if self.is_encoded and self.idempotency_key is not None:
             return True
         return produce.is_heavy(body, is_json=not self.is_encoded)
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):
-    """What one request asks for."""
+    """The messages of one request."""
 
     messages: list[Message]
     keys: list[str]
     sync: bool
     given: list[str | None] | None = None
-    """The keys that the client gave; None when it gave none at all."""
+    """The keys that the client gave; None if it gave no key."""
     delayed: bool = False
-    """Whether any message goes to another queue first."""
+    """Whether any message is stored in a delay queue first."""
     idempotency_key: str | None = None
     other_keys: Sequence[str] = ()
-    """Unique keys of another request under the same Idempotency-Key."""
+    """Unique keys of a request with another number of messages under the same Idempotency-Key."""
     originals: Originals | None = None
-    """The earlier messages under the same unique keys, as a thread read them."""
+    """Earlier messages under the same unique keys, if a thread read them."""
 
     def only(self, numbers: Sequence[int]) -> _Batch:
-        """A part of it. The unique keys of its messages alone then tell a duplicate."""
+        """Return a part of the batch, whose duplicates are found by unique keys alone."""
         messages, keys = self.messages, self.keys
         given = self.given or [None] * len(keys)
         return _Batch(
@@ -153,6 +153,7 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
         )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
+        """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
         messages, is_batch = self.messages, len(self.messages) > 1
         if is_batch and self.delayed:
             is_batch = False  # DELAY has no effect in a batch
@@ -174,7 +175,7 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
         )
 
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
-        """The same, with ``originals``. Raises UniqueKeyTaken."""
+        """Return this batch with its ``originals``. Raises UniqueKeyTaken."""
         if store.once is None or self.given is None:
             return self
         found = store.once.originals(topic, self.messages, self.given)
@@ -182,13 +183,13 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch that the kernel puts as it came."""
+    """A batch in RocketMQ's encoding, which the kernel appends without decoding it."""
 
     batch: EncodedBatch
     keys: list[str]
     sync: bool
     decoded: Callable[[], _Batch]
-    """The same, for when it has to be looked at more closely."""
+    """Decode the batch, if its messages are needed one by one."""
     delayed: bool = False
 
     @property
@@ -197,6 +198,7 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
         return [key or None for key in self.keys] if any(self.keys) else None
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
+        """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
         return store.append(self.batch, self.keys, reads_max=READS_MAX)
 
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
@@ -205,7 +207,7 @@ class _EncodedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Producer:
-    """``POST /v1/topics/{topic}/messages``: one append under one lock for each request."""
+    """Serves ``POST /v1/topics/{topic}/messages``: one append under one lock for each request."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
@@ -213,88 +215,91 @@ class Producer:
         self._unique_keys = UniqueKeys(service.seams)
         self._topics = service.topics
         self._decoding = ThreadPoolExecutor(1, "decode")
-        """One thread: the event loop shares the interpreter with one competitor."""
+        """It has one thread, so that only one competes with the event loop for the interpreter."""
 
     def add(self, api: Api) -> None:
-        Endpoint(operations.PRODUCE, self._answer, Hot(prepare=self._prepare)).add(api)
+        """Register the route with ``api``."""
+        Endpoint(operations.PRODUCE, self._handle, Hot(prepare=self._prepare)).add(api)
 
-    async def _answer(self, request: HotRequest) -> Reply:
-        return await self._pointing(self._produced(request))
+    async def _handle(self, request: HotRequest) -> Reply:
+        return await self._with_writable_shard(self._produce(request))
 
-    async def _pointing(self, answering: Coroutine[Any, Any, Reply]) -> Reply:
-        """Where there are several shards, a refusal names one that takes messages."""
+    async def _with_writable_shard(self, answering: Coroutine[Any, Any, Reply]) -> Reply:
+        """Await a reply. With several shards, add to a refusal one that takes messages."""
         if self._service.shards.members.alone:
             return await answering
         try:
             return await answering
         except (Problem, StorageError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
-            await self._service.elsewhere.point(problem)
+            await self._service.writable_shards.add_to(problem)
             raise problem from error
 
-    async def _produced(self, request: HotRequest) -> Reply:
+    async def _produce(self, request: HotRequest) -> Reply:
         service = self._service
         self._require_own(request)
         service.require_puts()
         name = request.params["topic"]
         topic = self._topics.get(name) or await self._look_up(name)
         body = await request.body()
-        topic = self._topics.get(name) or await self._look_up(name)  # deleted meanwhile?
-        asked = self._asked(request)
-        if asked.is_heavy(body):
-            decode = partial(self._batch, asked, topic, body)
+        topic = self._topics.get(name) or await self._look_up(
+            name
+        )  # it may have been deleted meanwhile
+        head = self._parse_head(request)
+        if head.is_heavy(body):
+            decode = partial(self._batch, head, topic, body)
             batch = await asyncio.get_running_loop().run_in_executor(self._decoding, decode)
         else:
-            batch = self._batch(asked, topic, body)
-        parts = self._parts(asked, batch)
+            batch = self._batch(head, topic, body)
+        parts = self._parts(head, batch)
         if service.key_routing.are_own(parts):
-            return await self._done(topic, batch)
+            return await self._store(topic, batch)
         if was_forwarded(request.scope):
             await service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
-            return await self._done(topic, batch)
+            return await self._store(topic, batch)
         forwarded = ForwardedRequest.of(request.scope, str(service.shards.own), body)
-        is_json = not asked.is_encoded
-        return await self._routed(topic, batch, parts, forwarded, is_json=is_json)
+        is_json = not head.is_encoded
+        return await self._route(topic, batch, parts, forwarded, is_json=is_json)
 
     def _prepare(self, request: HotRequest) -> Prepared:
-        """A put that needs no look at topics; who is not kept waiting is answered."""
+        """Prepare a put into a known topic, which is answered at once if it needs no wait."""
         service, name = self._service, request.params["topic"]
         self._require_own(request)
-        asked = self._asked(request)
+        head = self._parse_head(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             service.require_puts()
             topic = self._topics.get(name)
-            if topic is None or asked.is_heavy(body):
+            if topic is None or head.is_heavy(body):
                 return None
-            batch = self._batch(asked, topic, body)
-            if not service.key_routing.are_own(self._parts(asked, batch)):
+            batch = self._batch(head, topic, body)
+            if not service.key_routing.are_own(self._parts(head, batch)):
                 return None
             try:
                 put = self._put(topic, batch)
             except (FilePending, OriginalsUnread):
-                # Keeps the queue that was chosen: a new choice might never get its file.
-                return _deferred(self._pointing(self._done(topic, batch)))
+                # This keeps the chosen queue: a new choice might need another file each time.
+                return _deferred(self._with_writable_shard(self._store(topic, batch)))
             if batch.sync or service.commits is not None:
-                return _deferred(self._settled(name, put, batch))
-            return self._told(put, batch.keys)
+                return _deferred(self._await_durability(name, put, batch))
+            return self._encode_reply(put, batch.keys)
 
         return Prepared(begin, _CREATED)
 
-    async def _done(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
-        files_due, store = self._service.files_due, self._service.store
+    async def _store(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
+        pending_files, store = self._service.pending_files, self._service.store
         try:
-            put = await files_due.put(lambda: self._put(topic, batch))
+            put = await pending_files.put(lambda: self._put(topic, batch))
         except OriginalsUnread:
             read = partial(batch.read_originals, store, topic.name)
             known = await asyncio.get_running_loop().run_in_executor(self._decoding, read)
-            put = await files_due.put(lambda: self._put(topic, known))
-        return await self._settled(topic.name, put, batch)
+            put = await pending_files.put(lambda: self._put(topic, known))
+        return await self._await_durability(topic.name, put, batch)
 
-    def _parts(self, asked: _Asked, batch: _Batch | _EncodedBatch) -> Parts:
-        """Where messages belong whose keys name a shard; no parts: they are stored here."""
+    def _parts(self, head: _RequestHead, batch: _Batch | _EncodedBatch) -> Parts:
+        """Return the shards that unique keys name, with their messages; none if all stay here."""
         store = self._service.store
-        if asked.has_shard or self._service.shards.members.alone or store.once is None:
+        if head.has_shard or self._service.shards.members.alone or store.once is None:
             return {}
         given = batch.given
         window_ms = store.config.unique_key_window
@@ -303,11 +308,11 @@ class Producer:
     async def _is_known(
         self, topic: TopicConfig, batch: _Batch | _EncodedBatch, numbers: Sequence[int]
     ) -> bool:
-        """Whether any of these messages was stored here before."""
+        """Return whether any of these messages was stored here before."""
         once, keys = self._service.store.once, batch.keys
         return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
 
-    async def _routed(
+    async def _route(
         self,
         topic: TopicConfig,
         batch: _Batch | _EncodedBatch,
@@ -316,13 +321,13 @@ class Producer:
         *,
         is_json: bool,
     ) -> Reply:
-        """The reply of the shards that the keys name, this one among them or not."""
+        """Store messages on the shards that their keys name, and return the joined reply."""
         routing = self._service.key_routing
         if len(parts) == 1:
             ((visits, numbers),) = parts.items()
             is_known = partial(self._is_known, topic, batch, numbers)
             return await routing.visit(
-                visits, forwarded, is_known, partial(self._done, topic, batch)
+                visits, forwarded, is_known, partial(self._store, topic, batch)
             )
         whole = batch.decoded() if isinstance(batch, _EncodedBatch) else batch
         visiting = []
@@ -333,24 +338,24 @@ class Producer:
             else:
                 content = encode_batch(part.messages)
             is_known = partial(self._is_known, topic, whole, numbers)
-            store = partial(self._done, topic, part)
+            store = partial(self._store, topic, part)
             visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
         return join(parts, await asyncio.gather(*visiting))
 
-    async def _settled(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
-        """The answer, once what was put counts as asked for."""
+    async def _await_durability(self, topic: str, put: Put, batch: _Batch | _EncodedBatch) -> Reply:
+        """Wait for the durability that the request needs, and return the reply. Raises Problem."""
         try:
-            await self._service.settled(end_of(put), sync=batch.sync)
+            await self._service.await_durability(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
             once = self._service.store.once
-            if once is not None:  # generated keys, too: the client is told them
+            if once is not None:  # with generated keys, which the reply has
                 once.remember(topic, batch.keys, put[0])
-            placed = msgspec.Raw(self._placed(put, batch.keys))
+            placed = msgspec.Raw(self._encode_placements(put, batch.keys))
             raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
-        return Reply(self._told(put, batch.keys), _CREATED)
+        return Reply(self._encode_reply(put, batch.keys), _CREATED)
 
     def _require_own(self, request: HotRequest) -> None:
-        """Raises Problem (421) for another shard's message: the client is told where that is."""
+        """Raises Problem (421), with the shard's address, for a message of another shard."""
         if not request.scope["query_string"]:
             return
         shards = self._service.shards
@@ -361,14 +366,14 @@ class Producer:
     def _put(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Put:
         store = self._service.store
         if topic.name not in self._topics:
-            store.topic(topic.name)  # deleted meanwhile?
+            store.topic(topic.name)  # it may have been deleted meanwhile
         started = time.perf_counter()
         put = batch.append_to(store, topic.name)
         self._count(topic.name, put, batch, time.perf_counter() - started)
         return put
 
     async def _look_up(self, name: str) -> TopicConfig:
-        """One that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
+        """Return a topic that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
         store = self._service.store
         topic_names.check_send_topic(name, store.format)
         try:
@@ -383,8 +388,8 @@ class Producer:
         self._topics[name] = topic
         return topic
 
-    def _asked(self, request: HotRequest) -> _Asked:
-        """Raises Problem."""
+    def _parse_head(self, request: HotRequest) -> _RequestHead:
+        """Parse headers and query parameters. Raises Problem."""
         checksum = request.header(b"x-mqstore-crc32c")
         crc32c = None if checksum is None else produce.crc32c_of(checksum)
         client = produce.client_host(*request.client_address)
@@ -392,30 +397,30 @@ class Producer:
         key = idempotency.read(request)
         if media_type == JSON_TYPE:
             refuse_unknown(query, ("shard",))
-            return _Asked(client, crc32c, has_shard="shard" in query, idempotency_key=key)
+            return _RequestHead(client, crc32c, has_shard="shard" in query, idempotency_key=key)
         if media_type == BATCH_TYPE:
             refuse_unknown(query, ("queueId", "durability", "shard"))
             queue_id = _number("queueId", query.get("queueId"))
             durability, has_shard = query.get("durability"), "shard" in query
-            return _Asked(client, crc32c, True, queue_id, durability, has_shard, key)
+            return _RequestHead(client, crc32c, True, queue_id, durability, has_shard, key)
         raise Problem(
             problems.UNSUPPORTED_MEDIA_TYPE,
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
         )
 
-    def _batch(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
+    def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
         """What the body asks for. Raises Problem, StorageError."""
-        if asked.crc32c is not None:
-            produce.check_crc32c(body, asked.crc32c, "the request's body")
-        return (self._from_batch if asked.is_encoded else self._from_json)(asked, topic, body)
+        if head.crc32c is not None:
+            produce.check_crc32c(body, head.crc32c, "the request's body")
+        return (self._from_batch if head.is_encoded else self._from_json)(head, topic, body)
 
-    def _from_json(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch:
+    def _from_json(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> _Batch:
         service = self._service
         request = produce.decode_request(body, service.settings.max_batch_count)
-        messages, key = request.messages, asked.idempotency_key
+        messages, key = request.messages, head.idempotency_key
         if key is not None:
             idempotency.provide(key, messages)
-        origin = self._origin(asked, topic, produce.asked_queue(messages))
+        origin = self._origin(head, topic, produce.requested_queue(messages))
         store = service.store
         store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
         built = [produce.build(each, origin, keys, store_format, levels) for each in messages]
@@ -430,11 +435,13 @@ class Producer:
             _other_keys(key, uniq_keys),
         )
 
-    def _from_batch(self, asked: _Asked, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
-        origin = self._origin(asked, topic, asked.queue_id)
-        sync = self._is_sync(asked.durability)
+    def _from_batch(
+        self, head: _RequestHead, topic: TopicConfig, body: bytes
+    ) -> _Batch | _EncodedBatch:
+        origin = self._origin(head, topic, head.queue_id)
+        sync = self._is_sync(head.durability)
         store, max_count = self._service.store, self._service.settings.max_batch_count
-        key = asked.idempotency_key
+        key = head.idempotency_key
 
         def decoded() -> _Batch:
             messages, keys = produce.build_batch(body, origin, store.format, max_count, key)
@@ -446,11 +453,13 @@ class Producer:
         batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
         return decoded() if batch is None else _EncodedBatch(batch, batch.keys, sync, decoded)
 
-    def _origin(self, asked: _Asked, topic: TopicConfig, queue_id: int | None) -> produce.Origin:
+    def _origin(
+        self, head: _RequestHead, topic: TopicConfig, queue_id: int | None
+    ) -> produce.Origin:
         return produce.Origin(
             topic.name,
             self._queues.choose(topic.name, topic.write_queues, queue_id),
-            asked.client,
+            head.client,
             self._service.store.host,
             produce.now_ms(),
         )
@@ -463,26 +472,28 @@ class Producer:
         return _DURABILITIES[durability]
 
     def _count(self, topic: str, put: Put, batch: _Batch | _EncodedBatch, seconds: float) -> None:
-        stored, repeats = put
-        if repeats:
-            stored = [each for number, each in enumerate(stored) if number not in repeats]
+        stored, duplicates = put
+        if duplicates:
+            stored = [each for number, each in enumerate(stored) if number not in duplicates]
         if stored:
             metrics = self._service.metrics
-            metrics.stored(topic, stored, delayed=batch.delayed, seconds=seconds)
+            metrics.count_append(topic, stored, delayed=batch.delayed, seconds=seconds)
 
-    def _told(self, put: Put, keys: list[str]) -> bytes:
-        """A ``ProduceReply``."""
-        return b'{"messages":%b}' % self._placed(put, keys)
+    def _encode_reply(self, put: Put, keys: list[str]) -> bytes:
+        """Encode a ``ProduceReply``."""
+        return b'{"messages":%b}' % self._encode_placements(put, keys)
 
-    def _placed(self, put: Put, keys: list[str]) -> bytes:
-        """Each a ``MessagePlace``, in JSON."""
-        placements, repeats = put
+    def _encode_placements(self, put: Put, keys: list[str]) -> bytes:
+        """Encode each message's ``MessagePlace``."""
+        placements, duplicates = put
         return placements_json(
-            placements, keys, self._service.settings.shard, repeats, produce.quote
+            placements, keys, self._service.settings.shard, duplicates, produce.quote
         )
 
 
-class _Inspection:
+class _StoreRoutes:
+    """Serves the state of the store."""
+
     def __init__(self, service: WriterService) -> None:
         self._service = service
 

@@ -1,9 +1,8 @@
-"""The store-writer process: opens the store, serves its interface, closes it.
+"""The store-writer process: opens the store, serves its routes, closes it.
 
-Threads: the event loop appends and answers; the store's own threads flush, dispatch and allocate,
-and one plans the checks of transactions;
-opening, closing and topic changes run in worker threads, since they wait for the disk, and so does
-the making of files that puts need.
+Threads: the event loop appends and replies. The store's own threads flush, dispatch and allocate,
+and one plans the checks of transactions. Worker threads open and close the store, change topics and
+make files for puts, since these wait for the disk.
 """
 
 from __future__ import annotations
@@ -35,40 +34,43 @@ from mqstore.storage.retention import FORCED_DELETION
 from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.status import Progress
 from mqstore.writer.durability import DurabilityWaiter
-from mqstore.writer.elsewhere import Elsewhere
-from mqstore.writer.files_due import FilesDue
+from mqstore.writer.initial_state import InitialState
 from mqstore.writer.key_routing import KeyRouting
-from mqstore.writer.newcomer import Newcomer
 from mqstore.writer.opening import Opening
+from mqstore.writer.pending_files import PendingFiles
 from mqstore.writer.store_metrics import StoreMetrics
+from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.shard_transactions import ShardTransactions
-from mqstore.writer.watching import Watching
+from mqstore.writer.writable_shards import WritableShards
 
 log = logs.get(__name__)
 
 DESCRIPTION: Final = """\
-Stores messages in a RocketMQ store directory: topics, produce, and what the store says of itself. \
+Stores messages in a RocketMQ store directory: topics, produce, and the state of the store. \
 Messages are read at the query service (port 8082 by default).
 
-Begin with `PUT /v1/topics/orders`, then `POST /v1/topics/orders/messages`; the answer names each \
-message's `offsetMsgId`, which query finds it by.
+Begin with `PUT /v1/topics/orders`, then `POST /v1/topics/orders/messages`; the reply has the \
+`offsetMsgId` of each message, by which query finds it.
 """
 TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
-    "transactions": "Begin, commit, roll back; what is pending, and how each came to its end.",
-    "groups": "Consumer groups: what they have consumed, and how they may.",
+    "transactions": "Begin, commit, roll back; pending transactions; outcomes of finished ones.",
+    "groups": "Consumer groups: their offsets and their configuration.",
     "internal": "For mqstore's other services, role system: due checks, reports of damage.",
     "store": "Bounds, files and the recovery report of the store directory.",
-    "index": "The index made anew by a job, while messages are put and found. Role system.",
-    "retention": "What is deleted, when and why; and pins, which keep a range for a job or backup.",
+    "index": "Rebuild of the index by a job, while messages are stored and found. Role system.",
+    "retention": "Deletion of files: plan and causes; pins that keep a range for a job or backup.",
 }
 
 
 class WriterService:
-    """As ``mqstore.service.server.Service``."""
+    """The ``Service`` of the store-writer process (see ``mqstore.service.server``).
+
+    Used on the event loop.
+    """
 
     name = "store-writer"
 
@@ -86,17 +88,17 @@ class WriterService:
         self.seams = production_seams()
         self._recovery: Progress | None = None
         self.events = Events()
-        self.watching = Watching(self.events, lambda: self._store)
+        self.observer = StoreObserver(self.events, lambda: self._store)
         self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
         self._opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
         self._retrying: asyncio.Task[None] | None = None
-        self._ending = asyncio.Event()
+        self._shutting_down = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
         self.topics: dict[str, TopicConfig] = {}
-        """Topics that take messages, as looked up by name; emptied when topics change."""
+        """Cache of topics that take messages, by name; cleared when topics change."""
         self.commits: DurabilityWaiter | None = None
-        """With a TransientStorePool: what is put counts once the page cache has it."""
+        """With a TransientStorePool: waits until the page cache has the messages. Else None."""
         self.shards = Shards(settings, lambda entry: entry.writer_url)
         self.api = Api(
             settings,
@@ -107,12 +109,12 @@ class WriterService:
             shards=self.shards,
         )
         self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
-        self.files_due = FilesDue()
+        self.pending_files = PendingFiles()
         self._own_token = OwnToken(settings.tokens)
-        self.elsewhere = Elsewhere(self.shards, self._own_token)
+        self.writable_shards = WritableShards(self.shards, self._own_token)
         self.key_routing = KeyRouting(self.shards)
-        self._newcomer: Newcomer | None = None
-        self._copying: asyncio.Task[None] | None = None
+        self._initial_state: InitialState | None = None
+        self._copying_state: asyncio.Task[None] | None = None
         self.producers = Producers(time.monotonic)
         self._transactions: ShardTransactions | None = None
         self.metrics = StoreMetrics(
@@ -132,7 +134,7 @@ class WriterService:
 
     @cached_property
     def front(self) -> Front:
-        """Made once all routes are in ``api``."""
+        """The HTTP front, made on first use. Use it after all routes were added to ``api``."""
         return self.api.front()
 
     @property
@@ -145,6 +147,7 @@ class WriterService:
 
     @property
     def durability(self) -> DurabilityWaiter:
+        """Waits for syncs of the open store. Raises Problem (503) while there is none."""
         if self._durability is None:
             raise Problem(STORE_NOT_READY, "the store is not open")
         return self._durability
@@ -159,10 +162,11 @@ class WriterService:
 
     @property
     def has_transactions(self) -> bool:
+        """Whether the store is open for writing, and so serves transactions."""
         return self._transactions is not None
 
-    async def settled(self, end: int, *, sync: bool) -> None:
-        """Wait until what was appended up to ``end`` counts, and for ``sync`` is on disk.
+    async def await_durability(self, end: int, *, sync: bool) -> None:
+        """Wait until the log up to ``end`` is in the page cache and, for ``sync``, on disk.
 
         Raises FlushTimeout, StoreFailed.
         """
@@ -174,7 +178,7 @@ class WriterService:
             self.metrics.sync_seconds.observe(time.perf_counter() - started)
 
     def require_writable(self) -> None:
-        """Raises Problem (503) while nothing may be changed."""
+        """Raises Problem (503) while the store is read-only."""
         reason = self.store.read_only_reason
         if reason is None:
             return
@@ -184,20 +188,24 @@ class WriterService:
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
     def require_joined(self) -> None:
-        """Raises Problem (503) while other shards would not miss what is put here, or while this
-        shard lacks topics that they have."""
+        """Raises Problem (503) while not all shards list this one, or this one lacks their topics.
+
+        Otherwise other shards would not notice that messages stored here are missing.
+        """
         reason = self._not_joined_reason()
         if reason is not None:
             raise Problem(STORE_NOT_READY, reason)
 
     def require_transactions(self) -> None:
-        """Raises Problem (503) while nothing can be begun, decided or checked. A pause of writes
-        does not hold transactions back."""
+        """Raises Problem (503) while transactions cannot be begun, decided or checked.
+
+        A pause of writes does not affect transactions.
+        """
         self.require_writable()
         self.require_joined()
 
     def require_puts(self) -> None:
-        """Raises Problem (503) while no messages are taken."""
+        """Raises Problem (503) while messages are refused."""
         self.require_writable()
         self.require_joined()
         pause = self.store.write_pause.current
@@ -205,20 +213,21 @@ class WriterService:
             raise Problem(problems.WRITES_PAUSED, pause.reason, extra={"sinceMs": pause.since_ms})
 
     async def start(self) -> None:
-        self._watcher = self._loop.create_task(self.watching.run())
+        """Open the store, read-only while the disk refuses, and retry that in the background."""
+        self._watcher = self._loop.create_task(self.observer.run())
         self.shards.start()
         if not await self._try_to_open():
             self._retrying = self._loop.create_task(self._open_later())
 
     async def _try_to_open(self) -> bool:
-        """Open for writing; False where the store can only be read for now, and is."""
+        """Open the store for writing. Otherwise open it read-only and return False."""
         before = self._opening.refusal
         try:
             store = await asyncio.to_thread(self._opening.open)
         except (DiskRefuses, DataMissing) as error:
-            if self._is_news(before, error):
+            if self._needs_new_view(before, error):
                 log.error("the store can only be read", error=str(error))
-                self._store = await asyncio.to_thread(self._opening.look_at_it, error)
+                self._store = await asyncio.to_thread(self._opening.open_read_only_view, error)
                 await asyncio.to_thread(gc.collect)
             else:
                 log.warning("the disk still refuses", error=str(error))
@@ -226,42 +235,46 @@ class WriterService:
         finally:
             if self._opening.room_made is not None:
                 self.events.publish(FORCED_DELETION, **self._opening.room_made)
-        self._use(store)
+        self._serve_from(store)
         await self.transactions.first_step()
         if before is not None:
             await asyncio.to_thread(gc.collect)
         return True
 
-    def _is_news(self, before: StorageError | None, error: StorageError) -> bool:
-        """Whether readers need another view: the one before keeps what was deleted since."""
+    def _needs_new_view(self, before: StorageError | None, error: StorageError) -> bool:
+        """Return whether readers need another view, since the present one keeps deleted files."""
         is_same = type(before) is type(error) and not isinstance(error, DataMissing)
         return not is_same or self._opening.room_made is not None
 
     async def _open_later(self) -> None:
-        """Try again, at ever longer intervals, until the disk holds; where data is missing, once it
-        was put back or its loss accepted."""
+        """Retry at growing intervals until the disk works.
+
+        If data is missing, retry once it was restored or its loss accepted.
+        """
         try:
-            while not await self._opening.pause(self._ending):
+            while not await self._opening.pause(self._shutting_down):
                 if await self._try_to_open():
                     return
         except StorageError as error:
             self._fail(error)
 
-    def _use(self, store: MessageStore) -> None:
-        """Serve requests from this one from now on. A view that was served before stays with its
-        last readers. Its parts refer to each other, so its maps, which keep the blocks of deleted
-        segments in use, go with a collection of garbage."""
+    def _serve_from(self, store: MessageStore) -> None:
+        """Serve all later requests from this store. Running requests keep the view served before.
+
+        The parts of that view refer to each other. Therefore its maps, which keep the blocks of
+        deleted segments in use, are freed by a garbage collection.
+        """
         timeout_s = store.config.sync_flush_timeout / 1000
         self._durability = DurabilityWaiter(store.flush, timeout_s)
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
-        self._newcomer = Newcomer(self.shards, store, self._own_token)
-        self._copying = self._loop.create_task(self._newcomer.run(self.topics.clear))
+        self._initial_state = InitialState(self.shards, store, self._own_token)
+        self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
         self._transactions = self._begin_transactions(store)
-        self.watching.opened(store)
+        self.observer.opened(store)
         self.metrics.watch(store)
-        self._note(store)
+        self._note_address(store)
         status = store.status()
         log.info(
             "store open",
@@ -275,21 +288,24 @@ class WriterService:
         sync = store.config.flush_disk_type is FlushDiskType.SYNC
         return ShardTransactions(
             *(store, self.seams, self.settings, self.producers),
-            settle=partial(self.settled, sync=sync) if sync or self.commits else None,
-            on_append=self.metrics.appended,
+            settle=partial(self.await_durability, sync=sync) if sync or self.commits else None,
+            on_append=self.metrics.count_transaction_append,
             failed=self._note_failure,
         )
 
-    def _note(self, store: MessageStore) -> None:
-        """So that jobs find this process by the store's path; they can be told its address too."""
+    def _note_address(self, store: MessageStore) -> None:
+        """Note this process's address in the store directory, where query and jobs find it.
+
+        A failure is logged only, since jobs also take the address as an option.
+        """
         note = WriterNote(url=self._own_url(), pid=os.getpid())
         try:
             put_writer_note(self.seams.files, store.paths, note)
         except OSError as error:
-            log.warning("where this process is reached cannot be noted", error=str(error))
+            log.warning("the address of this process cannot be noted", error=str(error))
 
     def _own_url(self) -> str:
-        """As processes of this machine reach it."""
+        """Return the URL at which processes of this machine reach this one."""
         scheme = "http" if self.settings.tls_cert is None else "https"
         host, _, port = self.address.rpartition(":")
         if ip_address(host.strip("[]")).is_unspecified:
@@ -297,23 +313,27 @@ class WriterService:
         return f"{scheme}://{host}:{port}"
 
     def interrupt(self) -> None:
-        """Group commits end by themselves."""
-        self._ending.set()
+        """Begin the shutdown: end streams of events and the planning of checks.
+
+        Requests that wait for a group commit still finish.
+        """
+        self._shutting_down.set()
         if self._store is not None:
-            self.watching.closing(self._store)
+            self.observer.closing(self._store)
         if self._transactions is not None:
             self._transactions.end()
         self.events.end()
 
     async def stop(self) -> None:
-        self._ending.set()
+        """Stop all tasks and close the store."""
+        self._shutting_down.set()
         if self._watcher is not None:
             self._watcher.cancel()
         if self._retrying is not None:
             await self._retrying
-        if self._copying is not None:
-            self._copying.cancel()
-            await asyncio.wait({self._copying})
+        if self._copying_state is not None:
+            self._copying_state.cancel()
+            await asyncio.wait({self._copying_state})
         await self.shards.stop()
         if self._transactions is not None:
             await self._transactions.stop()
@@ -323,17 +343,17 @@ class WriterService:
 
     def _close(self, store: MessageStore) -> None:
         store.close()
-        if self._durability is not None:  # else it was only looked at
+        if self._durability is not None:  # else it was opened read-only
             with contextlib.suppress(OSError):
                 remove_writer_note(self.seams.files, store.paths)
 
     def _note_progress(self, progress: Progress) -> None:
-        """Called from the opening thread."""
+        """Note the progress of recovery. Called from the thread that opens the store."""
         self._recovery = progress
-        self.watching.note_progress(progress)
+        self.observer.note_progress(progress)
 
     def _note_failure(self, error: BaseException) -> None:
-        """Called from any thread."""
+        """Note a failure that ends the process. Thread-safe."""
         self._loop.call_soon_threadsafe(self._fail, error)
 
     def _fail(self, error: BaseException) -> None:
@@ -359,7 +379,7 @@ class WriterService:
         return self._not_joined_reason()
 
     def _not_joined_reason(self) -> str | None:
-        copying = None if self._newcomer is None else self._newcomer.reason
+        copying = None if self._initial_state is None else self._initial_state.reason
         return self.shards.joining.reason or copying
 
     def _not_ready_reason(self) -> str | None:

@@ -60,7 +60,10 @@ DELIVERY_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600,
 
 
 class StoreMetrics(Collector):
-    """Counters are plain numbers that the event loop adds to; the rest is asked of the store."""
+    """Collects store-writer's metrics: counters of the event loop, and values of the store.
+
+    Counters are plain numbers that only the event loop changes, except ``delivery_seconds``.
+    """
 
     def __init__(
         self,
@@ -74,24 +77,24 @@ class StoreMetrics(Collector):
         self.put_seconds = Histogram(PUT_BUCKETS_S)
         self.message_size = Histogram(SIZE_BUCKETS)
         self.delivery_seconds = Histogram(DELIVERY_BUCKETS_S)
-        """Observed by the delivering thread alone."""
+        """Observed only by the thread that delivers delayed messages."""
         self.traffic = Traffic(topics_max)
         self._names = names
         self._store = store
         self._refused_openings = refused_openings
         registry.register(self)
 
-    def stored(
+    def count_append(
         self, topic: str, placements: Sequence[Placement], *, delayed: bool, seconds: float
     ) -> None:
-        """Count one append; ``seconds`` is the time from asking for the put lock to its end."""
+        """Count one append. ``seconds`` is the time from the request of the put lock to the end."""
         count = len(placements)
         size = placements[-1].end - placements[0].physical_offset
         self.put_seconds.observe(seconds)
         self.message_size.observe(size / count)
         self.traffic.count(topic, "delay" if delayed else "normal", count, size)
 
-    def appended(
+    def count_transaction_append(
         self, records: Sequence[NewRecord], placements: Sequence[Placement], seconds: float
     ) -> None:
         """Count one append of transactions: half messages as a RocketMQ broker counts them, which
@@ -101,15 +104,16 @@ class StoreMetrics(Collector):
             if record.topic == HALF_TOPIC:
                 self.message_size.observe(placed.size)
             elif record.sys_flag & TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
-                continue  # op records, and what was set aside
+                continue  # op records, and messages set aside
             self.traffic.count(record.topic, "transaction", 1, placed.size)
 
     def watch(self, store: MessageStore) -> None:
-        """Count what this store delivers."""
+        """Observe the delays of the messages that this store delivers."""
         observe = self.delivery_seconds.observe
         store.delays.service.on_delivered = lambda late_ms: observe(late_ms / 1000)
 
     def collect(self) -> Iterable[Metric]:
+        """Yield all metrics; those of the store only while it is open."""
         store = self._store()
         yield from self._of_puts(store)
         once = None if store is None else store.once
@@ -220,7 +224,7 @@ class StoreMetrics(Collector):
         yield from self._put_times()
 
     def _put_times(self) -> Iterable[Metric]:
-        """As the exporter has them, but since the start of the process."""
+        """Yield the put times like RocketMQ's exporter, but counted since the process started."""
         below = 0.0
         cumulative = dict(self.put_seconds.buckets())
         for name, bound in PUT_TIMES.items():

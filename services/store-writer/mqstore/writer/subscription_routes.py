@@ -1,4 +1,4 @@
-"""store-writer's routes of subscriptions with filter expressions."""
+"""Routes of subscriptions with filter expressions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqstore.service.limits import client_of
 from mqstore.storage.admin import FilterData
 from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
 from mqstore.wire.operations import groups as operations
-from mqstore.writer.everywhere import gone_on_all, on_all
+from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
 _ALL: Final = "/v1/groups/{group}/subscriptions"
@@ -24,36 +24,38 @@ _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED, problems.G
 
 
 class SubscriptionRoutes:
-    """A consumer registers which messages it wants, and ends that."""
+    """Serves subscriptions: consumers register and remove filter expressions."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
         self._compilations = Compilations()
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.SUBSCRIPTIONS, self.subscriptions).add(api)
         Endpoint(operations.SUBSCRIPTION, self.subscription).add(api)
         Endpoint(operations.SUBSCRIBE, self.put).add(api)
         Endpoint(operations.UNSUBSCRIBE, self.remove).add(api)
 
     async def subscriptions(self, group: GroupName) -> Subscriptions:
-        """Those with an expression; one by tags needs no registration."""
+        """Subscriptions of the group with an expression. One by tags needs no registration."""
         found = self._service.store.subscriptions.of(group)
         return Subscriptions(subscriptions=tuple([_view(each) for each in found]))
 
     async def subscription(self, group: GroupName, topic: TopicName) -> Subscription:
+        """The subscription of a group to a topic."""
         return _view(self._service.store.subscriptions.get(group, topic))
 
     async def put(
         self, group: GroupName, topic: TopicName, spec: SubscriptionSpec, request: Request
     ) -> Subscription:
         """The expression is RocketMQ's SQL92: AND, OR, NOT, comparisons, BETWEEN, IN, IS NULL, in
-        format 5.x CONTAINS, STARTSWITH, ENDSWITH; what is missing is unknown. 400 `bad-filter`
-        points at the column. Registered again with the same expression it keeps its birth. Of
-        several shards all are told."""
+        format 5.x CONTAINS, STARTSWITH, ENDSWITH; a missing property is unknown. 400 `bad-filter`
+        points at the column. A repeated registration of the same expression keeps its birth. It
+        applies to all shards."""
 
         async def here() -> Subscription:
+            """Register the subscription on this shard."""
             store_format = self._service.store.format
             await self._compilations.compile(
                 spec.expression, store_format, client_of(request.scope)
@@ -62,16 +64,17 @@ class SubscriptionRoutes:
             return _view(await asyncio.to_thread(put, group, topic, spec.expression))
 
         shards = self._service.shards
-        return await on_all(shards, request, Subscription, here, lambda made: made[0])
+        return await apply_to_all_shards(shards, request, Subscription, here, lambda made: made[0])
 
     async def remove(self, group: GroupName, topic: TopicName, request: Request) -> Response:
-        """It is remembered for filterDataCleanTimeSpan. Of several shards all are told; 200 where
-        one could not be, which `shards` names."""
+        """The store keeps the expression for filterDataCleanTimeSpan. The removal applies to all
+        shards; 200 with `shards` if one of them could not be reached."""
 
         async def here() -> None:
+            """Remove the subscription from this shard."""
             await asyncio.to_thread(self._service.store.subscriptions.remove, group, topic)
 
-        return await gone_on_all(self._service.shards, request, here)
+        return await delete_on_all_shards(self._service.shards, request, here)
 
 
 def _view(data: FilterData) -> Subscription:

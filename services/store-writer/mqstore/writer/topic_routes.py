@@ -1,4 +1,4 @@
-"""store-writer's routes of topics: create, change, list, delete."""
+"""Routes of topics: create, change, list, delete."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from mqstore.storage.admin import TopicChange, TopicConfig
 from mqstore.storage.errors import TopicUnknown
 from mqstore.wire.operations import topics as operations
 from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
-from mqstore.writer.everywhere import on_all
+from mqstore.writer.fan_out import apply_to_all_shards
 from mqstore.writer.service import WriterService
 
 _PATH = "/v1/topics/{topic}"
 _CHANGES = (problems.TOPIC_INVALID, problems.STORE_READ_ONLY, problems.STORE_FAILED)
 
 DryRun = Annotated[
-    bool, Query(alias="dryRun", description="Only show what would go; nothing is done.")
+    bool, Query(alias="dryRun", description="Only return what would be deleted; change nothing.")
 ]
 
 
 class TopicRoutes:
-    """``on_change`` is told after each change of topics."""
+    """Serves topics. ``on_change`` is called after each change of topics."""
 
     def __init__(self, service: WriterService, on_change: Callable[[], None]) -> None:
         self._service = service
         self._on_change = on_change
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.PUT_TOPIC, self.put_topic).add(api)
         Endpoint(operations.TOPICS, self.topics).add(api)
         Endpoint(operations.TOPIC, self.topic).add(api)
@@ -49,14 +49,17 @@ class TopicRoutes:
         response: Response,
         spec: Annotated[TopicSpec | None, Body()] = None,
     ) -> Topic:
-        """Idempotent: 201 when it was created, 200 when it was there already. Of several shards all
-        are told how it is here then; `shards` names those that could not be."""
+        """Idempotent: 201 if the topic was created, 200 if it existed. All shards get the resulting
+        configuration; `shards` names those that could not be reached."""
 
         async def here() -> Topic:
+            """Put the topic on this shard."""
             return await self._put(topic, response, spec or TopicSpec())
 
         shards = self._service.shards
-        return await on_all(shards, request, Topic, here, lambda made: made[0], _spec_of)
+        return await apply_to_all_shards(
+            shards, request, Topic, here, lambda made: made[0], _spec_of
+        )
 
     async def _put(self, topic: str, response: Response, spec: TopicSpec) -> Topic:
         store = self._service.store
@@ -72,24 +75,30 @@ class TopicRoutes:
         return topic_view(made)
 
     async def topics(self) -> Topics:
-        """Also those that have queues and no configuration, as from a broker's recovery."""
+        """All topics, including those with queues but no configuration, as a broker's recovery
+        leaves."""
         topics = self._service.store.topics()
         return Topics(topics=tuple([topic_view(each) for each in topics]))
 
     async def topic(self, topic: TopicName) -> Topic:
+        """The configuration of a topic."""
         return topic_view(self._service.store.topic(topic))
 
     async def delete_topic(
         self, topic: TopicName, request: Request, dry_run: DryRun = False
     ) -> TopicDeletion:
-        """Its queues go, and what groups have consumed of it; its messages stay in the log until
-        they expire, and are found by id and key. Made anew it goes on with its queue offsets. Of
-        several shards it goes on all; `shards` names those that could not be told."""
+        """Deletes the queues of the topic and the offsets of groups in it. Its messages stay in the
+        log until they expire, and are found by id and key. If the topic is created again, its queue
+        offsets continue. The deletion applies to all shards; `shards` names those that could not be
+        reached."""
 
         async def here() -> TopicDeletion:
+            """Delete the topic on this shard."""
             return await self._delete(topic, dry_run=dry_run)
 
-        return await on_all(self._service.shards, request, TopicDeletion, here, _summed)
+        return await apply_to_all_shards(
+            self._service.shards, request, TopicDeletion, here, _summed
+        )
 
     async def _delete(self, topic: str, *, dry_run: bool) -> TopicDeletion:
         store = self._service.store
@@ -119,8 +128,10 @@ def _change(spec: TopicSpec) -> TopicChange:
 
 
 def _spec_of(made: Topic) -> TopicSpec:
-    """What another shard is asked, so that a topic it lacks, or has otherwise, becomes this one.
-    A broker's topic may be what no client can ask for: then the other one says so."""
+    """Return the request that makes another shard's topic equal to this one.
+
+    A broker's topic may have values that no request may have; the other shard then rejects it.
+    """
     fields = made.model_dump(exclude={"topic", "queues", "attributes", "shards"})
     return TopicSpec.model_construct(**fields, attributes=made.attributes or None)
 
@@ -136,6 +147,7 @@ def _summed(gone: Sequence[TopicDeletion]) -> TopicDeletion:
 
 
 def topic_view(config: TopicConfig) -> Topic:
+    """Return the view of a topic."""
     return Topic(
         topic=config.name,
         queues=config.write_queues,

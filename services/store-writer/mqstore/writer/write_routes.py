@@ -1,4 +1,4 @@
-"""store-writer's routes that hold writes back, and that bring what was written to disk."""
+"""Routes that pause writes, and that flush stored messages to disk."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ _PATH: Final = "/v1/store/writes"
 
 
 class WriteRoutes:
-    """For an administrator, before a volume is copied or a store is moved."""
+    """Serves flushes and pauses, which precede the copy of a volume or the move of a store."""
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
 
     def add(self, api: Api) -> None:
-        """Put the routes into store-writer's interface."""
+        """Register the routes with ``api``."""
         Endpoint(operations.FLUSH, self.flush).add(api)
         Endpoint(operations.WRITES, self.writes).add(api)
         Endpoint(operations.PUT_WRITES, self.put_writes).add(api)
 
     async def flush(self) -> FlushReply:
-        """Answered when all that was stored before is on disk, as a sync produce is."""
+        """Replies once all messages stored before are on disk, as a sync produce does."""
         service = self._service
         store = service.store
         await service.durability.wait(store.log.max_offset)
         return FlushReply(durable_offset=store.log.flushed_offset)
 
     async def writes(self) -> Writes:
+        """Whether produce is paused or refused, and why."""
         store = self._service.store
         pause, refusal = store.write_pause.current, store.put_refusal
         return Writes(
@@ -45,9 +46,9 @@ class WriteRoutes:
         )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:
-        """While paused every produce is answered 503 `writes-paused` with the reason; delayed
-        messages that were taken before are delivered, and all else goes on. A pause outlives
-        restarts."""
+        """While writes are paused, every produce is refused with 503 `writes-paused` and the
+        reason. Delayed messages that were stored before are delivered, and all else continues. A
+        pause outlives restarts."""
         pause = self._service.store.write_pause
         if spec.paused:
             await asyncio.to_thread(pause.begin, spec.reason or "paused by an administrator")

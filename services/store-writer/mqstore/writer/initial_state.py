@@ -1,8 +1,9 @@
-"""A shard that is new gets the topics, groups and subscriptions that the others have.
+"""Initial state of a new shard: topics, groups and subscriptions copied from another shard.
 
-Whatever changes them later tells every shard, so this is done once, as long as it has no topic of
-its own: one that was deleted while a shard was away would come back otherwise. And not before all
-know of this one: it would not be told what one that does not changes behind the copy.
+The copy is made once, while the shard has no topic of its own, because later changes are sent to
+every shard. A later copy would restore a topic that was deleted while this shard was unavailable.
+The copy begins after all shards list this one. Before, a shard that does not list it would not send
+it changes made behind the copy.
 """
 
 from __future__ import annotations
@@ -76,42 +77,45 @@ _NO_SUBSCRIPTIONS: Final = b'{"subscriptions":[]}'
 
 
 @dataclass(slots=True)
-class _There:
-    """What another shard has."""
+class _ShardState:
+    """Topics, groups and subscriptions of another shard."""
 
     shard: int
     topics: list[_Topic]
     groups: list[tuple[_Group, list[_Subscription]]] = field(default_factory=list)
 
 
-class Newcomer:
-    """``run`` is a task of the event loop, and ends by itself."""
+class InitialState:
+    """Copies the state of another shard to this one, if this one is new.
+
+    ``run`` is a task of the event loop, which ends after the copy.
+    """
 
     def __init__(self, shards: Shards, store: MessageStore, token: OwnToken) -> None:
         self._shards = shards
         self._store = store
         self._token = token
         self.reason: str | None = None
-        """Why this shard is not ready, until it was tried once."""
+        """Why this shard is not ready; None after the first attempt to copy."""
 
     async def run(self, on_topics: Callable[[], None]) -> None:
-        """``on_topics`` is told when there are new ones."""
+        """Copy the state, and retry until that succeeds. Then call ``on_topics``."""
         if self._shards.members.alone or not self._is_new():
             return
-        self.reason = "topics and groups of the other shards are copied first"
+        self.reason = "topics and groups are being copied from another shard"
         await self._shards.joining.joined.wait()
         while True:
-            if await self._is_copied():
+            if await self._copy():
                 on_topics()
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def _is_copied(self) -> bool:
+    async def _copy(self) -> bool:
         try:
             if self._shards.members.alone:
                 return True
-            if (there := await self._read()) is not None:
-                await self._put(there)
+            if (state := await self._read()) is not None:
+                await self._apply(state)
                 return True
         except (StorageError, OSError, msgspec.MsgspecError) as error:
             log.warning("another shard's topics cannot be copied", error=str(error))
@@ -120,59 +124,62 @@ class Newcomer:
         return False
 
     def _is_new(self) -> bool:
-        return not any(self._is_a_clients(each.name) for each in self._store.topics())
+        return not any(self._is_client_topic(each.name) for each in self._store.topics())
 
-    def _is_a_clients(self, topic: str) -> bool:
+    def _is_client_topic(self, topic: str) -> bool:
         try:
             topic_names.check_new_topic(topic, self._store.format)
         except StorageError:
             return False
         return True
 
-    async def _read(self) -> _There | None:
-        """All of the first shard that tells its topics; None where one does not tell all."""
-        told = await self._told("/v1/topics")
-        if not told.answers:
+    async def _read(self) -> _ShardState | None:
+        """Return the state of the first shard that replies; None if a request to it fails."""
+        replies = await self._fetch("/v1/topics")
+        if not replies.answers:
             return None
-        shard = min(told.answers)
-        there = _There(shard, msgspec.json.decode(told.answers[shard], type=_Topics).topics)
-        told = await self._told("/v1/groups")
-        if shard in told.missing:
+        shard = min(replies.answers)
+        state = _ShardState(shard, msgspec.json.decode(replies.answers[shard], type=_Topics).topics)
+        replies = await self._fetch("/v1/groups")
+        if shard in replies.missing:
             return None
-        for group in msgspec.json.decode(told.answers[shard], type=_Groups).groups:
+        for group in msgspec.json.decode(replies.answers[shard], type=_Groups).groups:
             if topic_names.is_system_group(group.group):
                 continue
-            told = await self._told(f"/v1/groups/{quote(group.group, safe='')}/subscriptions")
-            if shard in told.missing:
+            replies = await self._fetch(f"/v1/groups/{quote(group.group, safe='')}/subscriptions")
+            if shard in replies.missing:
                 return None
-            found = told.answers.get(shard, _NO_SUBSCRIPTIONS)  # or it has been deleted meanwhile
+            found = replies.answers.get(
+                shard, _NO_SUBSCRIPTIONS
+            )  # a group deleted meanwhile has none
             subscriptions = msgspec.json.decode(found, type=_Subscriptions).subscriptions
-            there.groups.append((group, subscriptions))
-        return there
+            state.groups.append((group, subscriptions))
+        return state
 
-    async def _put(self, there: _There) -> None:
-        """The topics after the groups: they say that it was done. Subscriptions need them."""
-        groups, store = there.groups, self._store
+    async def _apply(self, state: _ShardState) -> None:
+        """Apply the state: groups, then topics, whose presence marks the copy as done, then
+        subscriptions, which need the topics."""
+        groups, store = state.groups, self._store
         for group, _ in groups:
             if group.configured:
                 change = partial(_configured, config=group.config)
                 await asyncio.to_thread(store.groups.put, group.group, change)
-        for topic in there.topics:
-            if self._is_a_clients(topic.topic):
+        for topic in state.topics:
+            if self._is_client_topic(topic.topic):
                 await asyncio.to_thread(store.put_topic, topic.topic, topic.change)
         for group, subscriptions in groups:
             for each in subscriptions:
                 put = store.subscriptions.put
                 await asyncio.to_thread(put, group.group, each.topic, each.expression)
-        counts = {"topics": len(there.topics), "groups": len(groups)}
-        log.info("copied from another shard", shard=there.shard, **counts)
+        counts = {"topics": len(state.topics), "groups": len(groups)}
+        log.info("copied from another shard", shard=state.shard, **counts)
 
-    async def _told(self, target: str) -> ShardReplies:
+    async def _fetch(self, target: str) -> ShardReplies:
         return await self._shards.fetch_from_others(target, self._token())
 
 
 def _configured(group: GroupConfig, config: Mapping[str, Any]) -> GroupConfig:
-    """What is not known here is of a newer version, and left out."""
+    """Return the group with another shard's settings, without those of a newer version."""
     known = {each.name for each in fields(group)}
     given = {_snake(name): value for name, value in config.items()}
     return replace(group, **{name: given[name] for name in known & given.keys()})

@@ -1,4 +1,4 @@
-"""What other shards are asked when a topic is changed here."""
+"""The request that other shards get when a topic is changed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from mqstore.writer.topic_routes import _spec_of
 
 
 @pytest.mark.parametrize(("queues", "perm"), [(4, 6), (2_000, 6), (8, 7)])
-def test_a_topic_is_told_as_it_is_also_where_a_broker_made_it(queues: int, perm: int) -> None:
+def test_the_request_has_the_topic_unchanged_even_if_a_broker_created_it(
+    queues: int, perm: int
+) -> None:
     made = Topic(
         topic="t",
         queues=queues,

@@ -15,8 +15,8 @@ from mqstore.storage.config import DamageRepair, StoreConfig
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets
-from mqstore.writer import watching
-from mqstore.writer.watching import Watching
+from mqstore.writer import store_observer
+from mqstore.writer.store_observer import StoreObserver
 from tests.unit.storage.rebuild_job import RebuildJob
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
@@ -27,7 +27,7 @@ EventStream = AsyncIterator[tuple[str, dict[str, Any]]]
 
 @pytest.fixture(autouse=True)
 def looks_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_S", 0.0)
+    monkeypatch.setattr(store_observer, "INTERVAL_S", 0.0)
 
 
 async def _events(events: Events) -> EventStream:
@@ -41,12 +41,12 @@ async def _events(events: Events) -> EventStream:
 def _watched(
     root: Path,
     config: StoreConfig,
-    test: Callable[[MessageStore, Watching, EventStream], Awaitable[None]],
+    test: Callable[[MessageStore, StoreObserver, EventStream], Awaitable[None]],
 ) -> None:
     async def run() -> None:
         with open_store(root, config) as store:
             events = Events()
-            looking = Watching(events, lambda: store)
+            looking = StoreObserver(events, lambda: store)
             looking.opened(store)
             task = asyncio.create_task(looking.run())
             await test(store, looking, _events(events))
@@ -62,7 +62,7 @@ def test_an_opening_that_lowered_offsets_says_so(tmp_path: Path) -> None:
     table.put("g", "T", 0, COUNT)
     table.save()
 
-    async def test(_: MessageStore, __: Watching, stream: EventStream) -> None:
+    async def test(_: MessageStore, __: StoreObserver, stream: EventStream) -> None:
         data = await anext(data async for kind, data in stream if kind == "offsets-lowered")
         assert data["count"] == 1
         lowered = {"group": "g", "topic": "T", "queueId": 0, "before": 100, "after": 34}
@@ -72,7 +72,7 @@ def test_an_opening_that_lowered_offsets_says_so(tmp_path: Path) -> None:
 
 
 def test_a_step_of_the_clock_is_an_event(tmp_path: Path) -> None:
-    async def test(store: MessageStore, _: Watching, stream: EventStream) -> None:
+    async def test(store: MessageStore, _: StoreObserver, stream: EventStream) -> None:
         store.clock._base_ms -= 90_000
         store.log.look_at_clock()
         data = await anext(data async for kind, data in stream if kind == "clock-step")
@@ -95,7 +95,7 @@ async def _read_until(stream: EventStream, kind: str) -> list[tuple[str, Any]]:
 def test_a_lost_index_is_reported_until_its_rebuild(
     tmp_path: Path,
 ) -> None:
-    async def test(store: MessageStore, looking: Watching, stream: EventStream) -> None:
+    async def test(store: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
         put_some(store, COUNT)
         sorted((tmp_path / "index").iterdir())[0].unlink()
         while store.index_trouble is None:
@@ -116,7 +116,7 @@ def test_a_lost_index_is_reported_until_its_rebuild(
 
 
 def test_an_opening_reports_that_its_index_waits_for_a_rebuild(tmp_path: Path) -> None:
-    async def test(_: MessageStore, looking: Watching, stream: EventStream) -> None:
+    async def test(_: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
         found = await _read_until(stream, "index-trouble")
         assert [kind for kind, _ in found] == ["opened", "index-trouble"]
         assert "indexCatchUpSize" in found[-1][1]
@@ -130,7 +130,7 @@ def test_an_opening_reports_that_its_index_waits_for_a_rebuild(tmp_path: Path) -
 
 
 def test_where_nothing_is_indexed_no_index_is_behind(tmp_path: Path) -> None:
-    async def test(store: MessageStore, looking: Watching, stream: EventStream) -> None:
+    async def test(store: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
         put_some(store, COUNT)
         store.write_pause.begin("a test")
         found = await _read_until(stream, "writes")
@@ -145,7 +145,7 @@ def test_damage_of_the_log_and_its_repair_are_events(tmp_path: Path) -> None:
         update={"scrub_bytes_per_second": 1 << 30, "damage_repair": DamageRepair.MANUAL}
     )
 
-    async def test(store: MessageStore, _: Watching, stream: EventStream) -> None:
+    async def test(store: MessageStore, _: StoreObserver, stream: EventStream) -> None:
         put_some(store, COUNT)
         store.flush.flush_all()
         file = store.log.files.files[0]

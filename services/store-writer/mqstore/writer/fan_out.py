@@ -1,7 +1,7 @@
-"""What changes every shard: topics, groups and subscriptions are the same on all of them.
+"""Changes of topics, groups and subscriptions on all shards, which are to have the same ones.
 
-This shard goes first, and when it refuses nothing is changed anywhere. A shard that could not be
-told is named in the answer; telling it again does no harm.
+This shard changes first. If it refuses, no shard changes. The reply names each shard that could not
+be reached; repeating the request is safe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mqstore.wire import shards as wire
 Answer = TypeVar("Answer", bound=wire.OfShards)
 
 
-async def on_all(
+async def apply_to_all_shards(
     shards: Shards,
     request: Request,
     kind: type[Answer],
@@ -29,20 +29,23 @@ async def on_all(
     join: Callable[[Sequence[Answer]], Answer],
     spec: Callable[[Answer], BaseModel] | None = None,
 ) -> Answer:
-    """What all shards made of it; ``join`` is given each one's answer, this shard's first.
-    ``spec`` of what this shard made is asked of the others, else what it was asked itself.
+    """Apply a change to all shards and return the joined result. Raises Problem if none has it.
 
-    Raises Problem where none has what it is about.
+    ``act`` changes this shard. ``join`` gets the result of each shard, this one's first. ``spec``
+    derives the body sent to the others from this shard's result; without it they get the body of
+    the request.
     """
     if not shards.fans_out(request.scope):
         return await act()
     made: list[Answer] = []
 
     async def own() -> bytes:
+        """Change this shard."""
         made.append(await act())
         return b""
 
     def content() -> bytes | None:
+        """Return the body for the other shards, None for the client's body."""
         if spec is None or not made:
             return None
         return spec(made[0]).model_dump_json(by_alias=True, exclude_none=True).encode()
@@ -50,20 +53,23 @@ async def on_all(
     spread = await shards.apply_here_first(request, own, content)
     spread.require_reply()
     made += _others(spread, shards.own, kind)
-    told = wire.Shards.model_validate(spread.view())
-    return join(made).model_copy(update={"shards": told})
+    shards_view = wire.Shards.model_validate(spread.view())
+    return join(made).model_copy(update={"shards": shards_view})
 
 
-async def gone_on_all(
+async def delete_on_all_shards(
     shards: Shards, request: Request, act: Callable[[], Awaitable[None]]
 ) -> Response:
-    """As ``on_all``, of what leaves nothing to tell: 204, or 200 with the shards where one is
-    missing."""
+    """Delete something on all shards. Raises Problem if none has it.
+
+    Returns 204, or 200 with the shards if one of them could not be reached.
+    """
     if not shards.fans_out(request.scope):
         await act()
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def own() -> bytes:
+        """Change this shard."""
         await act()
         return b""
 
@@ -75,7 +81,11 @@ async def gone_on_all(
 
 
 def _others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
-    """What cannot be read is of a shard with another version, which did it all the same."""
+    """Decode the other shards' results.
+
+    A shard of another version whose result cannot be decoded is listed as missing; it did apply the
+    change.
+    """
     found = []
     for shard, body in sorted(spread.answers.items()):
         if shard == own:
@@ -83,5 +93,7 @@ def _others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
         try:
             found.append(kind.model_validate_json(body, extra="ignore"))
         except ValidationError as error:
-            spread.missing[shard] = f"it answered what is not known here: {error.error_count()}"
+            spread.missing[shard] = (
+                f"its reply cannot be decoded here: {error.error_count()} errors"
+            )
     return found

@@ -1,6 +1,7 @@
-"""What happens in a store, as events and operations: the engine is looked at, and knows nothing.
+"""Observes a store and publishes its changes as events and operations.
 
-Recovery tells of itself (``Progress``); the rest is noticed by comparing one look with the next.
+Recovery reports its progress (``Progress``). All other changes are found by comparing successive
+snapshots of the store, so that the engine needs no code for events.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from mqstore.storage.puts import PutRefusal
 from mqstore.storage.rebuild import RebuildEnded, RebuildView
 from mqstore.storage.status import ClockStep, Loss, Progress
 
-LOOK_S: Final = 1.0
-"""From one look at the store to the next."""
-LOWERED_TOLD_MAX: Final = 20
-"""Lowered offsets in one event: its count and the recovery report have all."""
+INTERVAL_S: Final = 1.0
+"""Seconds between two snapshots of the store."""
+LOWERED_LISTED_MAX: Final = 20
+"""Maximum number of lowered offsets in one event; its count and the recovery report cover all."""
 LISTED_MAX: Final = 100
-"""Segments and queue ranges in one event; GET /v1/store/recovery has more."""
+"""Maximum number of segments, and of queue ranges, in one event; GET /v1/store/recovery has all."""
 OPENING: Final = "opening"
 INDEX: Final = "index"
 
@@ -32,7 +33,7 @@ log = logs.get(__name__)
 
 @dataclass(slots=True)
 class Operation:
-    """Something that takes long; ``done`` of ``total`` in what its stage counts (bytes)."""
+    """A long operation with its progress: ``done`` of ``total`` bytes of its stage."""
 
     name: str
     stage: str
@@ -43,16 +44,17 @@ class Operation:
 
     @property
     def percent(self) -> int:
+        """Progress in percent, 100 once the operation ended."""
         if self.ended_ms is not None:
             return 100
         return 100 * self.done // self.total if self.total else 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     deleted: dict[str, int]
     disk: tuple[bool, int | None]
-    """Whether it refuses puts, and the highest level that a volume is above, in percent."""
+    """Whether the disk refuses puts, and the highest level in percent that a volume exceeds."""
     used_percent: float
     refusal: PutRefusal | None
     read_only: str | None
@@ -61,32 +63,35 @@ class _Look:
     findings: int
     """Number of findings of the scrub."""
     repairs: tuple[int, int]
-    """Places of the log that were repaired, and those of them where a message is lost."""
+    """Number of repaired places of the log, and of those where a message is lost."""
     index_trouble: str | None
     rebuild: RebuildView | None
     rebuilt: RebuildEnded | None
     noted: int
-    """Notes in the journal of retention."""
+    """Number of notes in the journal of retention."""
     clock_steps: int
     clock_step: ClockStep | None
 
 
-class Watching:
-    """Used on the event loop, but for ``note_progress``."""
+class StoreObserver:
+    """Publishes the events of the open store, and lists its long operations.
+
+    Used on the event loop, except ``note_progress``, which another thread may call.
+    """
 
     def __init__(self, events: Events, store: Callable[[], MessageStore | None]) -> None:
         self._events = events
         self._store = store
         self._operations: dict[str, Operation] = {}
-        self._before: _Look | None = None
+        self._before: _Snapshot | None = None
         self._watched: MessageStore | None = None
 
     def operations(self) -> list[Operation]:
-        """Those that run, and the last one of each name that ended; the newest first."""
+        """Return running operations and the last ended one of each name, newest first."""
         return sorted(self._operations.values(), key=lambda each: -each.started_ms)
 
     def note_progress(self, progress: Progress) -> None:
-        """Called from the opening thread."""
+        """Publish the progress of recovery. Called from the thread that opens the store."""
         changed = self._advance(OPENING, progress.stage, progress.done, progress.total)
         if changed:
             self._events.publish_from_thread(
@@ -94,9 +99,9 @@ class Watching:
             )
 
     def opened(self, store: MessageStore) -> None:
-        """The store is there; from now on it is looked at."""
-        look = _look(store)
-        self._before, self._watched = look, store
+        """Publish the opening of a store, and observe it from now on."""
+        snapshot = _take_snapshot(store)
+        self._before, self._watched = snapshot, store
         self._end(OPENING)
         report = store.recovery
         self._events.publish(
@@ -109,24 +114,24 @@ class Watching:
             cutBytes=report.plan.cut_bytes,
             damaged=report.plan.damaged_count,
         )
-        if look.clock_step is not None:
-            self._events.publish("clock-step", **look.clock_step.model_dump(by_alias=True))
+        if snapshot.clock_step is not None:
+            self._events.publish("clock-step", **snapshot.clock_step.model_dump(by_alias=True))
         if report.lowered_offset_count:
             self._events.publish(
                 "offsets-lowered",
                 count=report.lowered_offset_count,
                 offsets=[
                     each.model_dump(by_alias=True)
-                    for each in report.lowered_offsets[:LOWERED_TOLD_MAX]
+                    for each in report.lowered_offsets[:LOWERED_LISTED_MAX]
                 ],
             )
         if report.accepted_loss is not None:
             self._events.publish("loss-accepted", **_of_loss(report.accepted_loss))
-        if look.index_trouble is not None:
-            self._events.publish("index-trouble", reason=look.index_trouble)
+        if snapshot.index_trouble is not None:
+            self._events.publish("index-trouble", reason=snapshot.index_trouble)
 
     def closing(self, store: MessageStore) -> None:
-        """The service is shutting down: the last look, before streams of events end."""
+        """Publish damage of the closing store, before the streams of events end."""
         progress = store.scrub.progress
         if store.read_only_reason is None and progress.finding_count:
             first = min((each.offset for each in progress.findings), default=None)
@@ -135,24 +140,24 @@ class Watching:
             )
 
     async def run(self) -> None:
-        """Look again and again; ends by being cancelled."""
+        """Compare snapshots until the task is cancelled."""
         while True:
             store = self._store()
             if store is not None:
                 try:
                     self._compare(store)
-                except Exception:  # an event that is missed must not end those that follow
-                    log.exception("looking for events failed")
-            await asyncio.sleep(LOOK_S)
+                except Exception:  # a missed event must not prevent later ones
+                    log.exception("snapshot of the store failed")
+            await asyncio.sleep(INTERVAL_S)
 
     def _compare(self, store: MessageStore) -> None:
-        now, before = _look(store), self._before
+        now, before = _take_snapshot(store), self._before
         if store is not self._watched:
             before, self._watched = None, store
         self._before = now
         self._follow_index(store)
         if before is None:
-            if now.read_only is not None:  # it was opened only to look at
+            if now.read_only is not None:  # it was opened read-only
                 self._events.publish("read-only", reason=now.read_only)
             if (loss := store.recovery.plan.loss) is not None:
                 self._events.publish("data-missing", **_of_loss(loss))
@@ -163,7 +168,7 @@ class Watching:
             self._events.publish(note.kind, **note.figures)
 
     def _follow_index(self, store: MessageStore) -> None:
-        """What the writer makes by itself: what it leaves to a rebuild is `index-trouble`."""
+        """Publish the progress of the writer's index builds; a needed rebuild is another event."""
         index, begin = store.dispatcher.catch_up, store.log.min_offset
         done, total = index.position - begin, store.log.max_offset - begin
         if index.complete:
@@ -174,7 +179,7 @@ class Watching:
             self._events.publish(INDEX, done=done, total=total)
 
     def _advance(self, name: str, stage: str, done: int, total: int) -> bool:
-        """Whether a whole percent, or a stage, went by."""
+        """Update an operation. Return whether its percentage or its stage changed."""
         known = self._operations.get(name)
         if known is None or known.ended_ms is not None:
             self._operations[name] = Operation(name, stage, done, total, _now_ms())
@@ -192,7 +197,7 @@ class Watching:
 
 
 def _of_loss(loss: Loss) -> dict[str, object]:
-    """The fields of an event about missing durable data."""
+    """Return the fields of an event about missing durable data."""
     queues = [
         {"topic": each.topic, "queueId": each.queue_id, "from": each.first, "to": each.end}
         for each in loss.queues[:LISTED_MAX]
@@ -207,7 +212,7 @@ def _of_loss(loss: Loss) -> dict[str, object]:
     }
 
 
-def _look(store: MessageStore) -> _Look:
+def _take_snapshot(store: MessageStore) -> _Snapshot:
     retention, config = store.retention, store.config
     disks = retention.disks
     levels = (
@@ -220,7 +225,7 @@ def _look(store: MessageStore) -> _Look:
     deleted = {why.value: count for why, count in retention.deleted.items()}
     deleted["queueFiles"] = retention.removal.queue_files
     deleted["indexFiles"] = retention.removal.index_files
-    return _Look(
+    return _Snapshot(
         deleted,
         (is_for_room, max(filter(disks.shows_above, levels), default=None)),
         disks.fullest().used_percent if disks.volumes else 0.0,
@@ -239,7 +244,7 @@ def _look(store: MessageStore) -> _Look:
     )
 
 
-def _differences(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, object]]]:
+def _differences(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, dict[str, object]]]:
     gone = {
         what: count - before.deleted.get(what, 0)
         for what, count in now.deleted.items()
@@ -289,7 +294,7 @@ def _puts(refusal: PutRefusal | None) -> dict[str, object]:
     }
 
 
-def _rebuilds(before: _Look, now: _Look) -> Iterator[tuple[str, dict[str, object]]]:
+def _rebuilds(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, dict[str, object]]]:
     begun, ended = now.rebuild, now.rebuilt
     if begun is not None and (before.rebuild is None or before.rebuild.id != begun.id):
         yield "index-rebuild", {"id": begun.id, "owner": begun.owner, "bytes": begun.length}

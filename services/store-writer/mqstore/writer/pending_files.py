@@ -1,4 +1,4 @@
-"""Puts that need a file which is not made yet: the event loop goes on while a thread makes it."""
+"""Puts that wait for a file: a thread makes the file while the event loop continues."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Final, TypeVar
 from mqstore.storage.errors import FilePending, PageCacheBusy
 
 THREADS: Final = 4
-"""Making a file is waiting for syncs, which the file system joins."""
+"""Number of threads. Making a file mostly waits for syncs, which the file system combines."""
 FILES_MAX: Final = 10
-"""That one put may wait for; others may fill each segment before it comes to its turn."""
+"""Maximum number of files that one put waits for, since other puts may fill each of them first."""
 
 Result = TypeVar("Result")
 
 
-class FilesDue:
-    """Used on one event loop only. All who need the same file wait for one making of it, and go on
-    in the order in which they came."""
+class PendingFiles:
+    """Makes files for puts. Used on one event loop only.
+
+    Puts that need the same file wait for one thread, and continue in the order of arrival.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,16 +30,18 @@ class FilesDue:
         self._making: dict[Path, asyncio.Future[None]] = {}
 
     async def put(self, append: Callable[[], Result]) -> Result:
-        """What ``append`` returns, once every file is there that it needs. Raises what it raises,
-        and SegmentCreationFailed."""
+        """Call ``append`` until the files that it needs are made, and return its result.
+
+        Raises what ``append`` raises, SegmentCreationFailed, PageCacheBusy after FILES_MAX files.
+        """
         for _ in range(FILES_MAX):
             try:
                 return append()
             except FilePending as pending:
-                await self._made(pending)
+                await self._await_file(pending)
         raise PageCacheBusy(f"{FILES_MAX} files were made and filled by others; try later")
 
-    async def _made(self, pending: FilePending) -> None:
+    async def _await_file(self, pending: FilePending) -> None:
         making = self._making.get(pending.path)
         if making is None:
             making = self._loop.run_in_executor(self._threads, pending.make)
@@ -48,4 +52,4 @@ class FilesDue:
     def _forget(self, path: Path, made: asyncio.Future[None]) -> None:
         del self._making[path]
         if not made.cancelled():
-            made.exception()  # else asyncio complains where nobody waits any more
+            made.exception()  # else asyncio logs an exception that no put awaits
