@@ -18,6 +18,7 @@ from docs.generate.modules import modules
 from docs.generate.problems import problems
 from docs.generate.rest import rest
 from docs.generate.settings import settings
+from mqstore.service import logs
 
 DOCS: Final = Path(__file__).parents[1]
 GENERATORS: Final[dict[str, Callable[..., str]]] = {
@@ -39,6 +40,11 @@ SECTIONS: Final = {
 _PLACE: Final = re.compile(r"^<!-- generate: (.+) -->$", re.MULTILINE)
 _INDEXES: Final = ("README", "index")
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^()\s#]+)(?:#[^()\s]*)?\)")
+
+
+def on_startup(**_: Any) -> None:
+    """Log only warnings of the services that the reference describes."""
+    logs.configure("docs", "warning", "console")
 
 
 def on_config(config: Any) -> Any:
