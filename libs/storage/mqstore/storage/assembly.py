@@ -15,6 +15,9 @@ from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.appends import Appends
 from mqstore.storage.background import BackgroundServices
+from mqstore.storage.dedup.puts import DeduplicatedPuts
+from mqstore.storage.dedup.tail import read_tail
+from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delayed_messages import DelayedMessages
 from mqstore.storage.directory_recovery import DirectoryRecovery
@@ -30,9 +33,6 @@ from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.mapped.warm_up import MemoryLocks
-from mqstore.storage.once.puts import OncePuts
-from mqstore.storage.once.tail import read_tail
-from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.own.block_guard import BlockGuard
@@ -178,7 +178,7 @@ class StoreParts:
             None if options.waits_for_files else FilesAhead(core.queues, core.log),
             partial(self.services.wake, Dispatcher.name),
         )
-        self.unique_keys = self._make_unique_keys()
+        self.dedup = self._make_dedup()
         self.delays = self._make_delays(levels)
         self.write_pause = WritePause(paths.write_pause, seams)
         self.retention = self._make_retention()
@@ -223,11 +223,11 @@ class StoreParts:
             on_report=partial(self.services.wake, Scrub.name),
         )
 
-    def _make_unique_keys(self) -> OncePuts | None:
+    def _make_dedup(self) -> DeduplicatedPuts | None:
         core, append = self.core, self.appends.append_all
         if core.read_keys is None:
             return None
-        return OncePuts(core.read_keys, core.log, core.queues, core.dispatcher, append)
+        return DeduplicatedPuts(core.read_keys, core.log, core.queues, core.dispatcher, append)
 
     def _make_delays(self, levels: DelayLevels) -> DelayedMessages:
         directory, core = self.directory, self.core

@@ -290,7 +290,7 @@ class UniqueKeyTaken(PutRefused):
 
 class OriginalsUnread(PutRefused):
     """More messages of a request may have been put before than the caller has time to read: nothing
-    was stored. Read them first (``OncePuts.originals``)."""
+    was stored. Read them first (``DeduplicatedPuts.originals``)."""
 
 
 class LmqQueuesExceeded(PutRefused):

@@ -20,6 +20,14 @@ from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.dedup.puts import (
+    NO_REPEATS,
+    DeduplicatedPuts,
+    Keys,
+    Originals,
+    Put,
+    refuse_reads,
+)
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import (
     DiskRefuses,
@@ -33,7 +41,6 @@ from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
 from mqstore.storage.log.put_refusal import PutRefusal
-from mqstore.storage.once.puts import NO_REPEATS, Keys, OncePuts, Originals, Put, refuse_reads
 from mqstore.storage.opening import open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.own import store_lock
@@ -129,7 +136,7 @@ class MessageStore:
         self.repairs = parts.repairs
         self.scrub = parts.scrub
         self.lookups = parts.lookups
-        self.once: OncePuts | None = parts.unique_keys
+        self.dedup: DeduplicatedPuts | None = parts.dedup
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self.delays = parts.delays
         self.write_pause = parts.write_pause
@@ -177,7 +184,7 @@ class MessageStore:
 
         With ``idempotency``, the unique keys that the client gave, a message that was stored before
         under its key is not stored again. Wait for ``end_of`` the result: a duplicate ends where
-        the original ends. ``originals`` and ``reads_max`` as of ``OncePuts.append``.
+        the original ends. ``originals`` and ``reads_max`` as of ``DeduplicatedPuts.append``.
 
         Raises PutRefused, StoreFailed; FilePending as ``StoreOptions.waits_for_files`` says; with
         ``idempotency`` UniqueKeyTaken and OriginalsUnread. Nothing is stored then.
@@ -187,9 +194,9 @@ class MessageStore:
             return self._parts.appends.append_closely(batch) if placement is None else placement
         if type(batch) is EncodedBatch:
             return self._append_encoded(batch, idempotency, reads_max)
-        if idempotency is None or self.once is None:
+        if idempotency is None or self.dedup is None:
             return self._parts.appends.append_all(batch, as_batch), NO_REPEATS
-        return self.once.append(
+        return self.dedup.append(
             batch, idempotency, as_batch=as_batch, originals=originals, reads_max=reads_max
         )
 
@@ -197,10 +204,10 @@ class MessageStore:
         self, batch: EncodedBatch, idempotency: Keys | None, reads_max: int | None
     ) -> Put:
         """In one call of the kernel, unless a message is a duplicate or a closer look is due."""
-        if idempotency is None or self.once is None:
+        if idempotency is None or self.dedup is None:
             placements = self.log.end.put_batch(batch)
         else:
-            placements = self.once.append_encoded(batch)
+            placements = self.dedup.append_encoded(batch)
         if placements is not None:
             return placements, NO_REPEATS
         refuse_reads(len(batch), reads_max)
@@ -437,8 +444,8 @@ class MessageStore:
         services.start(self.offsets)
         services.start(self.rebuilds)
         services.start(self.quarantine)
-        if self.once is not None:
-            services.start(self.once)
+        if self.dedup is not None:
+            services.start(self.dedup)
         if options.scrubs:
             services.start(self.scrub)
         if options.deliver_delayed:

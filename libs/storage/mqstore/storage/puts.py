@@ -8,11 +8,11 @@ from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules, placements_
 from mqstore.storage.codec.batch import decode_batch, encode_batch
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
+from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.log.requests import OffsetRequest, RequestService
-from mqstore.storage.once.puts import Originals, Put, end_of
 
 __all__ = [
     "EncodedBatch",

@@ -155,6 +155,6 @@ class Opening:
     def _open(self, options: StoreOptions) -> MessageStore:
         root = self._settings.store.absolute()
         store = MessageStore.open(root, self._settings.store_config, self._seams, options)
-        if store.once is not None:
-            store.once.prepare()  # here, as the event loop would stand still for it
+        if store.dedup is not None:
+            store.dedup.prepare()  # here, as the event loop would stand still for it
         return store

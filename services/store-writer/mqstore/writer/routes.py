@@ -160,7 +160,11 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
             check_batch_size(messages, store.config.max_message_size)
         if self.given is None:
             return store.append(messages, as_batch=is_batch)
-        if self.other_keys and store.once is not None and store.once.knows(topic, self.other_keys):
+        if (
+            self.other_keys
+            and store.dedup is not None
+            and store.dedup.knows(topic, self.other_keys)
+        ):
             raise UniqueKeyTaken(
                 f"{NAME} {self.idempotency_key!r} of topic {topic} is that of another "
                 "request, with another number of messages; send each request under its own key"
@@ -176,9 +180,9 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
 
     def read_originals(self, store: MessageStore, topic: str) -> _Batch:
         """Return this batch with its ``originals``. Raises UniqueKeyTaken."""
-        if store.once is None or self.given is None:
+        if store.dedup is None or self.given is None:
             return self
-        found = store.once.originals(topic, self.messages, self.given)
+        found = store.dedup.originals(topic, self.messages, self.given)
         return msgspec.structs.replace(self, originals=found)
 
 
@@ -299,7 +303,7 @@ class Producer:
     def _parts(self, head: _RequestHead, batch: _Batch | _EncodedBatch) -> Parts:
         """Return the shards that unique keys name, with their messages; none if all stay here."""
         store = self._service.store
-        if head.has_shard or self._service.shards.members.alone or store.once is None:
+        if head.has_shard or self._service.shards.members.alone or store.dedup is None:
             return {}
         given = batch.given
         window_ms = store.config.unique_key_window
@@ -309,7 +313,7 @@ class Producer:
         self, topic: TopicConfig, batch: _Batch | _EncodedBatch, numbers: Sequence[int]
     ) -> bool:
         """Return whether any of these messages was stored here before."""
-        once, keys = self._service.store.once, batch.keys
+        once, keys = self._service.store.dedup, batch.keys
         return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
 
     async def _route(
@@ -347,7 +351,7 @@ class Producer:
         try:
             await self._service.await_durability(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
-            once = self._service.store.once
+            once = self._service.store.dedup
             if once is not None:  # with generated keys, which the reply has
                 once.remember(topic, batch.keys, put[0])
             placed = msgspec.Raw(self._encode_placements(put, batch.keys))

@@ -116,7 +116,7 @@ class StoreMetrics(Collector):
         """Yield all metrics; those of the store only while it is open."""
         store = self._store()
         yield from self._of_puts(store)
-        once = None if store is None else store.once
+        once = None if store is None else store.dedup
         yield CounterMetricFamily(
             "mqstore_repeats",
             "Duplicate messages: already stored under their unique key, and replied to with the "

@@ -199,11 +199,11 @@ def test_while_a_thread_uses_the_engine_nothing_is_at_hand(tmp_path: Path) -> No
 
 def test_a_begin_under_a_new_key_is_two_looks_into_memory(tmp_path: Path) -> None:
     with with_files(tmp_path) as side:
-        assert side.store.once is not None
-        with counted(side.store.once, "may_know") as lookups:
+        assert side.store.dedup is not None
+        with counted(side.store.dedup, "may_know") as lookups:
             assert side.engine.take_at_hand([side.request("a", "b")], ()) is not None
         assert lookups.count <= 2
-        with counted(side.store.once, "may_know") as lookups:
+        with counted(side.store.dedup, "may_know") as lookups:
             begin = side.request("c", may_repeat=False)
             assert side.engine.take_at_hand([begin], ()) is not None
         assert lookups.count == 0

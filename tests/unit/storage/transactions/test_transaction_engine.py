@@ -261,11 +261,11 @@ def test_what_a_power_cut_took_decides_nothing_that_is_begun_later(bench: Bench)
 
 def test_a_begin_under_a_new_key_looks_into_the_table_of_unique_keys_alone(bench: Bench) -> None:
     store = bench.world.store
-    assert store.once is not None
+    assert store.dedup is not None
     bench.begin("first")
     with (
         counted(store.lookups, "by_key", "transaction_types") as indexed,
-        counted(store.once, "may_know") as table_lookups,
+        counted(store.dedup, "may_know") as table_lookups,
     ):
         for number in range(10):
             bench.begin(f"k{number}")
@@ -274,10 +274,10 @@ def test_a_begin_under_a_new_key_looks_into_the_table_of_unique_keys_alone(bench
 
 def test_a_begin_under_a_key_of_ours_looks_nowhere(bench: Bench) -> None:
     store = bench.world.store
-    assert store.once is not None
+    assert store.dedup is not None
     with (
         counted(store.lookups, "by_key", "transaction_types") as indexed,
-        counted(store.once, "may_know") as table_lookups,
+        counted(store.dedup, "may_know") as table_lookups,
     ):
         assert isinstance(bench.try_begin(bench.request("a", may_repeat=False)), Begun)
     assert (indexed.count, table_lookups.count) == (0, 0)
@@ -301,7 +301,7 @@ def test_a_message_that_was_put_under_a_key_keeps_no_transaction_from_it(bench: 
     store = bench.world.store
     message = bench.message("a")
     bench.append([message])
-    assert store.once is not None
+    assert store.dedup is not None
     bench.restart()
     assert bench.begin("a").state is State.PENDING
     bench.commit("a")

@@ -62,13 +62,13 @@ class TransactionLog:
 
     def remember(self, topic: str, keys: Sequence[str], placements: list[Placement]) -> None:
         """Messages of a topic were put under these unique keys: a repeat is to be recognised."""
-        if self._store.once is not None:
-            self._store.once.remember(topic, keys, placements)
+        if self._store.dedup is not None:
+            self._store.dedup.remember(topic, keys, placements)
 
     def may_have(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a record of a topic may have one of these unique keys, by the table of the keys
         that were put lately (uniqueKeyWindow); one look-up in memory. Without the table: True."""
-        once = self._store.once
+        once = self._store.dedup
         return once is None or once.may_know(topic, keys)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:

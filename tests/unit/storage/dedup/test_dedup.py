@@ -13,12 +13,12 @@ from mqstore.storage._kernel import Placement, key_digests
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.dedup.puts import end_of
+from mqstore.storage.dedup.tail import read_tail
+from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.once.puts import end_of
-from mqstore.storage.once.tail import read_tail
-from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.own.clock_steps import NO_STEPS
 from tests.simulation.clock import SimulatedClock
 from tests.unit.storage.stores import CONFIG, abandon, open_store
@@ -70,7 +70,7 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path) as store:
-        assert store.once is not None
+        assert store.dedup is not None
         keys = [f"k{number}" for number in range(10)]
         messages = [_message(store, key) for key in keys]
         first = _put(store, *keys[:8])
@@ -86,7 +86,7 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
 
         with monkeypatch.context() as patched:
             patched.setattr(store.log, "record_at", read)
-            originals = store.once.originals("T", messages, keys)
+            originals = store.dedup.originals("T", messages, keys)
             assert len(between) == 8
             placements, repeats = store.append(messages, keys, originals=originals)
             assert len(between) == 8  # nothing was read again
@@ -97,9 +97,9 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
 
 def test_originals_that_changed_since_they_were_read_are_read_again(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
-        assert store.once is not None
+        assert store.dedup is not None
         messages = [_message(store, key) for key in ("a", "b")]
-        originals = store.once.originals("T", messages, ["a", "b"])
+        originals = store.dedup.originals("T", messages, ["a", "b"])
         (a,) = _put(store, "a").placements
         put = store.append(messages, ["a", "b"], originals=originals)
         assert put == ([a, put[0][1]], frozenset({0}))
@@ -192,9 +192,9 @@ def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -
         _put(store, "newest")
     shutil.rmtree(store.paths.consume_queue)
     with open_store(tmp_path, config) as store:
-        assert store.once is not None
-        store.once.prepare()
-        assert 0 < store.once.count < 700
+        assert store.dedup is not None
+        store.dedup.prepare()
+        assert 0 < store.dedup.count < 700
         assert _put(store, "newest").repeats
 
 
@@ -243,9 +243,9 @@ def test_generated_keys_are_not_read_again(tmp_path: Path) -> None:
         _put(store, "006D7173" + "0" * 24)
         _put(store, "given")
     with open_store(tmp_path) as store:
-        assert store.once is not None
-        store.once.prepare()
-        assert store.once.count == 1
+        assert store.dedup is not None
+        store.dedup.prepare()
+        assert store.dedup.count == 1
 
 
 def test_a_record_that_expired_is_stored_again(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_with_a_pool_a_repeat_of_what_is_not_committed_yet_is_known(tmp_path: Pa
 
 def test_a_count_of_zero_switches_it_off(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG.model_copy(update={"unique_key_window_count": 0})) as store:
-        assert store.once is None
+        assert store.dedup is None
         assert [_put(store, "a").repeats for _ in range(2)] == [frozenset()] * 2
 
 

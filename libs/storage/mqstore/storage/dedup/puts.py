@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import EncodedBatch, key_digests
 from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import OriginalsUnread, StorageError, UniqueKeyTaken
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
 from mqstore.storage.log.commit_log import CommitLog, Placement
-from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 Put = tuple[list[Placement], frozenset[int]]
@@ -43,7 +43,7 @@ Append = Callable[[Sequence[Message], bool], list[Placement]]
 """Appends messages, as a batch or not (``MessageStore.append``)."""
 
 
-class OncePuts:
+class DeduplicatedPuts:
     """Any thread may put; one at a time does.
 
     A put that comes before the keys were found waits for them: on an event loop, ``prepare`` first.

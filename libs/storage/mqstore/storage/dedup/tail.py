@@ -7,9 +7,9 @@ from typing import Final
 
 from mqstore.storage._kernel import Defect, find_record
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.once.window import KeyWindow
 from mqstore.storage.own.clock_steps import StepsView
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
+from mqstore.storage.dedup.puts import Put, end_of
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.once.puts import Put, end_of
 from tests.long_runs import nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
