@@ -42,8 +42,8 @@ from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file import MappedFile
-from mqstore.storage.own import format_file, manifest
-from mqstore.storage.own.state_page import read_state
+from mqstore.storage.metadata import format_file, manifest
+from mqstore.storage.metadata.state_page import read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import queue_key
 from mqstore.storage.system.posix_files import PosixFileSystem

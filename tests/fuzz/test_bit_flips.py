@@ -18,8 +18,8 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import QueryError, StorageError, StoreDamaged
 from mqstore.storage.layout import CHECKPOINT_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own import format_file, manifest
-from mqstore.storage.own.state_page import read_state
+from mqstore.storage.metadata import format_file, manifest
+from mqstore.storage.metadata.state_page import read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.overlay_files import OverlayFileSystem
 from mqstore.storage.verify import Verification

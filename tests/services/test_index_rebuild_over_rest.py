@@ -13,7 +13,7 @@ import pytest
 from mqstore.client import Client, IndexRebuild, NewMessage, ProblemError, part_frames
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.index.plan import Layout
-from mqstore.storage.own import writer_note
+from mqstore.storage.metadata import writer_note
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams

@@ -19,7 +19,7 @@ from mqstore.storage.index.file import ITEM, items_start
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own.block_files import blocks_of
+from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.queue_entry import QueueEntry

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage.own.manifest import load
-from mqstore.storage.own.state_page import read_state
+from mqstore.storage.metadata.manifest import load
+from mqstore.storage.metadata.state_page import read_state
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.recovery.view import QueueFiles
 from tests.simulation.disk import SimulatedDisk

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mqstore.storage.config import DamageRepair
 from mqstore.storage.layout import BLOCK_SIZE, StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.scrub.service import ScrubProgress
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk

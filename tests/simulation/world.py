@@ -13,7 +13,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from mqstore.storage.own.clock_steps import CLOCK_STEP_MS
+from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS
 from mqstore.storage.seams import Seams
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqstore.storage._kernel import LogWindow, Segment, Word, cover_blocks
 from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE
-from mqstore.storage.own.block_files import blocks_of
+from mqstore.storage.metadata.block_files import blocks_of
 
 
 def bounds(minimum: int, maximum: int, dispatched: int | None = None) -> tuple[Word, ...]:

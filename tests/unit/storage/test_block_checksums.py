@@ -17,8 +17,8 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordBlockCorrupt, RecordTombstone
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.own import sealed_json
-from mqstore.storage.own.block_files import blocks_of
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.report import CutTail, PlaceTombstone
 from mqstore.storage.store_reader import StoreReader

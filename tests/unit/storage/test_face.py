@@ -84,7 +84,7 @@ def test_the_contract_lets_through_the_modules_of_the_face_only() -> None:
 def test_the_contract_refuses_the_import_of_an_internal_module() -> None:
     graph = grimp.build_graph(*linter()["root_packages"], cache_dir=None)
     assert is_kept(deepcopy(graph))
-    graph.add_import(importer="mqstore.cli.main", imported="mqstore.storage.own.sealed_json")
+    graph.add_import(importer="mqstore.cli.main", imported="mqstore.storage.metadata.sealed_json")
     assert not is_kept(graph)
 
 

@@ -21,7 +21,7 @@ from mqstore.storage.errors import (
     StoreUnsupported,
 )
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own import log_owner, sealed_json
+from mqstore.storage.metadata import log_owner, sealed_json
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem

@@ -8,7 +8,7 @@ from mqstore.storage import sizes
 from mqstore.storage.codec.record import write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreUnsupported
-from mqstore.storage.own.format_file import Sizes
+from mqstore.storage.metadata.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.system.posix_files import PosixFileSystem
 

@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import INDEX_HEADER_SIZE, QUEUE_ENTRY_SIZE
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Finding, Kind, Level, Verification

@@ -12,9 +12,9 @@ from pathlib import Path
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import LossNotAccepted
 from mqstore.storage.loss_check import LossCheck, check_loss
-from mqstore.storage.own import format_file, log_owner, store_lock
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.state_page import read_state
+from mqstore.storage.metadata import format_file, log_owner, store_lock
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.state_page import read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss, plan_acceptance

@@ -16,8 +16,8 @@ from mqstore.storage.errors import (
     StoreOfAnother,
     StoreUnsupported,
 )
-from mqstore.storage.own import format_file, log_owner, regular_files, store_lock
-from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.metadata import format_file, log_owner, regular_files, store_lock
+from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import replace_file

@@ -4,16 +4,16 @@ read while another process may have the store open.
 Used by query, by store-writer and by Spark jobs.
 """
 
-from mqstore.storage.own.format_file import load as load_format
-from mqstore.storage.own.sealed_json import seal as seal_json
-from mqstore.storage.own.sealed_json import unseal as unseal_json
-from mqstore.storage.own.store_lock import has_sign as has_sign_of_ours
-from mqstore.storage.own.store_lock import in_use as lock_refusal
-from mqstore.storage.own.store_lock import take as take_lock
-from mqstore.storage.own.writer_note import WriterNote
-from mqstore.storage.own.writer_note import load as load_writer_note
-from mqstore.storage.own.writer_note import put as put_writer_note
-from mqstore.storage.own.writer_note import remove as remove_writer_note
+from mqstore.storage.metadata.format_file import load as load_format
+from mqstore.storage.metadata.sealed_json import seal as seal_json
+from mqstore.storage.metadata.sealed_json import unseal as unseal_json
+from mqstore.storage.metadata.store_lock import has_sign as has_sign_of_ours
+from mqstore.storage.metadata.store_lock import in_use as lock_refusal
+from mqstore.storage.metadata.store_lock import take as take_lock
+from mqstore.storage.metadata.writer_note import WriterNote
+from mqstore.storage.metadata.writer_note import load as load_writer_note
+from mqstore.storage.metadata.writer_note import put as put_writer_note
+from mqstore.storage.metadata.writer_note import remove as remove_writer_note
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.log_scan import queue_place
 from mqstore.storage.recovery.tombstones import QueuePlace

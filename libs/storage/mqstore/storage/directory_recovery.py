@@ -18,11 +18,11 @@ from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
+from mqstore.storage.metadata import index_loss, manifest
+from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
+from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import Progress, StoreOptions
-from mqstore.storage.own import index_loss, manifest
-from mqstore.storage.own.clock_steps import CLOCK_STEP_MS, StepsView
-from mqstore.storage.own.quarantine import Quarantine
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery import (

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from mqstore.storage.errors import StoreFailed, StoreNotWritable
-from mqstore.storage.own.state_page import Health, StatePage
+from mqstore.storage.metadata.state_page import Health, StatePage
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from mqstore.storage import sizes
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lost_data import Loss
-from mqstore.storage.own import manifest, store_lock
-from mqstore.storage.own.deleted_topics import DeletedTopics
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.manifest import Manifest
-from mqstore.storage.own.state_page import StateSnapshot
+from mqstore.storage.metadata import manifest, store_lock
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.metadata.state_page import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.loss import Facts, find_loss

@@ -33,8 +33,7 @@ from mqstore.storage.loss_check import (
     is_still_true,
     known_queues,
 )
-from mqstore.storage.options import StoreOptions
-from mqstore.storage.own import (
+from mqstore.storage.metadata import (
     format_file,
     index_loss,
     log_owner,
@@ -43,14 +42,15 @@ from mqstore.storage.own import (
     store_lock,
     store_settings,
 )
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.deleted_topics import DeletedTopics
-from mqstore.storage.own.format_file import FormatFile, Owner, Settings, Sizes
-from mqstore.storage.own.log_owner import LogOwner
-from mqstore.storage.own.manifest import Manifest
-from mqstore.storage.own.quarantine import Quarantine
-from mqstore.storage.own.state_page import Health, StatePage, StateSnapshot, read_state
-from mqstore.storage.own.store_lock import StoreLock
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.format_file import FormatFile, Owner, Settings, Sizes
+from mqstore.storage.metadata.log_owner import LogOwner
+from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.metadata.state_page import Health, StatePage, StateSnapshot, read_state
+from mqstore.storage.metadata.store_lock import StoreLock
+from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss, begin_segments, last_before

@@ -18,9 +18,9 @@ from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own import clock_steps
-from mqstore.storage.own.clock_steps import NO_STEPS, StepsView
-from mqstore.storage.own.state_page import StatePageReader
+from mqstore.storage.metadata import clock_steps
+from mqstore.storage.metadata.clock_steps import NO_STEPS, StepsView
+from mqstore.storage.metadata.state_page import StatePageReader
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.ext_addresses import first_address
 from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry

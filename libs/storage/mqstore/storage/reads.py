@@ -27,7 +27,7 @@ from mqstore.storage.lookup.record_place import RecordPlace
 from mqstore.storage.lookup.segment_bytes import SegmentPart
 from mqstore.storage.lookup.topic_scan import TopicQuery
 from mqstore.storage.lookup.views import Entry
-from mqstore.storage.own.state_page import Health
+from mqstore.storage.metadata.state_page import Health
 
 __all__ = [
     "TIME_MAX",

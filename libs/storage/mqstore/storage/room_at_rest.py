@@ -18,11 +18,11 @@ from typing import Final
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata import format_file, log_owner, store_lock
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.state_page import StatePage
 from mqstore.storage.options import StoreOptions
-from mqstore.storage.own import format_file, log_owner, store_lock
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.state_page import StatePage
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import RecoveryPlan, RemoveSegment, StartReason
 from mqstore.storage.retention.journal import forced_deletion_figures

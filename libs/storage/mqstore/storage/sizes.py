@@ -23,7 +23,7 @@ from mqstore.storage.layout import (
     MAGIC_BLANK,
     QUEUE_ENTRY_SIZE,
 )
-from mqstore.storage.own.format_file import Sizes
+from mqstore.storage.metadata.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name, segment_offset
 from mqstore.storage.seams import FileStat, FileSystem
 

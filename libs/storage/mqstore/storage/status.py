@@ -4,10 +4,10 @@ Used by store-writer for its views, events and metrics, and by commands that sho
 """
 
 from mqstore.storage.lost_data import Loss
+from mqstore.storage.metadata.clock_steps import ClockStep
+from mqstore.storage.metadata.quarantine import QuarantineEntry
+from mqstore.storage.metadata.quarantine_service import QuarantineService
 from mqstore.storage.options import Progress
-from mqstore.storage.own.clock_steps import ClockStep
-from mqstore.storage.own.quarantine import QuarantineEntry
-from mqstore.storage.own.quarantine_service import QuarantineService
 from mqstore.storage.recovery.report import RecoveryReport, RepairReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.scrub.service import ScrubProgress

@@ -23,11 +23,11 @@ from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.lookup.record_place import RecordPlaces
 from mqstore.storage.lookup.segment_bytes import SegmentBytes
 from mqstore.storage.lookup.topic_scan import TopicScans
-from mqstore.storage.own import format_file, log_owner, regular_files
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.block_guard import BlockGuard
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.state_page import StatePageReader, StateSnapshot
+from mqstore.storage.metadata import format_file, log_owner, regular_files
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.block_guard import BlockGuard
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.state_page import StatePageReader, StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.reader_views import (
     FollowedSteps,

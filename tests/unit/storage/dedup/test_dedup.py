@@ -19,7 +19,7 @@ from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own.clock_steps import NO_STEPS
+from mqstore.storage.metadata.clock_steps import NO_STEPS
 from tests.simulation.clock import SimulatedClock
 from tests.unit.storage.stores import CONFIG, abandon, open_store
 

@@ -13,7 +13,7 @@ from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.log import block_cover
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own.block_files import BlockFiles, blocks_of
+from mqstore.storage.metadata.block_files import BlockFiles, blocks_of
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 

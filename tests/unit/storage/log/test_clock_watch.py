@@ -6,7 +6,7 @@ import pytest
 
 from mqstore.storage._kernel import LogEnd
 from mqstore.storage.log.clock_watch import ClockWatch
-from mqstore.storage.own.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
+from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
 from tests.simulation import SimulatedMachine
 from tests.simulation.clock import EPOCH_MS
 

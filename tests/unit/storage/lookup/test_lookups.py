@@ -31,8 +31,8 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.lookup.lookups import Lookups
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry
 from mqstore.storage.system.posix_files import PosixFileSystem
 

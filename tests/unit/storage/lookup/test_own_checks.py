@@ -14,7 +14,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.lookup.record_place import Cover, RecordPlaces
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.paths import segment_name
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some

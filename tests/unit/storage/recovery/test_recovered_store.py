@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mqstore.storage.errors import RecordError, RecordTombstone, StoreDamaged, StoreOfAnother
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.own.quarantine import TOMBSTONE_REASON
+from mqstore.storage.metadata.quarantine import TOMBSTONE_REASON
 from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
 from mqstore.storage.seams import Clock
 from mqstore.storage.system.threads import production_seams

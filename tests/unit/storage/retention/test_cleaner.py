@@ -10,7 +10,7 @@ import pytest
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import DiskFull, PinRefused, StoreFailed, StoreNotWritable
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.own import manifest
+from mqstore.storage.metadata import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
 from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine

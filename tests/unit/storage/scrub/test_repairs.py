@@ -14,7 +14,7 @@ from mqstore.storage.config import DamageRepair
 from mqstore.storage.errors import RecordTombstone, RepairRefused, StorageError, StoreFailed
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.own.block_files import blocks_of
+from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.report import PlaceTombstone, RestoreBytes

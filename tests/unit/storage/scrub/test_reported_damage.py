@@ -20,8 +20,8 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.own import block_guard
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata import block_guard
+from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.paths import segment_name
 from mqstore.storage.scrub import service
 from mqstore.storage.store_reader import StoreReader

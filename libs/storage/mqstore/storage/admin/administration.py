@@ -21,7 +21,7 @@ from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 if TYPE_CHECKING:
     from mqstore.storage.layout import StoreFormat
-    from mqstore.storage.own.deleted_topics import DeletedTopics
+    from mqstore.storage.metadata.deleted_topics import DeletedTopics
     from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 

@@ -3,7 +3,7 @@
 Source: AdminBrokerProcessor, TopicConfigManager and DefaultMessageStore of 4.9.7 and 5.4.0. As in
 5.4.0 a deletion removes the topic's config, its queues' files and the groups' offsets in it. Its
 messages stay in the log until retention removes them, and are found by id and key.
-``own.deleted_topics`` keeps the facts that RocketMQ has no file for.
+``metadata.deleted_topics`` keeps the facts that RocketMQ has no file for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mqstore.storage.admin.group_offsets import GroupOffsets
 from mqstore.storage.errors import TopicConfigError, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.own.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
 from mqstore.storage.tables.config_tables import TopicConfig, TopicTable

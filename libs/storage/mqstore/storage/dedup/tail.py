@@ -10,7 +10,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.own.clock_steps import StepsView
+from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 

@@ -26,7 +26,7 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.own.clock_steps import CLOCK_STEP_MS
+from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry

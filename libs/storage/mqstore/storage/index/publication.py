@@ -20,8 +20,8 @@ from pydantic.alias_generators import to_camel
 
 from mqstore.storage.errors import StagingDamaged
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.own import format_file, sealed_json
-from mqstore.storage.own.format_file import FormatFile
+from mqstore.storage.metadata import format_file, sealed_json
+from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import remove_file, replace_file

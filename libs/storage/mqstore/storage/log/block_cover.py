@@ -18,7 +18,7 @@ from mqstore.storage._kernel import cover_blocks
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.seams import MappedBytes
 
 CHUNK: Final = 16 << 20

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage._kernel import LogEnd
-from mqstore.storage.own.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
+from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
 from mqstore.storage.seams import Clock
 
 LOOK_S: Final = 1.0

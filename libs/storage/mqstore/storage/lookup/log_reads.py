@@ -27,7 +27,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import BLANK_RECORD_SIZE, MAGIC_BLANK
 from mqstore.storage.lookup.own_checks import is_proved
 from mqstore.storage.lookup.views import Bounds, LogView, QueuesView
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata.block_guard import BlockGuard
 
 _TRIES: Final = 8
 _REACHES: Final = (64 << 10, 8 << 20)

@@ -53,8 +53,8 @@ from mqstore.storage.lookup.views import (
     names_record,
     repeats,
 )
-from mqstore.storage.own.block_guard import BlockGuard
-from mqstore.storage.own.clock_steps import NO_STEPS, StepsView
+from mqstore.storage.metadata.block_guard import BlockGuard
+from mqstore.storage.metadata.clock_steps import NO_STEPS, StepsView
 
 COUNT_MAX: Final = 1_000
 """Most records in one answer."""

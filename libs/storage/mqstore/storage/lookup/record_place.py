@@ -15,7 +15,7 @@ from mqstore.storage.errors import RecordError
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.lookup.own_checks import entry_of
 from mqstore.storage.lookup.views import Entry, LogView, QueuesView
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata.block_guard import BlockGuard
 
 
 class Cover(StrEnum):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from mqstore.storage.errors import SegmentExpired, SegmentUnknown, StoreNotOpen
 from mqstore.storage.layout import BLOCK_SIZE
-from mqstore.storage.own.block_files import BlockFiles, covered
-from mqstore.storage.own.state_page import StatePageReader
+from mqstore.storage.metadata.block_files import BlockFiles, covered
+from mqstore.storage.metadata.state_page import StatePageReader
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import FileSystem
 

@@ -34,7 +34,7 @@ from mqstore.storage.index.build import (
 from mqstore.storage.index.plan import Layout
 from mqstore.storage.index.publication import discard
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.own import index_loss
+from mqstore.storage.metadata import index_loss
 from mqstore.storage.rebuild import plan_check
 from mqstore.storage.rebuild.part_upload import PartUpload
 from mqstore.storage.rebuild.values import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mqstore.storage.index.catch_up import IndexCatchUp
     from mqstore.storage.index.service import IndexService
     from mqstore.storage.log.commit_log import CommitLog
-    from mqstore.storage.own.format_file import FormatFile
+    from mqstore.storage.metadata.format_file import FormatFile
     from mqstore.storage.paths import StorePaths
 
 PIN: Final = "index-rebuild"

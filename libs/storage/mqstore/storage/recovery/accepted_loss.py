@@ -21,7 +21,7 @@ from mqstore.storage.codec.record import encode_into
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
 from mqstore.storage.lost_data import Loss
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.loss import Facts, queue_losses
 from mqstore.storage.recovery.report import PlaceTombstone

@@ -18,8 +18,8 @@ from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.quarantine import RESTORED_REASON, TOMBSTONE_REASON, Quarantine
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.quarantine import RESTORED_REASON, TOMBSTONE_REASON, Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.report import (
     CloseSegment,

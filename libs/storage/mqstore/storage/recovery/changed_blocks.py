@@ -9,8 +9,8 @@ from typing import Final
 
 from mqstore.storage._kernel import Defect, check_record
 from mqstore.storage.layout import BLOCK_SIZE
-from mqstore.storage.own.block_files import BlockFiles, damage_in
-from mqstore.storage.own.changed_word import WORD_SIZE, ChangedWord, changed_word, mended
+from mqstore.storage.metadata.block_files import BlockFiles, damage_in
+from mqstore.storage.metadata.changed_word import WORD_SIZE, ChangedWord, changed_word, mended
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.scrub.finding import BLANK, explain
 

@@ -26,7 +26,7 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     SysFlag,
 )
-from mqstore.storage.own.changed_word import WORD_SIZE, ChangedWord
+from mqstore.storage.metadata.changed_word import WORD_SIZE, ChangedWord
 from mqstore.storage.queues.consume_queue import GAP_MAX
 from mqstore.storage.recovery.changed_blocks import ChangedBlocks
 from mqstore.storage.recovery.repairs import RepairPlanner

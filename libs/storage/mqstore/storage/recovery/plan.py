@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from mqstore.storage.lost_data import Loss
-from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.recovery.log_scan import LogScan, ScanResult
 from mqstore.storage.recovery.report import (
     LISTED_MAX,

@@ -24,7 +24,7 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
-from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.own.clock_steps import ClockSteps
+from mqstore.storage.metadata.clock_steps import ClockSteps
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention import plan
 from mqstore.storage.retention.archive import Archive, ArchiveMark

@@ -14,8 +14,8 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mqstore.storage.errors import PinRefused, PinUnknown
-from mqstore.storage.own import sealed_json
-from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.value import Value

@@ -12,7 +12,7 @@ from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.mapped.allocation import AllocationService
-from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_flush import QueueFlushService
 

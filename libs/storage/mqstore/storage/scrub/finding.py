@@ -16,7 +16,7 @@ from mqstore.storage._kernel import check_record, find_record, locate_damage
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import SysFlag
-from mqstore.storage.own.changed_word import changed_word, mended
+from mqstore.storage.metadata.changed_word import changed_word, mended
 
 BLANK: Final = "BLANK"
 """The field of what lies in no record: a segment's unused rest."""

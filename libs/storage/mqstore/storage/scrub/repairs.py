@@ -19,7 +19,7 @@ from typing import Final
 from mqstore.storage.errors import RepairRefused, StoreFailed
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own.state_page import StatePage
+from mqstore.storage.metadata.state_page import StatePage
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.repair_plan import plan_repairs
 from mqstore.storage.recovery.report import RepairPlan, RepairReport, RestoreBytes

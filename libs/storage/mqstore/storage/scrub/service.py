@@ -26,8 +26,8 @@ from mqstore.storage.errors import RepairRefused
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.own import sealed_json
-from mqstore.storage.own.block_files import BlockFiles
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.recovery.report import PlaceTombstone, RepairReport
 from mqstore.storage.scrub.finding import Finding, explain
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from mqstore.storage.own.block_files import damage_in
+from mqstore.storage.metadata.block_files import damage_in
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 

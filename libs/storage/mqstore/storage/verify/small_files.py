@@ -10,9 +10,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.own import clock_steps, manifest, write_pause
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.metadata import clock_steps, manifest, write_pause
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins

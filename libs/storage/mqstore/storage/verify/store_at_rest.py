@@ -20,12 +20,18 @@ from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.format_detection import find_format
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.loss_check import LossCheck, check_loss
-from mqstore.storage.own import format_file, log_owner, regular_files, store_lock, store_settings
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.deleted_topics import DeletedTopics
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.manifest import Manifest
-from mqstore.storage.own.state_page import StateSnapshot, read_state
+from mqstore.storage.metadata import (
+    format_file,
+    log_owner,
+    regular_files,
+    store_lock,
+    store_settings,
+)
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.metadata.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, plan
 from mqstore.storage.recovery.view import Segment, find_segments, read_checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqstore.storage.own.store_lock import StoreLock
+from mqstore.storage.metadata.store_lock import StoreLock
 
 INTERVAL_S: Final = 1.0
 """For so long at most a writer goes on after its lock file was deleted."""

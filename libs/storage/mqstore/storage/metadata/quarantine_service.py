@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from mqstore.storage.errors import QuarantineEntryUnknown
-from mqstore.storage.own.quarantine import Quarantine, QuarantineEntry
+from mqstore.storage.metadata.quarantine import Quarantine, QuarantineEntry
 
 LOOK_S: Final = 10.0
 """Seconds between two looks at whether the index is complete."""

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Sequence
 
-from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import remove_file, replace_file

@@ -19,8 +19,8 @@ from typing import Final
 from mqstore.storage._kernel import LogWindow, Segment, locate_damage
 from mqstore.storage.errors import RecordBlockCorrupt
 from mqstore.storage.layout import BLOCK_SIZE
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.changed_word import WORD_SIZE
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.changed_word import WORD_SIZE
 
 SEGMENTS_MAX: Final = 256
 """Segments that are known at a time; each costs 4 bytes a block, 64 KiB for one of 1 GiB."""

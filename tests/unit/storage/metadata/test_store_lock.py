@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import DirectoryNotUsable, StoreLocked
-from mqstore.storage.own import store_lock
+from mqstore.storage.metadata import store_lock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.posix_files import PosixFileSystem
 

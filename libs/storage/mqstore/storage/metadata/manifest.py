@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage._kernel import is_zero
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 from mqstore.storage.system.sparse import last_nonzero

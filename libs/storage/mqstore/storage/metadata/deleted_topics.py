@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 

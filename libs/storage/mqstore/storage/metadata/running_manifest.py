@@ -8,9 +8,9 @@ import logging
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.own import manifest
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.manifest import LogState, Manifest, QueueState
+from mqstore.storage.metadata import manifest
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.manifest import LogState, Manifest, QueueState
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_flush import QueueFlushService

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.errors import StoreDamaged, StoreLocked, StoreOfAnother, StoreUnsupported
-from mqstore.storage.own import format_file, sealed_json
-from mqstore.storage.own.format_file import FormatFile
-from mqstore.storage.own.store_lock import StoreLock
+from mqstore.storage.metadata import format_file, sealed_json
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file

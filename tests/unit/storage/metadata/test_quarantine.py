@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.own.quarantine import Quarantine
+from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.system.clock import SystemClock
 from mqstore.storage.system.posix_files import PosixFileSystem
 

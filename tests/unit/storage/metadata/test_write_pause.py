@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.own.write_pause import UNREADABLE, WritePause
+from mqstore.storage.metadata.write_pause import UNREADABLE, WritePause
 from mqstore.storage.system.threads import production_seams
 from tests.simulation import Loss, SimulatedMachine
 

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import Clock, FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.own import manifest
-from mqstore.storage.own.manifest import Manifest
+from mqstore.storage.metadata import manifest
+from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.view import StoreView, find_segments
 from tests.unit.storage.stores import CONFIG, FILES, open_store, put_some

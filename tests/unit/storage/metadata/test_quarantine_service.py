@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import QuarantineEntryUnknown
-from mqstore.storage.own.quarantine import Quarantine
-from mqstore.storage.own.quarantine_service import QuarantineService
+from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.metadata.quarantine_service import QuarantineService
 from mqstore.storage.system.clock import SystemClock
 from mqstore.storage.system.posix_files import PosixFileSystem
 

@@ -16,7 +16,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lost_data import ByteRange
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 

@@ -8,8 +8,8 @@ import pytest
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.own import format_file
-from mqstore.storage.own.format_file import FormatFile, Sizes
+from mqstore.storage.metadata import format_file
+from mqstore.storage.metadata.format_file import FormatFile, Sizes
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.rule import RetentionRule
 from mqstore.storage.system.posix_files import PosixFileSystem

@@ -12,9 +12,9 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import RecordBlockCorrupt
 from mqstore.storage.layout import BLOCK_SIZE
-from mqstore.storage.own import block_guard
-from mqstore.storage.own.block_files import BlockFiles
-from mqstore.storage.own.block_guard import BlockGuard
+from mqstore.storage.metadata import block_guard
+from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 SEGMENT = 4 * BLOCK_SIZE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import StoreNotOpen
-from mqstore.storage.own.state_page import Health, StatePage, StatePageReader, read_state
+from mqstore.storage.metadata.state_page import Health, StatePage, StatePageReader, read_state
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 STORE = "0123456789abcdef0123456789abcdef"
@@ -207,7 +207,7 @@ def test_an_arrival_wakes_another_process_with_a_read_only_mapping(
     program = (
         "import sys; from pathlib import Path;"
         "from mqstore.storage.system.posix_files import PosixFileSystem as F;"
-        "from mqstore.storage.own.state_page import StatePageReader as R;"
+        "from mqstore.storage.metadata.state_page import StatePageReader as R;"
         "r = R.open(F(), Path(sys.argv[1])); seen = r.arrivals; print('ready', flush=True);"
         "print(r.wait(seen, 60), r.dispatched_offset)"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.storage._kernel import check_block, cover_blocks
 from mqstore.storage.layout import BLOCK_HEADER_SIZE, BLOCK_SIZE
-from mqstore.storage.own.block_files import BlockFiles, blocks_of, damage_in
+from mqstore.storage.metadata.block_files import BlockFiles, blocks_of, damage_in
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 SEGMENT = 3 * BLOCK_SIZE - 1_000

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreUnsupported
-from mqstore.storage.own.format_file import FormatFile, Settings, Sizes
+from mqstore.storage.metadata.format_file import FormatFile, Settings, Sizes
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.own import clock_steps
-from mqstore.storage.own.clock_steps import STEPS_MAX, ClockStep, ClockSteps, StepsView
+from mqstore.storage.metadata import clock_steps
+from mqstore.storage.metadata.clock_steps import STEPS_MAX, ClockStep, ClockSteps, StepsView
 from tests.simulation import SimulatedDisk, SimulatedMachine
 
 PATH = Path("/clock.json")

@@ -11,7 +11,7 @@ import pytest
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import StoreUnsupported
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.own import sealed_json
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.overlay_files import OverlayFileSystem
 from mqstore.storage.system.posix_files import PosixFileSystem
