@@ -125,7 +125,8 @@ fuzz: $(TEST_READY) ## test FUZZ_RECORDS (10 million) mutated inputs, with the k
 		--kernel build/fuzz/mqstore/storage/_kernel.*.so --records $(FUZZ_RECORDS)
 
 docs: $(DOCS_READY) ## build the documentation site, reference pages included, into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@mkdir -p build # not --quiet: that lets warnings pass
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 	@echo "built build/site: open build/site/index.html, or for the search run"
 	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 

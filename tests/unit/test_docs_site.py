@@ -22,7 +22,7 @@ LOADED = re.compile(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; every warning of the build is an error."""
     where = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(where)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(where)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return where
