@@ -28,14 +28,14 @@ SET_BY_THE_CHART: Final = frozenset([
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""
-_TOLD: Final = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "pattern")
+_KEYWORDS: Final = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "pattern")
 
 
 def settings_schema(model: type[BaseModel]) -> dict[str, Any]:
     """What may stand in the value of this name, by the settings' own bounds."""
     document = model.model_json_schema(by_alias=False)
     properties = {
-        to_camel(name): _told(field, document.get("$defs", {}))
+        to_camel(name): _constraints(field, document.get("$defs", {}))
         for name, field in document["properties"].items()
         if to_camel(name) not in SET_BY_THE_CHART
     }
@@ -46,11 +46,11 @@ def settings_schema(model: type[BaseModel]) -> dict[str, Any]:
     }
 
 
-def _told(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _constraints(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     for each in field.get("anyOf", [field]):
         found = definitions[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
         if found.get("type") != "null":
-            return {name: found[name] for name in _TOLD if name in found}
+            return {name: found[name] for name in _KEYWORDS if name in found}
     raise ValueError(f"no type in {field}")
 
 

@@ -98,8 +98,8 @@ def test_each_alert_fires_by_what_it_is_for_and_by_nothing_else(tmp_path: Path) 
     tests = [_firing(HEALTHY)]
     for alert, (metric, labels, values) in BAD.items():
         tests.append(_firing(HEALTHY | {f"{metric}{{{MINE},{labels}}}": values}, alert))
-    asked = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests}
-    (tmp_path / "tests.json").write_text(json.dumps(asked))
+    document = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.json").write_text(json.dumps(document))
     _promtool(tmp_path, "test", "rules", "tests.json")
 
 

@@ -303,16 +303,16 @@ def test_a_driver_may_be_given_rights_to_where_results_go() -> None:
 def test_an_index_rebuild_may_have_executors_of_its_own() -> None:
     jobs = {"output": {"existingClaim": "results"}, "indexRebuild": {"executors": 5}}
     found = render(jobs=jobs)
-    told = {
+    settings = {
         job: found["ConfigMap"][f"shop-mqstore-{job}"]["data"]["spark-defaults.conf"]
         for job in ("expiry-report", "index-rebuild")
     }
-    assert "spark.executor.instances 5\n" in told["index-rebuild"]
-    assert "spark.executor.instances 2\n" in told["expiry-report"]
+    assert "spark.executor.instances 5\n" in settings["index-rebuild"]
+    assert "spark.executor.instances 2\n" in settings["expiry-report"]
 
 
 @needs_helm
-def test_an_index_rebuild_waits_to_be_started_and_tells_the_writer_its_jobs_name() -> None:
+def test_an_index_rebuild_waits_to_be_started_and_passes_its_jobs_name_to_the_writer() -> None:
     found = render(**EVERYTHING)
     assert found["CronJob"]["shop-mqstore-index-rebuild"]["spec"]["suspend"] is True
     spec = pods(found)["shop-mqstore-index-rebuild"]
@@ -398,7 +398,7 @@ def test_tokens_of_ones_own_are_used_by_all_and_none_are_made() -> None:
 
 @needs_helm
 @pytest.mark.parametrize(("retain", "policy"), [(True, "Retain"), (False, "Delete")])
-def test_claims_stay_unless_somebody_says_otherwise(retain: bool, policy: str) -> None:
+def test_claims_stay_unless_values_set_delete(retain: bool, policy: str) -> None:
     shard = render(persistence={"retain": retain})["StatefulSet"]["shop-mqstore-shard"]["spec"]
     expected = {"whenDeleted": policy, "whenScaled": policy}
     assert shard["persistentVolumeClaimRetentionPolicy"] == expected
@@ -461,7 +461,7 @@ def test_every_shard_finds_the_others_in_a_list_that_is_not_hashed() -> None:
 
 
 @needs_helm
-def test_one_address_leads_to_all_shards_and_shards_reach_nobody_else() -> None:
+def test_one_address_leads_to_all_shards_and_shards_reach_only_shards() -> None:
     found = render(shards=2)
     selector = found["Service"]["shop-mqstore"]["spec"]["selector"]
     assert "statefulset.kubernetes.io/pod-name" not in selector
@@ -476,7 +476,7 @@ def test_one_address_leads_to_all_shards_and_shards_reach_nobody_else() -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", ["1shop", "our.shop"])
-def test_a_release_whose_name_no_service_can_have_is_told_how_to_go_on(name: str) -> None:
+def test_a_release_whose_name_no_service_can_have_is_rejected_with_a_remedy(name: str) -> None:
     assert "set fullnameOverride" in _run("template", name, values={}).stderr
     assert not _run("template", name, values={"fullnameOverride": "shop"}).returncode
 
@@ -488,7 +488,7 @@ def test_a_name_with_mqstore_in_it_is_used_as_it_is() -> None:
 
 
 @needs_helm
-def test_what_watches_comes_only_when_it_is_asked_for() -> None:
+def test_monitoring_is_installed_only_on_request() -> None:
     optional = {"ServiceMonitor", "PrometheusRule", "Ingress", "HTTPRoute"}
     assert not optional & set(render())
     found = render(**EVERYTHING)
@@ -564,9 +564,9 @@ def test_alerts_go_by_metrics_that_there_are() -> None:
 def test_panels_go_by_metrics_that_there_are() -> None:
     shown = render(**EVERYTHING)["ConfigMap"]["shop-mqstore-dashboard"]["data"]["mqstore.json"]
     dashboard = json.loads(shown)
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    assert len(asked) >= 10
-    for expression in asked:
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(expressions) >= 10
+    for expression in expressions:
         mine = 'namespace="$namespace",app_kubernetes_io_instance="$release"'
         _goes_by_metrics_of(expression, mine)
     variables = {each["name"] for each in dashboard["templating"]["list"]}

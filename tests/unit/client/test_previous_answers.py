@@ -15,6 +15,6 @@ def test_offsets_without_shards_are_understood() -> None:
     assert (found.committed, found.shard) == (1, None)
 
 
-def test_a_pause_that_does_not_tell_whether_messages_are_taken_is_understood() -> None:
+def test_a_reply_without_the_field_taken_is_decoded() -> None:
     found = Writes.model_validate_json('{"paused": true, "reason": "r", "sinceMs": 1}')
     assert (found.paused, found.taken) == (True, None)

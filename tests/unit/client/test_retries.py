@@ -11,8 +11,8 @@ from mqstore.wire import unique_keys
 
 
 def problem(kind: str, status: int = 503, retry_after_s: float | None = None) -> ProblemError:
-    told = {"type": f"urn:mqstore:problem:{kind}"}
-    return ProblemError(status, told, retry_after_s=retry_after_s)
+    members = {"type": f"urn:mqstore:problem:{kind}"}
+    return ProblemError(status, members, retry_after_s=retry_after_s)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_patience_generates_the_keys_that_are_missing() -> None:
 
 
 def test_a_problem_names_a_shard_that_takes_messages() -> None:
-    told = {"type": "urn:mqstore:problem:shard-unreachable", "writable": {"shard": 3}}
-    assert writable_shard(ProblemError(503, told)) == 3
+    members = {"type": "urn:mqstore:problem:shard-unreachable", "writable": {"shard": 3}}
+    assert writable_shard(ProblemError(503, members)) == 3
     assert writable_shard(problem("overloaded")) is None
     assert writable_shard(Unreachable("x")) is None

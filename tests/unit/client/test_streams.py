@@ -81,29 +81,29 @@ def _event(number: int) -> bytes:
     return b'id: %d\nevent: topic\ndata: {"kind":"topic","atMs":%d}\n\n' % (number, number)
 
 
-Told = list[str]
-Follow = Callable[[str, Told], None]
+Ids = list[str]
+Follow = Callable[[str, Ids], None]
 """Adds the ids of events as they come, until the stream ends or raises."""
 
 
-def _blocking(url: str, told: Told) -> None:
+def _blocking(url: str, ids: Ids) -> None:
     with Client(url, url) as client:
         for event in client.events(patience_s=30):
-            told.append(event.id)
+            ids.append(event.id)
 
 
-def _asynchronous(url: str, told: Told) -> None:
+def _asynchronous(url: str, ids: Ids) -> None:
     async def follow() -> None:
         async with AsyncClient(url, url) as client:
             async for event in client.events(patience_s=30):
-                told.append(event.id)
+                ids.append(event.id)
 
     asyncio.run(follow())
 
 
 @pytest.mark.parametrize("follow", [_blocking, _asynchronous])
 def test_stream_goes_on_behind_its_last_event(follow: Follow) -> None:
-    told: Told = []
+    ids: Ids = []
     with (
         _serving(
             Part(SOON + _event(1) + _event(2)),
@@ -115,8 +115,8 @@ def test_stream_goes_on_behind_its_last_event(follow: Follow) -> None:
         ) as script,
         pytest.raises(ProblemError) as caught,
     ):
-        follow(script.url, told)
-    assert told == ["1", "2", "3", "4"]
+        follow(script.url, ids)
+    assert ids == ["1", "2", "3", "4"]
     assert script.last_ids == [None, "2", "3", "3", "3", "4"]
     assert (caught.value.status, caught.value.type) == (401, "unauthorized")
 
@@ -168,7 +168,7 @@ def test_stream_of_so_many_seconds_ends_with_the_services_end() -> None:
         Part(SOON + b"id: 1\ndata: 7\n\n"),
     ],
 )
-def test_event_that_cannot_be_read_is_an_error_and_is_not_asked_for_again(part: Part) -> None:
+def test_event_that_cannot_be_read_is_an_error_and_is_not_requested_again(part: Part) -> None:
     with (
         _serving(part) as script,
         Client(script.url, script.url) as client,

@@ -90,59 +90,15 @@ def report(risks: Sequence[Risk] = (), topics: Sequence[str] = ("orders",)) -> E
         messages=20,
         bytes=2000,
         at_risk=bool(risks),
-        expiring=(
-            Expiring(
-                reserved_hours=72,
-                is_in_force=True,
-                horizon_hours=24,
-                end_offset=1000,
-                segments=1,
-                messages=10,
-                bytes=1000,
-                lost=sum(each.messages for each in risks),
-            ),
-        ),
+        expiring=(expiring(risks),),
         risks=tuple(risks),
-        topics=tuple(
-            TopicStock(
-                topic=topic,
-                groups=1,
-                messages=20,
-                bytes=2000,
-                oldest_ms=NOW_MS - 70 * HOUR_MS,
-                newest_ms=NOW_MS,
-            )
-            for topic in topics
-        ),
-        topics_expiring=tuple(
-            TopicExpiring(
-                reserved_hours=72,
-                horizon_hours=24,
-                topic=topic,
-                segments=1,
-                messages=10,
-                bytes=1000,
-            )
-            for topic in topics
-        ),
+        topics=tuple(topic_stock(topic) for topic in topics),
+        topics_expiring=tuple(topic_expiring(topic) for topic in topics),
         ages=tuple(
             AgeClass(topic=topic, from_hours=48, to_hours=72, messages=20, bytes=2000)
             for topic in topics
         ),
-        segments=tuple(
-            SegmentStock(
-                name=f"{number:020d}",
-                start=number * SEGMENT,
-                end=(number + 1) * SEGMENT,
-                messages=10,
-                bytes=1000,
-                expires_ms=NOW_MS,
-                not_before_ms=None if number else NOW_MS + HOUR_MS,
-                why=Why.NEWEST if number else Why.HOUR,
-                held_by=(),
-            )
-            for number in range(2)
-        ),
+        segments=tuple(segment_stock(number) for number in range(2)),
         disk=DiskForecast(
             volume="commitlog",
             path="/log",
@@ -152,4 +108,53 @@ def report(risks: Sequence[Risk] = (), topics: Sequence[str] = ("orders",)) -> E
             used_by_hour=tuple(range(70, 90)),
             levels=(Level(setting="diskMaxUsedSpaceRatio", percent=75, reached_in_hours=5.0),),
         ),
+    )
+
+
+def expiring(risks: Sequence[Risk]) -> Expiring:
+    return Expiring(
+        reserved_hours=72,
+        is_in_force=True,
+        horizon_hours=24,
+        end_offset=1000,
+        segments=1,
+        messages=10,
+        bytes=1000,
+        lost=sum(each.messages for each in risks),
+    )
+
+
+def topic_stock(topic: str) -> TopicStock:
+    return TopicStock(
+        topic=topic,
+        groups=1,
+        messages=20,
+        bytes=2000,
+        oldest_ms=NOW_MS - 70 * HOUR_MS,
+        newest_ms=NOW_MS,
+    )
+
+
+def topic_expiring(topic: str) -> TopicExpiring:
+    return TopicExpiring(
+        reserved_hours=72,
+        horizon_hours=24,
+        topic=topic,
+        segments=1,
+        messages=10,
+        bytes=1000,
+    )
+
+
+def segment_stock(number: int) -> SegmentStock:
+    return SegmentStock(
+        name=f"{number:020d}",
+        start=number * SEGMENT,
+        end=(number + 1) * SEGMENT,
+        messages=10,
+        bytes=1000,
+        expires_ms=NOW_MS,
+        not_before_ms=None if number else NOW_MS + HOUR_MS,
+        why=Why.NEWEST if number else Why.HOUR,
+        held_by=(),
     )

@@ -1,4 +1,4 @@
-"""How the expiry report is asked for, and refused."""
+"""The command of the expiry report: results, and rejected options."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from mqstore.jobs.shard_place import ShardPlace
 from tests.unit.jobs.written import written
 
 
-def asked(*arguments: str) -> tuple[int, str, str]:
+def run_command(*arguments: str) -> tuple[int, str, str]:
     found = CliRunner().invoke(app, [str(each) for each in arguments])
     return found.exit_code, found.stdout, found.stderr
 
 
 def test_a_dry_run_says_what_would_be_read_and_writes_nothing(tmp_path: Path) -> None:
     root, out = written(tmp_path / "store"), tmp_path / "out"
-    code, told, _ = asked(str(root), "--out", str(out), "--dry-run")
+    code, output, _ = run_command(str(root), "--out", str(out), "--dry-run")
     assert code == 0
-    (shard,) = json.loads(told)["shards"]
+    (shard,) = json.loads(output)["shards"]
     assert shard["wouldRead"] > 64 << 10
     assert shard["segments"] > 1
     assert not out.exists()
 
 
-def test_one_shard_that_is_no_store_is_told_and_the_others_are_looked_at(tmp_path: Path) -> None:
+def test_one_shard_that_is_no_store_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     root = written(tmp_path / "store", 10)
-    code, told, _ = asked(str(tmp_path / "no"), str(root), "--out", "x", "--dry-run")
+    code, output, _ = run_command(str(tmp_path / "no"), str(root), "--out", "x", "--dry-run")
     assert code == 2
-    first, second = json.loads(told)["shards"]
+    first, second = json.loads(output)["shards"]
     assert first["error"] == f"{tmp_path}/no is no directory; name a store directory"
     assert second["exitCode"] == 0
 
@@ -42,16 +42,18 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").touch()
-    code, told, errors = asked("nowhere", "--out", str(tmp_path / "file" / "out"))
-    assert (code, told) == (2, "")
+    code, output, errors = run_command("nowhere", "--out", str(tmp_path / "file" / "out"))
+    assert (code, output) == (2, "")
     assert "mqstore: " in errors
     assert "cannot be written to" in errors
 
 
 def test_a_service_that_does_not_answer_ends_with_three() -> None:
-    code, told, _ = asked("http://127.0.0.1:9,http://127.0.0.1:9", "--out", "x", "--dry-run")
+    code, output, _ = run_command(
+        "http://127.0.0.1:9,http://127.0.0.1:9", "--out", "x", "--dry-run"
+    )
     assert code == 3
-    assert "writer at /v1/store: " in json.loads(told)["shards"][0]["error"]
+    assert "writer at /v1/store: " in json.loads(output)["shards"][0]["error"]
 
 
 def test_hours_are_sorted_and_each_counts_once() -> None:

@@ -36,7 +36,7 @@ def test_a_store_at_rest_says_its_rule_and_where_everybody_stands(tmp_path: Path
     assert len(found.disks.volumes) == 2
 
 
-def test_segments_are_planned_by_when_they_were_written_and_by_the_hours_asked_for(
+def test_segments_are_planned_by_when_they_were_written_and_by_the_requested_hours(
     tmp_path: Path,
 ) -> None:
     root = written(tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Who has not come to messages is told from counts as from the messages one by one."""
+"""Losses of readers are the same from counts as from single messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count(topic: str, queue_id: int, past: int, **more: int | None) -> Count:
 
 
 @given(CONSUMED, MESSAGES)
-def test_every_group_is_told_of_the_messages_at_its_offset_and_behind(
+def test_every_group_loses_the_messages_at_its_offset_and_after(
     consumed: dict[tuple[str, str], dict[int, int]], messages: list[tuple[str, int, int]]
 ) -> None:
     known = facts(consumed=consumed)
@@ -49,7 +49,7 @@ def test_every_group_is_told_of_the_messages_at_its_offset_and_behind(
     )
 
 
-def test_what_has_no_queue_entry_is_lost_by_nobody() -> None:
+def test_a_message_without_a_queue_entry_is_no_loss() -> None:
     known = facts(consumed={("g", "T"): {}})
     assert losses(known, Places.of(known), [count("T", 0, NOT_QUEUED)]) == {}
 
@@ -84,7 +84,7 @@ def test_an_undelivered_message_that_is_overdue_may_be_lost_whenever_it_goes() -
     assert delayed(goes_in_h=100, stored_h_ago=3)
 
 
-def test_what_was_delivered_is_lost_by_nobody() -> None:
+def test_a_delivered_message_is_no_loss() -> None:
     known = facts(delivered={18: 5})
     counted = [count(SCHEDULE_TOPIC, 17, 0, goes_ms=NOW_MS)]
     assert losses(known, Places.of(known), counted) == {}
@@ -104,8 +104,8 @@ def test_groups_that_are_kept_for_and_undelivered_messages_hold_from_their_first
         count(SCHEDULE_TOPIC, 0, 1, first_offset=700),
     ]
     found = holds(known, Places.of(known), counts)
-    told = [(each.kind, each.name, each.from_offset) for each in found]
-    assert told == [
+    losses = [(each.kind, each.name, each.from_offset) for each in found]
+    assert losses == [
         ("pin", "p", 1),
         ("delay", "1", 700),
         ("group", "g", 400),
@@ -113,6 +113,6 @@ def test_groups_that_are_kept_for_and_undelivered_messages_hold_from_their_first
     ]
 
 
-def test_a_broker_heeds_nobody() -> None:
+def test_a_broker_honours_no_hold() -> None:
     known = facts(consumed={("g", "T"): {}}, config=KEPT, honours_holds=False)
     assert holds(known, Places.of(known), [count("T", 0, 0)]) == []

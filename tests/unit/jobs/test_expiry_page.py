@@ -45,7 +45,7 @@ def test_who_loses_messages_is_said_before_all_else() -> None:
     assert html.index(verdict) < html.index("audit") < html.index("The log, from old to new")
 
 
-def test_where_nobody_loses_anything_it_says_so() -> None:
+def test_a_report_without_losses_states_it() -> None:
     html = shown(report())
     assert "Retention deletes no message that a reader still needs within 1 d." in html
     assert "Not consumed" not in html
@@ -53,8 +53,8 @@ def test_where_nobody_loses_anything_it_says_so() -> None:
 
 def test_half_messages_and_delayed_ones_are_named_as_such() -> None:
     risks = [risk(kind="half", name="", messages=3), risk(kind="delay", name="5", messages=4)]
-    told = page.headline(risks, report(risks))
-    assert told.startswith("3 undecided half messages and 4 undelivered messages will be deleted")
+    text = page.headline(risks, report(risks))
+    assert text.startswith("3 undecided half messages and 4 undelivered messages will be deleted")
 
 
 def test_nothing_is_fetched_from_anywhere() -> None:
@@ -70,22 +70,22 @@ def test_names_are_text_and_no_markup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "shown"),
     [(0, "0 B"), (999, "999 B"), (1000, "0.977 KiB"), (1 << 30, "1 GiB"), (5 << 60, "5120 PiB")],
 )
-def test_sizes_have_three_digits(number: int, told: str) -> None:
-    assert words.size(number) == told
+def test_sizes_have_three_digits(number: int, shown: str) -> None:
+    assert words.size(number) == shown
 
 
 @pytest.mark.parametrize(
-    ("hours", "told"),
+    ("hours", "shown"),
     [(0.5, "30 min"), (1, "1 h"), (24, "1 d"), (76, "3 d 4 h"), (241, "10 d")],
 )
-def test_hours_are_told_in_days_where_they_are_many(hours: float, told: str) -> None:
-    assert words.hours(hours) == told
+def test_many_hours_are_shown_in_days(hours: float, shown: str) -> None:
+    assert words.hours(hours) == shown
 
 
-def test_times_of_broken_clocks_are_told_too() -> None:
+def test_times_of_wrong_clocks_are_shown() -> None:
     assert words.moment(1 << 62) == f"{1 << 62} ms"
     assert words.span(1 << 62) == "a long time"
     assert words.span(-5 * HOUR_MS) == "0 min"

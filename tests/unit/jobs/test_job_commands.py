@@ -67,7 +67,7 @@ def test_a_defect_is_no_finding_and_the_log_has_it_whole(
     assert "Traceback" in caplog.text
 
 
-def test_told_to_end_it_gives_up_what_it_holds() -> None:
+def test_a_terminated_job_releases_what_it_holds() -> None:
     code = (
         "import os, signal, threading; from mqstore.jobs import command\n"
         "def job():\n"
@@ -79,7 +79,9 @@ def test_told_to_end_it_gives_up_what_it_holds() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "given up\n", "")
 
 
-def test_what_a_task_died_of_is_told_of_sparks_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cause_of_a_failed_task_is_taken_from_sparks_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
         '  File "worker.py", line 1, in process\nOSError: [Errno 28] No space left on device\n'

@@ -79,13 +79,13 @@ class Locked(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
         raise NoCredentialsError("unable to\nlocate credentials")
 
 
-def test_what_a_store_in_the_cloud_refuses_with_is_told_in_one_line() -> None:
+def test_an_error_of_cloud_storage_is_one_line() -> None:
     fsspec.register_implementation("locked", Locked, clobber=True)
     with pytest.raises(OutputRefused, match=r"written to: NoCredentialsError: unable to loc"):
         Output("locked://x").check()
 
 
-def test_a_defect_of_whoever_writes_is_no_refusal(out: Output) -> None:
+def test_a_defect_of_the_writing_code_is_no_refusal(out: Output) -> None:
     with pytest.raises(ZeroDivisionError):
         out.publish({"a": lambda file: file.write(b"x" * (1 // 0))})
 

@@ -1,4 +1,4 @@
-"""A run over several shards: one summary, the worst exit code, and nobody held up by another."""
+"""A run over several shards: one summary, the worst exit code, and no shard waits for another."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def summary_of(
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_one_shard_that_fails_is_told_and_the_rest_finish(
+def test_one_shard_that_fails_is_reported_and_the_rest_finish(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, summary = summary_of(["nowhere", "good", "full", "busy"], capsys)
     assert code == summary["exitCode"] == 2
-    told = summary["shards"]
-    assert isinstance(told, list)
-    for each in told:
+    reports = summary["shards"]
+    assert isinstance(reports, list)
+    for each in reports:
         assert each.pop("seconds") >= 0
-    assert told == [
+    assert reports == [
         {"shard": "nowhere", "exitCode": 2, "error": "nowhere is no directory"},
         {"shard": "good", "exitCode": 0, "messages": 3},
         {"shard": "full", "exitCode": 1, "at": "risk"},
@@ -65,7 +65,7 @@ def test_the_worst_exit_code_is_the_runs(
     assert summary_of(shards, capsys)[0] == code
 
 
-def test_a_defect_is_told_as_such_and_the_rest_finish(
+def test_a_defect_is_reported_as_such_and_the_rest_finish(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     code = JobRun("counting").over(["0", "2"], lambda run, shard: Outcome({"n": 6 // int(shard)}))
@@ -76,7 +76,7 @@ def test_a_defect_is_told_as_such_and_the_rest_finish(
     assert "Traceback" in caplog.text
 
 
-def test_where_sparks_java_was_killed_the_summary_is_still_told(
+def test_where_sparks_java_was_killed_the_summary_is_still_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Dead:
@@ -88,7 +88,7 @@ def test_where_sparks_java_was_killed_the_summary_is_still_told(
     assert code == json.loads(capsys.readouterr().out)["exitCode"] == 0
 
 
-def test_what_ended_a_stage_is_told_also_where_spark_does_not_answer_any_more() -> None:
+def test_the_cause_of_a_failed_stage_is_reported_also_without_spark() -> None:
     class Gone:
         def setJobGroup(self, group: str, what: str) -> None:  # noqa: N802  # Spark's name
             pass
@@ -113,7 +113,7 @@ def test_a_missing_file_is_a_refusal_and_no_defect(
     assert JobRun("counting").over([str(tmp_path / "x")], reads) == 2
 
 
-def test_without_a_terminal_a_stage_is_told_at_its_begin_and_end_and_now_and_then(
+def test_without_a_terminal_a_stage_is_printed_at_its_begin_and_end_and_now_and_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -128,7 +128,7 @@ def test_without_a_terminal_a_stage_is_told_at_its_begin_and_end_and_now_and_the
     ]
 
 
-def test_a_stage_that_says_again_that_it_is_over_is_told_now_and_then(
+def test_a_stage_that_reports_its_end_again_is_printed_now_and_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -17,7 +17,7 @@ from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import abandon, message, open_store, put_some
 
 
-def test_no_directory_and_no_store_are_told_apart(tmp_path: Path) -> None:
+def test_no_directory_and_no_store_have_different_errors(tmp_path: Path) -> None:
     with pytest.raises(NoStore, match="is no directory"):
         at_path.look(tmp_path / "nowhere")
     with pytest.raises(NoStore, match="holds no store"):

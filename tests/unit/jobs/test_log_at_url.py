@@ -1,4 +1,4 @@
-"""A shard by its address: what fails in passing is asked for again, all else is told in a line."""
+"""A shard by its address: transient failures are retried, others are an error of one line."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Failing:
 
     def __init__(self, *answers: Answer) -> None:
         self.left = list(answers)
-        self.asked = 0
+        self.requests = 0
         self.tags: list[str | None] = []
 
     def __call__(self, request: BaseHTTPRequestHandler) -> Answer:
-        self.asked += 1
+        self.requests += 1
         self.tags.append(request.headers["if-match"])
         return self.left.pop(0) if self.left else part(request, 40)
 
@@ -94,7 +94,7 @@ def test_a_read_is_put_together_from_as_many_answers_as_it_takes() -> None:
     assert answers.tags == [None, '"1-x"', '"1-x"']
 
 
-def test_what_fails_in_passing_is_asked_for_again_later_each_time() -> None:
+def test_a_transient_failure_is_retried_later_each_time() -> None:
     found, waited = read(Failing(*[problem("overloaded", 503)] * 4))
     assert found == BYTES[10:100]
     assert len(waited) == 4
@@ -106,17 +106,17 @@ def test_a_service_says_itself_when_it_takes_more() -> None:
     assert read(Failing(problem("rate-limited", 429, **headers)))[1] == [3.0]
 
 
-def test_bytes_that_changed_on_their_way_are_asked_for_again() -> None:
+def test_bytes_with_a_wrong_checksum_are_requested_again() -> None:
     status, headers = 206, {"content-digest": "crc32c=:AAAAAA==:"}
     assert read(Failing((status, headers, BYTES[10:50])))[0] == BYTES[10:100]
 
 
-def test_whoever_never_answers_is_given_up_on() -> None:
+def test_a_service_that_never_answers_is_an_error() -> None:
     answers = Failing(*[problem("overloaded", 503)] * at_url.TRIES)
     with pytest.raises(Unreachable, match="too much to do") as caught:
         read(answers)
     assert caught.value.exit_code == 3
-    assert answers.asked == at_url.TRIES
+    assert answers.requests == at_url.TRIES
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,18 @@ def test_whoever_never_answers_is_given_up_on() -> None:
         ("bad-parameter", 400, JobError),
     ],
 )
-def test_what_will_not_pass_is_told_at_once(kind: str, status: int, error: type[JobError]) -> None:
+def test_a_permanent_failure_is_reported_at_once(
+    kind: str, status: int, error: type[JobError]
+) -> None:
     answers = Failing(problem(kind, status))
     with pytest.raises(error):
         read(answers)
-    assert answers.asked == 1
+    assert answers.requests == 1
 
 
-def test_nobody_at_an_address_is_told_within_a_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_service_is_an_error_after_a_few_tries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(at_url, "WAIT_FIRST_S", 0.001)
     with served(part) as url:
         pass

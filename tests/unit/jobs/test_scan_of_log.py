@@ -105,7 +105,7 @@ def test_a_forged_record_behind_damage_is_not_read(tmp_path: Path) -> None:
     assert stretch.physical_offset == outer
 
 
-def test_a_tombstone_is_told_of_and_no_record(tmp_path: Path) -> None:
+def test_a_tombstone_is_reported_and_no_record(tmp_path: Path) -> None:
     root = written(tmp_path / "store", 20)
     starts = offsets_of(root)
     size = starts[6] - starts[5]

@@ -79,7 +79,7 @@ def test_what_came_before_the_watch_wakes_although_the_thread_has_counted_it() -
     asyncio.run(scenario())
 
 
-def test_interrupt_wakes_all_and_lets_nobody_wait_any_more() -> None:
+def test_interrupt_wakes_all_polls_and_lets_no_further_one_wait() -> None:
     async def scenario() -> None:
         arrivals = await _with_arrivals(_Source())
         with arrivals.watch(("a", 0, 0)) as first:

@@ -16,12 +16,12 @@ class Part(msgspec.Struct):
     number: int
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class Body(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1)]
     parts: list[Part] = []
 
 
-ASKED = msgspec.json.Decoder(Asked)
+DECODER = msgspec.json.Decoder(Body)
 
 
 def request(media_type: bytes) -> HotRequest:
@@ -34,8 +34,8 @@ def request(media_type: bytes) -> HotRequest:
 
 @pytest.mark.parametrize("media_type", [b"application/json; charset=utf-8", b"Application/ab+JSON"])
 def test_a_body_becomes_a_struct(media_type: bytes) -> None:
-    found = bodies.read(ASKED, request(media_type), b'{"name": "a", "parts": [{"number": 1}]}')
-    assert found == Asked(name="a", parts=[Part(number=1)])
+    found = bodies.read(DECODER, request(media_type), b'{"name": "a", "parts": [{"number": 1}]}')
+    assert found == Body(name="a", parts=[Part(number=1)])
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_a_body_becomes_a_struct(media_type: bytes) -> None:
 )
 def test_what_is_wrong_with_a_body_is_said(body: bytes, kind: str, detail: str) -> None:
     with pytest.raises(Problem) as caught:
-        bodies.read(ASKED, request(b"application/json"), body)
+        bodies.read(DECODER, request(b"application/json"), body)
     assert caught.value.kind.name == kind
     assert detail in caught.value.detail
 
 
 def test_another_media_type_is_refused() -> None:
     with pytest.raises(Problem) as caught:
-        bodies.read(ASKED, request(b"text/plain"), b'{"name": "a"}')
+        bodies.read(DECODER, request(b"text/plain"), b'{"name": "a"}')
     assert caught.value.kind.name == "unsupported-media-type"

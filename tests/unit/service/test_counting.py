@@ -26,7 +26,7 @@ def test_buckets_are_cumulative_and_histograms_add_up(
     assert whole.count == len(values)
 
 
-def test_some_buckets_are_told_in_another_unit() -> None:
+def test_some_buckets_are_given_in_another_unit() -> None:
     seconds = Histogram(BOUNDS)
     for value in (0.5, 1.5, 9):
         seconds.observe(value)

@@ -64,7 +64,7 @@ def test_those_who_come_during_a_sync_share_the_next() -> None:
     asyncio.run(scenario())
 
 
-def test_failed_sync_acknowledges_nobody() -> None:
+def test_failed_sync_acknowledges_no_request() -> None:
     async def scenario() -> None:
         flush = _Flush()
         waiter = _waiter(flush)

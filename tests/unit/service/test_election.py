@@ -26,7 +26,7 @@ from mqstore.service.election import (
 
 @dataclass
 class World:
-    """A record, a fence, and what happens to whoever talks to them."""
+    """A record and a fence, with the failures of their calls."""
 
     now: float = 0.0
     record: Lease | None = None
@@ -131,7 +131,7 @@ def test_what_was_given_back_is_taken_at_once() -> None:
     assert _leads(two)
 
 
-def test_what_was_given_up_is_left_to_others_and_taken_again_if_nobody_does() -> None:
+def test_a_lease_given_up_is_left_to_others_and_taken_again_if_none_takes_it() -> None:
     world = World()
     one, two = candidates(world, 2)
     one.step()

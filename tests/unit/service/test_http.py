@@ -96,7 +96,7 @@ def test_storage_error_of_a_hot_route_is_a_problem(send: Send) -> None:
     _assert_problem(send("POST", "/fail"), 404, "topic-unknown")
 
 
-def test_defect_is_a_problem_that_tells_nothing(send: Send) -> None:
+def test_defect_is_a_problem_without_details(send: Send) -> None:
     response = send("POST", "/break")
     _assert_problem(response, 500, "internal")
     assert "secret" not in response.text
@@ -140,7 +140,7 @@ def test_unknown_path_and_method_are_problems(send: Send) -> None:
     [("/cold/1", "GET, HEAD, PUT"), ("/echo/a", "POST"), ("/static-offline-docs/a", "GET, HEAD")],
 )
 @pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "PATCH", "BREW"])
-def test_method_that_is_not_offered_is_told_all_that_are(
+def test_method_that_is_not_offered_gets_the_list_of_methods(
     send: Send, method: str, path: str, allowed: str
 ) -> None:
     response = send(method, path)
@@ -178,7 +178,7 @@ def test_hot_and_cold_routes_are_in_one_openapi_document(send: Send) -> None:
     assert [tag["name"] for tag in document["tags"]] == ["numbers", "operations"]
 
 
-def test_api_pages_load_nothing_from_elsewhere(send: Send) -> None:
+def test_api_pages_load_nothing_from_other_hosts(send: Send) -> None:
     page = send("GET", "/docs").text
     assert "https://" not in page
 

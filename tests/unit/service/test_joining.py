@@ -14,13 +14,13 @@ from mqstore.service.membership import Membership
 
 
 class Others:
-    """What each service says that it knows; whoever is not here does not tell."""
+    """The list of each service by its address; a service without one does not reply."""
 
     def __init__(self, path: Path, own: int) -> None:
         self.path = path
         self.list(0, 1, 2)
         self.known: dict[str, Set[int]] = {}
-        self.asked: list[str] = []
+        self.fetched: list[str] = []
         self.members = Membership(path, own)
         self.joining = Joining(self.members, self._known_at)
 
@@ -40,13 +40,13 @@ class Others:
 
     def look(self) -> str | None:
         self.members.reload_if_changed()
-        self.asked.clear()
+        self.fetched.clear()
         asyncio.run(self.joining.check())
         assert self.joining.joined.is_set() == (self.joining.reason is None)
         return self.joining.reason
 
     async def _known_at(self, url: str) -> Set[int] | None:
-        self.asked.append(url)
+        self.fetched.append(url)
         return self.known.get(url)
 
 
@@ -55,15 +55,15 @@ def others(tmp_path: Path) -> Others:
     return Others(tmp_path / "shards.json", 2)
 
 
-def test_whoever_is_alone_has_joined(tmp_path: Path) -> None:
-    async def nobody(url: str) -> Set[int] | None:
+def test_a_shard_alone_has_joined(tmp_path: Path) -> None:
+    async def no_reply(url: str) -> Set[int] | None:
         raise AssertionError(url)
 
-    joining = Joining(Membership(None, 3), nobody)
+    joining = Joining(Membership(None, 3), no_reply)
     assert joining.joined.is_set() and joining.reason is None
 
 
-def test_nothing_is_decided_before_the_others_were_asked(others: Others) -> None:
+def test_nothing_is_decided_before_the_lists_of_the_others_are_fetched(others: Others) -> None:
     assert others.joining.reason is not None
 
 
@@ -76,10 +76,10 @@ def test_every_service_that_answers_must_know_of_a_shard(others: Others, behind:
     assert others.look() == f"shard 2 is not in the lists of these shards yet: {behind[8]}"
     others.known[behind] = {0, 1, 2}
     assert others.look() is None
-    assert sorted(others.asked) == sorted(others.known)
+    assert sorted(others.fetched) == sorted(others.known)
 
 
-def test_whoever_does_not_tell_stops_nobody(others: Others) -> None:
+def test_a_service_without_a_reply_is_not_waited_for(others: Others) -> None:
     assert others.look() is None
 
 
@@ -88,7 +88,7 @@ def test_it_is_decided_once_whatever_others_forget(others: Others) -> None:
     others.known = {"http://w0:1": {0}}
     others.list(0, 1, 2, 3)
     assert others.look() is None
-    assert not others.asked
+    assert not others.fetched
 
 
 def test_a_shard_that_is_gone_from_its_list_takes_no_part_until_all_know_of_it_again(

@@ -93,11 +93,11 @@ def test_labels_are_rocketmqs(store: MessageStore) -> None:
         for each in _Metrics(store).registry.collect()
         if each.name == "rocketmq_consumer_lag_messages"
     )
-    told = [
+    values = [
         tuple(sample.labels[name] for name in ("consumer_group", "topic", "is_retry", "is_system"))
         for sample in family.samples
     ]
-    assert told == [
+    assert values == [
         ("a", "%RETRY%a", "true", "false"),
         ("a", "T", "false", "false"),
         ("b", "T", "false", "false"),

@@ -48,7 +48,7 @@ def _refusal(budget: Budget, client: str, amount: int = 1) -> str:
     return caught.value.kind.name
 
 
-def test_client_above_its_share_is_told_so_while_others_go_on() -> None:
+def test_client_above_its_share_is_rejected_while_others_go_on() -> None:
     budget = Budget("things", 10, client_share=50)
     for _ in range(5):
         budget.take("greedy")
@@ -180,7 +180,7 @@ def test_body_that_is_still_coming_when_the_service_ends_is_refused_at_once() ->
     assert asyncio.run(scenario()).kind.name == "shutting-down"
 
 
-def test_who_asked_and_holds_nothing_is_not_remembered() -> None:
+def test_a_client_that_holds_nothing_is_not_remembered() -> None:
     limits = _limits()
     scope = _scope(client="10.0.0.9")
     limits.admit(scope)

@@ -67,7 +67,7 @@ def test_storage_error_has_its_status(error: errors.StorageError, status: int) -
     assert problem.kind.status == status
 
 
-def test_every_refused_put_tells_rocketmqs_status() -> None:
+def test_every_refused_put_has_rocketmqs_status() -> None:
     refusals = [
         kind
         for _, kind in inspect.getmembers(errors, inspect.isclass)
@@ -98,7 +98,7 @@ def test_every_reason_to_refuse_a_write_is_a_type_of_its_own(
     assert problem.kind.name == name
 
 
-def test_a_full_disk_is_told_with_its_numbers() -> None:
+def test_a_full_disk_is_a_problem_with_its_numbers() -> None:
     problem = problems.from_storage(errors.DiskFull("91 % full", {"usedPercent": 91}))
     assert problem is not None
     body = json.loads(problem.body("id"))

@@ -282,7 +282,7 @@ def test_messages_of_one_request_go_to_one_queue() -> None:
         produce.requested_queue(_decode({"messages": [{"queueId": 2}, {"queueId": 1}]}))
 
 
-def test_queues_take_turns_unless_one_is_asked_for() -> None:
+def test_queues_take_turns_unless_one_is_requested() -> None:
     chooser = produce.QueueChooser()
     assert [chooser.choose("t", 3, None) for _ in range(4)] == [0, 1, 2, 0]
     assert chooser.choose("t", 3, 2) == 2

@@ -16,5 +16,5 @@ def test_what_was_taken_is_paid_for_before_more_is_given() -> None:
     assert asyncio.run(scenario()) >= 5 * 0.01 - 0.001
 
 
-def test_without_a_bound_nobody_waits() -> None:
+def test_without_a_limit_no_caller_waits() -> None:
     asyncio.run(asyncio.wait_for(Rate(0).take(1 << 60), 30))

@@ -1,4 +1,4 @@
-"""What is asked of all shards: an answer does not depend on which of them a client came to."""
+"""Requests to all shards: the reply does not depend on the shard that a client calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listed(tmp_path: Path) -> Path:
     return path
 
 
-def _asked(listed: Path, refusal: Exception, *, as_change: bool = False) -> ShardReplies:
+def _fan_out(listed: Path, refusal: Exception, *, as_change: bool = False) -> ShardReplies:
     """What comes of a request to shard 0, which refuses its part."""
 
     async def own() -> bytes:
@@ -62,25 +62,25 @@ def _asked(listed: Path, refusal: Exception, *, as_change: bool = False) -> Shar
         (StoreFailed("no sync"), "it answered 503: no sync"),
     ],
 )
-def test_what_this_shard_cannot_tell_is_missing_as_anothers_would_be(
+def test_a_failure_of_this_shard_is_missing_as_that_of_another(
     listed: Path, refusal: Exception, why: str
 ) -> None:
-    spread = _asked(listed, refusal)
+    spread = _fan_out(listed, refusal)
     assert spread.missing[0] == why
     assert sorted(spread.missing) == [0, 1]
     with pytest.raises(Problem) as caught:
-        _asked(listed, refusal, as_change=True)
+        _fan_out(listed, refusal, as_change=True)
     assert caught.value.detail == why.partition(": ")[2]
 
 
 def test_what_this_shard_does_not_have_others_may_have(listed: Path) -> None:
     for as_change in (False, True):
-        spread = _asked(listed, TopicUnknown("no topic t"), as_change=as_change)
+        spread = _fan_out(listed, TopicUnknown("no topic t"), as_change=as_change)
         assert (spread.refusals[0].detail, sorted(spread.missing)) == ("no topic t", [1])
 
 
 @pytest.mark.parametrize("kind", [problems.BAD_CURSOR, problems.BODY_INVALID])
 def test_what_every_shard_would_refuse_is_refused(listed: Path, kind: problems.ProblemType) -> None:
     with pytest.raises(Problem) as caught:
-        _asked(listed, Problem(kind, "no"))
+        _fan_out(listed, Problem(kind, "no"))
     assert caught.value.kind is kind

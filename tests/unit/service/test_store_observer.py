@@ -1,4 +1,4 @@
-"""What happens to a store's index, as store-writer's events tell it."""
+"""Events of store-writer about the index of its store."""
 
 from __future__ import annotations
 

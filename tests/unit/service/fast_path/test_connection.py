@@ -128,18 +128,8 @@ def hot_route(method: str, path: str, handler: Handler) -> HotRoute:
     return HotRoute(method, path, Role.PRODUCE, handler, OPERATION, prepare=prepare)
 
 
-@asynccontextmanager
-async def serving(*routes: HotRoute, **settings: Any) -> AsyncIterator[Server]:
-    """With these hot routes besides."""
-    api = Api(
-        load(max_request_size=BODY_MAX, **settings),
-        Health(),
-        title="test",
-        description="A test.",
-        tags={},
-    )
-    loop = asyncio.get_running_loop()
-    found = Server(("", 0), [], api)
+def common_routes(server: Server) -> list[HotRoute]:
+    """The hot routes of every test."""
 
     async def echo(request: HotRequest) -> Reply:
         return Reply(
@@ -154,9 +144,9 @@ async def serving(*routes: HotRoute, **settings: Any) -> AsyncIterator[Server]:
 
     async def wait(request: HotRequest) -> Reply:
         body = await request.body()
-        found.waiting.set()
+        server.waiting.set()
         await asyncio.sleep(0)
-        await found.turns.wait()
+        await server.turns.wait()
         return Reply(body)
 
     async def look(request: HotRequest) -> Reply:
@@ -165,44 +155,66 @@ async def serving(*routes: HotRoute, **settings: Any) -> AsyncIterator[Server]:
     async def split(request: HotRequest) -> Reply:
         return Reply(b"", headers=((b"x-name", b"a\r\nset-cookie: b"),))
 
-    for method, path, handler in (
-        ("POST", "/echo/{name}", echo),
-        ("POST", "/refuse", refuse),
-        ("POST", "/fail", fail),
-        ("POST", "/wait", wait),
-        ("GET", "/look", look),
-        ("POST", "/split", split),
-    ):
-        api.add_hot(hot_route(method, path, handler))
-    for route in routes:
-        api.add_hot(route)
-    bounded = connection_class(api.front(), max_header_size=4096, send_timeout_s=30)
+    return [
+        hot_route("POST", "/echo/{name}", echo),
+        hot_route("POST", "/refuse", refuse),
+        hot_route("POST", "/fail", fail),
+        hot_route("POST", "/wait", wait),
+        hot_route("GET", "/look", look),
+        hot_route("POST", "/split", split),
+    ]
+
+
+def counting_class(server: Server) -> type[FastConnection]:
+    """The connections of the server, which count the requests on the fast path."""
+    front = server.api.front()
+    bounded = connection_class(front, max_header_size=4096, send_timeout_s=30)
 
     class Counting(bounded):  # type: ignore[valid-type,misc]  # a class made at run time
         def _reply(self, *args: Any) -> bool:
             is_done: bool = super()._reply(*args)
-            found.direct += is_done
+            server.direct += is_done
             return is_done
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
-            found.left.set()
+            server.left.set()
 
-    config = uvicorn.Config(api.front(), http=Counting, ws="none", lifespan="off", log_config=None)
+    return Counting
+
+
+@asynccontextmanager
+async def serving(*routes: HotRoute, **settings: Any) -> AsyncIterator[Server]:
+    """Serve the common routes and ``routes`` on a free port."""
+    api = Api(
+        load(max_request_size=BODY_MAX, **settings),
+        Health(),
+        title="test",
+        description="A test.",
+        tags={},
+    )
+    loop = asyncio.get_running_loop()
+    found = Server(("", 0), [], api)
+    for route in (*common_routes(found), *routes):
+        api.add_hot(route)
+    protocol_class = counting_class(found)
+    config = uvicorn.Config(
+        api.front(), http=protocol_class, ws="none", lifespan="off", log_config=None
+    )
     config.load()
     state = ServerState()
 
     def connected() -> FastConnection:
-        protocol: FastConnection = Counting(config, state, {}, loop)
+        protocol = protocol_class(config, state, {}, loop)
         found.protocols.append(protocol)
         return protocol
 
-    server = await loop.create_server(connected, "127.0.0.1", 0)
-    found.address = server.sockets[0].getsockname()
+    listener = await loop.create_server(connected, "127.0.0.1", 0)
+    found.address = listener.sockets[0].getsockname()
     try:
         yield found
     finally:
-        server.close()
+        listener.close()
         found.turns.set()
         if state.tasks:
             await asyncio.wait(state.tasks)
@@ -253,7 +265,7 @@ def test_both_ways_answer_the_same(
 
 
 @BOTH_WAYS
-def test_a_token_is_asked_for_on_each_request(is_plain: bool) -> None:
+def test_a_token_is_needed_on_each_request(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
             for fields, status in (
@@ -285,14 +297,14 @@ def test_every_answer_is_counted_by_its_template(is_plain: bool) -> None:
 def test_who_waits_holds_a_request_and_its_bytes_until_the_answer(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         path = b"/wait" if is_plain else b"/%77ait"
-        asked = asyncio.create_task(server.ask(post(path, b"x" * 1000)))
+        reply = asyncio.create_task(server.ask(post(path, b"x" * 1000)))
         await server.waiting.wait()
         limits = server.api.limits
         assert (limits.requests.taken, limits.memory.taken) == (1, 1000)
         refused = await server.ask(post(ECHO[is_plain]))
         assert refused.status == 503
         server.turns.set()
-        assert (await asked).body == b"x" * 1000
+        assert (await reply).body == b"x" * 1000
         assert (limits.requests.taken, limits.memory.taken) == (0, 0)
 
     run(scenario, max_requests=1, max_client_share=100)
@@ -323,7 +335,7 @@ def test_what_was_done_is_answered_however_much_is_held(
 
 
 @BOTH_WAYS
-def test_who_goes_away_while_waiting_disturbs_nobody(is_plain: bool) -> None:
+def test_a_client_that_disconnects_while_waiting_does_not_disturb_others(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
             connection.writer.write(post(b"/wait" if is_plain else b"/%77ait", b"x"))
@@ -421,7 +433,7 @@ def test_a_part_that_is_given_up_gives_back_what_it_held() -> None:
     run(scenario)
 
 
-def test_an_answer_with_a_line_of_somebody_elses_is_not_sent() -> None:
+def test_a_reply_with_a_header_of_two_lines_is_not_sent() -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
             answer = await connection.ask(post(b"/split"))

@@ -1,4 +1,4 @@
-"""What a head decides is decided once for a connection; nobody can tell by the answers."""
+"""A head is checked once for each connection; the replies are the same as without it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _raised(error: Exception) -> None:
 
 class Echo:
     """A hot route that answers a body with itself, once ``turns`` allows it where it is "wait", and
-    by whoever finishes ``deferred`` where it is "later"."""
+    by the test that finishes ``deferred`` where it is "later"."""
 
     def __init__(self) -> None:
         self.prepared: list[dict[str, str]] = []
@@ -232,13 +232,13 @@ def test_requests_behind_a_later_answer_are_answered_before_the_service_ends() -
 
 def test_who_waits_is_done_once_and_holds_a_request_until_the_answer() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
-        asked = asyncio.create_task(server.ask(post(PATH, b"wait")))
+        reply = asyncio.create_task(server.ask(post(PATH, b"wait")))
         await echo.waiting.wait()
         assert server.api.limits.requests.taken == 1
         refused = await server.ask(post(PATH, b"another"))
         assert refused.status == 503
         echo.turns.set()
-        assert (await asked).body == b"wait"
+        assert (await reply).body == b"wait"
         assert server.api.limits.requests.taken == 0
         assert (echo.quick, echo.handled) == ([b"wait"], [])
 
@@ -298,13 +298,13 @@ def test_one_preparation_does_for_every_path_where_the_route_says_so() -> None:
 def test_an_answer_that_comes_later_is_that_of_the_other_ways() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
             await echo.waiting.wait()
             assert server.api.limits.requests.taken == 1
             assert server.api.limits.memory.taken == len(b"later")
             assert (await server.ask(post(PARSED, b"other"))).status == 503
             echo.deferred.set_result(b"other")
-            answer = await asked
+            answer = await reply
             assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
             assert answer.but_ids == (await server.ask(post(PARSED, b"other"))).but_ids
             assert (await connection.ask(post(PATH, b"next"))).body == b"next"
@@ -315,13 +315,13 @@ def test_an_answer_that_comes_later_is_that_of_the_other_ways() -> None:
     run(scenario, max_requests=1, max_client_share=100)
 
 
-def test_a_refusal_that_comes_later_is_told_and_counted_as_any_other() -> None:
+def test_a_refusal_that_comes_later_is_sent_and_counted_as_any_other() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
             await echo.waiting.wait()
             echo.deferred.set_exception(Problem(problems.BAD_PARAMETER, "odd"))
-            answer = await asked
+            answer = await reply
             assert answer.status == problems.BAD_PARAMETER.status
             assert b"odd" in answer.body
             assert (await connection.ask(post(PATH, b"next"))).body == b"next"
@@ -335,10 +335,10 @@ def test_a_refusal_that_comes_later_is_told_and_counted_as_any_other() -> None:
 def test_a_defect_behind_a_later_answer_is_one_request_s_alone() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            asked = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
             await echo.waiting.wait()
             echo.deferred.set_exception(ZeroDivisionError())
-            assert (await asked).status == 500
+            assert (await reply).status == 500
             assert (await connection.ask(post(PATH, b"next"))).body == b"next"
 
     run(scenario)
@@ -373,7 +373,7 @@ def test_a_later_answer_of_a_service_that_ends_is_the_connection_s_last() -> Non
     run(scenario)
 
 
-def test_who_is_gone_before_a_later_answer_disturbs_nobody() -> None:
+def test_a_client_gone_before_a_later_reply_does_not_disturb_others() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as gone:
             gone.writer.write(post(PATH, b"later"))
@@ -388,7 +388,7 @@ def test_who_is_gone_before_a_later_answer_disturbs_nobody() -> None:
     run(scenario)
 
 
-def test_who_is_gone_before_the_answer_is_written_disturbs_nobody() -> None:
+def test_a_client_gone_before_the_reply_is_written_does_not_disturb_others() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as gone, server.connection() as connection:
             for each in (gone, connection):
