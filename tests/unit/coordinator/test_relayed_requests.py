@@ -14,7 +14,7 @@ import pytest
 from docs.generate.metrics import metric_names
 from mqstore.coordinator.shards import BY
 from mqstore.service import problems
-from mqstore.service.forwarding import FORWARDED
+from mqstore.service.forwarding import CLIENT, CLIENT_PROOF, FORWARDED
 from mqstore.service.problems import ProblemType
 from tests.unit.coordinator.fake_shards import (
     Answer,
@@ -124,6 +124,22 @@ def test_a_shard_may_forward_a_begin_whose_key_names_another_one(
         (sent,) = shards[0].seen
     assert answer.status_code == 201
     assert sent.headers.get(FORWARDED) == (BY if is_marked else None)
+
+
+@pytest.mark.parametrize("given", [spec(), spec("k"), spec(shard=0)])
+@pytest.mark.parametrize("tokens", [{}, {"token_system": "s" * 32, "token_produce": "p" * 32}])
+def test_a_begin_goes_on_with_the_address_of_its_producer(
+    given: dict[str, Any], tokens: dict[str, str], tmp_path: Path
+) -> None:
+    async def act(bench: Bench) -> int:
+        headers = {"authorization": f"Bearer {'p' * 32}", CLIENT: "192.0.2.7:1"}
+        return (await bench.http.post(BEGIN, json=given, headers=headers)).status_code
+
+    with fakes(begun(0)) as shards:
+        assert run(shards, tmp_path, act, **tokens) == 201
+        (sent,) = shards[0].seen
+    assert sent.headers[CLIENT] == "127.0.0.1:123"
+    assert sent.headers.get(CLIENT_PROOF) == tokens.get("token_system")
 
 
 def test_begins_under_one_key_go_to_any_shard_that_can_be_used(tmp_path: Path) -> None:

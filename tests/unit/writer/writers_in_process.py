@@ -32,10 +32,11 @@ ADDRESS: Final = ("10.9.9.9", 4711)
 class Writers:
     """Shards 0 to ``count`` - 1, each with a store of its own below ``root``."""
 
-    def __init__(self, root: Path, count: int) -> None:
+    def __init__(self, root: Path, count: int, settings: dict[str, Any]) -> None:
         self.listed = root / "shards.json"
         self._root = root
         self._count = count
+        self._settings = settings
         self._services: dict[int, WriterService] = {}
 
     def http(self, shard: int, address: tuple[str, int] = ADDRESS) -> httpx.AsyncClient:
@@ -73,6 +74,7 @@ class Writers:
                 "shard": shard,
                 "shards_file": self.listed,
                 "store_config": SMALL,
+                **self._settings,
             }
         )
         if not settings.store.exists():  # a shard without a topic copies those of others first
@@ -113,9 +115,9 @@ def url_of(shard: int) -> str:
 
 
 @contextlib.asynccontextmanager
-async def writers(root: Path, count: int) -> AsyncIterator[Writers]:
+async def writers(root: Path, count: int, settings: dict[str, Any]) -> AsyncIterator[Writers]:
     """Running shards that know each other, with the topic ``t``."""
-    found = Writers(root, count)
+    found = Writers(root, count, settings)
     found.put_list()
     try:
         await asyncio.gather(*(found.start(each) for each in range(count)))
@@ -126,11 +128,11 @@ async def writers(root: Path, count: int) -> AsyncIterator[Writers]:
                 await found.stop(each)
 
 
-def run(root: Path, act: Callable[[Writers], Awaitable[T]], count: int = 2) -> T:
-    """The result of ``act``, called with so many running shards."""
+def run(root: Path, act: Callable[[Writers], Awaitable[T]], count: int = 2, **settings: Any) -> T:
+    """The result of ``act``, called with so many running shards, which have these settings."""
 
     async def live() -> T:
-        async with writers(root, count) as found:
+        async with writers(root, count, settings) as found:
             return await act(found)
 
     return asyncio.run(asyncio.wait_for(live(), 120))

@@ -1,12 +1,13 @@
 """Requests that one process forwards to another for a client, and the responses to them.
 
-A request is forwarded once at most: it then carries the header ``x-mqstore-forwarded``.
+A request with the header ``x-mqstore-forwarded`` is not forwarded again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -15,10 +16,18 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from mqstore.service import logs
+from mqstore.service.auth import Authenticator
+from mqstore.storage.errors import MessageInvalid
+from mqstore.storage.formats import parse_host
 
 FORWARDED: Final = "x-mqstore-forwarded"
 """Header of a forwarded request; its value names the shard that forwarded it."""
 _FORWARDED: Final = FORWARDED.encode()
+CLIENT: Final = "x-mqstore-client"
+"""Header of a forwarded request: the client as ``address:port``, IPv6 in brackets."""
+CLIENT_PROOF: Final = "x-mqstore-client-proof"
+"""Header of a forwarded request: the system token of the process that states ``CLIENT``."""
+_CLIENT, _CLIENT_PROOF = CLIENT.encode(), CLIENT_PROOF.encode()
 _REQUEST_HEADERS: Final = frozenset(
     {b"authorization", b"content-type", b"accept", b"range", b"if-match", b"last-event-id"}
     | {b"x-mqstore-crc32c", b"idempotency-key"}
@@ -64,6 +73,11 @@ class ForwardedRequest:
             content,
         )
 
+    def with_client(self, client: tuple[str, int], token: str | None) -> ForwardedRequest:
+        """Return the same request with the client's address, which a system ``token`` proves."""
+        proof = {} if token is None else {CLIENT_PROOF: token}
+        return replace(self, headers={**self.headers, CLIENT: format_address(client), **proof})
+
     def arguments(self, base: str) -> dict[str, Any]:
         """Return the arguments of httpx for this request to the service at ``base``."""
         return {
@@ -77,6 +91,32 @@ class ForwardedRequest:
 def was_forwarded(scope: Scope) -> bool:
     """Return whether another process forwarded a request."""
     return any(name == _FORWARDED for name, _ in scope["headers"])
+
+
+def read_client(scope: Scope, auth: Authenticator) -> tuple[str, int]:
+    """Return the address of the client that sent a request.
+
+    Of a forwarded request it is the one that the forwarding process states, if that process shows a
+    system token; without tokens every process of this machine may state it. Otherwise it is the
+    address of the connection.
+    """
+    peer = scope.get("client") or ("127.0.0.1", 0)
+    headers = dict(scope["headers"])
+    stated = headers.get(_CLIENT)
+    if stated is None:
+        return peer[0], peer[1]
+    is_proven = auth.is_system(headers.get(_CLIENT_PROOF, b""))
+    if is_proven or (not auth.enabled and _FORWARDED in headers):
+        with suppress(ValueError, MessageInvalid):
+            host = parse_host(stated.decode("latin-1"))
+            return host.address_text, host.port
+    return peer[0], peer[1]
+
+
+def format_address(client: tuple[str, int]) -> str:
+    """Return ``address:port``, IPv6 in brackets."""
+    host, port = client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def select_request_headers(scope: Scope) -> dict[str, str]:

@@ -15,7 +15,7 @@ import msgspec
 from mqstore.service import idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarding import ForwardedRequest, was_forwarded
+from mqstore.service.forwarding import ForwardedRequest, read_client, was_forwarded
 from mqstore.service.http import (
     DeferredReply,
     HotRequest,
@@ -261,7 +261,7 @@ class Producer:
         if was_forwarded(request.scope):
             await service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
             return await self._store(topic, batch)
-        forwarded = ForwardedRequest.of(request.scope, str(service.shards.own), body)
+        forwarded = service.build_forwarded(request.scope, body)
         is_json = not head.is_encoded
         return await self._route(topic, batch, parts, forwarded, is_json=is_json)
 
@@ -396,7 +396,7 @@ class Producer:
         """Parse headers and query parameters. Raises Problem."""
         checksum = request.header(b"x-mqstore-crc32c")
         crc32c = None if checksum is None else produce.crc32c_of(checksum)
-        client = produce.client_host(*request.client_address)
+        client = produce.client_host(*read_client(request.scope, self._service.api.auth))
         media_type, query = request.media_type, request.query()
         key = idempotency.read(request)
         if media_type == JSON_TYPE:

@@ -16,10 +16,13 @@ from functools import cached_property, partial
 from ipaddress import ip_address
 from typing import Any, Final
 
+from starlette.types import Scope
+
 from mqstore.service import logs, problems
 from mqstore.service.app import Api
 from mqstore.service.auth import OwnToken
 from mqstore.service.events import Events
+from mqstore.service.forwarding import ForwardedRequest, read_client
 from mqstore.service.health import Health
 from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
@@ -164,6 +167,12 @@ class WriterService:
     def has_transactions(self) -> bool:
         """Whether the store is open for writing, and so serves transactions."""
         return self._transactions is not None
+
+    def build_forwarded(self, scope: Scope, body: bytes) -> ForwardedRequest:
+        """Return a client's request for another shard, with the client's address."""
+        client = read_client(scope, self.api.auth)
+        request = ForwardedRequest.of(scope, str(self.shards.own), body)
+        return request.with_client(client, self._own_token())
 
     async def await_durability(self, end: int, *, sync: bool) -> None:
         """Wait until the log up to ``end`` is in the page cache and, for ``sync``, on disk.

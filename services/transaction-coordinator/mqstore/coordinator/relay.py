@@ -80,16 +80,22 @@ class Relay:
         names, or whose turn has come. Raises Problem."""
         place = place_of(body)
         if place is None or (place.shard is None and not place.has_key(idempotency_key)):
-            marked = ForwardedRequest.of(scope, BY, body)
+            marked = self._build_forwarded(scope, BY, body)
             return _reply(await self._begin_in_turn(marked, _STORED_NOTHING))
         if place.shard is not None:
             named = self._shards.of_number(place.shard)
-            reply = await _sent(named, ForwardedRequest.of(scope, BY, body))
+            reply = await _sent(named, self._build_forwarded(scope, BY, body))
         else:
             # Not marked, so that the shard that gets it forwards it to the one of the key.
-            reply = await self._begin_in_turn(ForwardedRequest.of(scope, None, body), frozenset())
+            reply = await self._begin_in_turn(self._build_forwarded(scope, None, body), frozenset())
         await self._refuse_early(place, reply)
         return _reply(reply)
+
+    def _build_forwarded(self, scope: Scope, by: str | None, body: bytes) -> ForwardedRequest:
+        """A begin with the producer's address, which its half messages have."""
+        client = scope.get("client") or ("127.0.0.1", 0)
+        request = ForwardedRequest.of(scope, by, body)
+        return request.with_client((client[0], client[1]), self._shards.token())
 
     async def _begin_in_turn(
         self, request: ForwardedRequest, passed_over: frozenset[str]

@@ -105,7 +105,11 @@ class Shard:
 class Shards:
     """All of them, in the order of their numbers."""
 
-    def __init__(self, shards: list[Shard], http: httpx.AsyncClient) -> None:
+    def __init__(
+        self, shards: list[Shard], http: httpx.AsyncClient, token: Callable[[], str | None]
+    ) -> None:
+        """``token`` returns the system token of this process; None without authentication."""
+        self.token = token
         self._shards = {shard.ordinal: shard for shard in shards}
         self._http = http
         self._turn = 0
@@ -185,7 +189,7 @@ def shards_of(settings: Settings, tls: ssl.SSLContext | None) -> Shards:
         trust_env=False,
     )
     token = OwnToken(settings.tokens)
-    return Shards([Shard(ordinal, url, http, token) for ordinal, url in places], http)
+    return Shards([Shard(ordinal, url, http, token) for ordinal, url in places], http, token)
 
 
 class _ProblemType(msgspec.Struct):

@@ -13,7 +13,7 @@ import msgspec
 from mqstore.service import bodies, http, idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarding import ForwardedRequest, was_forwarded
+from mqstore.service.forwarding import ForwardedRequest, format_address, read_client, was_forwarded
 from mqstore.service.http import DeferredReply, HotRequest, Prepared, Reply
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
@@ -77,14 +77,14 @@ class HotRoutes:
             await routing.require_own(parts, lambda _: self._is_known(spec))
             return await self._store(spec, request)
         ((visits, _),) = parts.items()
-        forwarded = ForwardedRequest.of(request.scope, str(self._service.shards.own), body)
+        forwarded = self._service.build_forwarded(request.scope, body)
         is_known, store = partial(self._is_known, spec), partial(self._store, spec, request)
         return await routing.visit(visits, forwarded, is_known, store)
 
     def _prepare_begin(self, request: HotRequest) -> Prepared:
         check_query(request)
         key = idempotency.read(request)
-        client = _client_of(request)
+        client = self._client_of(request)
         is_json = _says_json(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> http.HotResult:
@@ -121,7 +121,11 @@ class HotRoutes:
 
     async def _store(self, spec: TransactionSpec, request: HotRequest) -> Reply:
         """Raises Problem, StorageError."""
-        return await _reply(self._begun(spec, _client_of(request)), HTTPStatus.CREATED)
+        return await _reply(self._begun(spec, self._client_of(request)), HTTPStatus.CREATED)
+
+    def _client_of(self, request: HotRequest) -> str:
+        """``address:port`` of the producer."""
+        return format_address(read_client(request.scope, self._service.api.auth))
 
     def _begun(self, spec: TransactionSpec, client: str) -> DeferredReply:
         """Raises Problem, StorageError."""
@@ -214,8 +218,3 @@ def _says_json(request: HotRequest) -> bool:
 def _provide_keys(spec: TransactionSpec, idempotency_key: str | None) -> None:
     if idempotency_key is not None:
         idempotency.provide(idempotency_key, spec.messages)
-
-
-def _client_of(request: HotRequest) -> str:
-    host, port = request.client_address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
