@@ -39,6 +39,19 @@ def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
     referee.close()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put each test's ``xdist_group`` into its id, from which xdist takes it.
+
+    xdist 3.8 sets ``_nodeid`` only, which pytest does not read since 9.2: without this each
+    worker runs tests of every group, with fixtures of its own.
+    """
+    for item in items:
+        grouped = getattr(item, "_nodeid", None)
+        if grouped is not None and hasattr(item, "_id"):
+            item._id = item.id.parse(grouped)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end, in plain words, what was not tested and why."""
     reasons: dict[str, int] = {}
