@@ -46,10 +46,10 @@ def _watched(
     async def run() -> None:
         with open_store(root, config) as store:
             events = Events()
-            looking = StoreObserver(events, lambda: store)
-            looking.opened(store)
-            task = asyncio.create_task(looking.run())
-            await test(store, looking, _events(events))
+            observer = StoreObserver(events, lambda: store)
+            observer.note_opened(store)
+            task = asyncio.create_task(observer.run())
+            await test(store, observer, _events(events))
             task.cancel()
 
     asyncio.run(run())
@@ -95,7 +95,7 @@ async def _read_until(stream: EventStream, kind: str) -> list[tuple[str, Any]]:
 def test_a_lost_index_is_reported_until_its_rebuild(
     tmp_path: Path,
 ) -> None:
-    async def test(store: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
+    async def test(store: MessageStore, observer: StoreObserver, stream: EventStream) -> None:
         put_some(store, COUNT)
         sorted((tmp_path / "index").iterdir())[0].unlink()
         while store.index_trouble is None:
@@ -110,17 +110,17 @@ def test_a_lost_index_is_reported_until_its_rebuild(
             ("index-trouble", None),
             ("index-rebuilt", None),
         ]
-        assert looking.operations() == []
+        assert observer.operations() == []
 
     _watched(tmp_path, LIVE, test)
 
 
 def test_an_opening_reports_that_its_index_waits_for_a_rebuild(tmp_path: Path) -> None:
-    async def test(_: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
+    async def test(_: MessageStore, observer: StoreObserver, stream: EventStream) -> None:
         found = await _read_until(stream, "index-trouble")
         assert [kind for kind, _ in found] == ["opened", "index-trouble"]
         assert "indexCatchUpSize" in found[-1][1]
-        assert looking.operations() == []  # no process rebuilds it
+        assert observer.operations() == []  # no process rebuilds it
 
     with open_store(tmp_path, LIVE) as store:
         put_some(store, COUNT)
@@ -130,12 +130,12 @@ def test_an_opening_reports_that_its_index_waits_for_a_rebuild(tmp_path: Path) -
 
 
 def test_where_nothing_is_indexed_no_index_is_behind(tmp_path: Path) -> None:
-    async def test(store: MessageStore, looking: StoreObserver, stream: EventStream) -> None:
+    async def test(store: MessageStore, observer: StoreObserver, stream: EventStream) -> None:
         put_some(store, COUNT)
         store.write_pause.begin("a test")
         found = await _read_until(stream, "writes")
         assert [kind for kind, _ in found] == ["opened", "puts", "writes"]
-        assert looking.operations() == []
+        assert observer.operations() == []
 
     _watched(tmp_path, LIVE.model_copy(update={"message_index_enable": False}), test)
 

@@ -102,11 +102,11 @@ class GroupRoutes:
         return json_reply(await own())
 
     async def lag(self, group: GroupName, request: Request, topic: OfTopic = None) -> Response:
-        """`lag` is the number of messages between the committed offset and the end of the queue,
-        without expired ones. A queue without a committed offset counts from its first message.
-        `lagMs` is the age of the oldest of these messages. Commits that store-writer has
-        acknowledged count. If it does not reply, the offsets are those of the saved file, as
-        `offsets` says."""
+        """Lag of one group, by topic and queue. `lag` is the number of messages between the
+        committed offset and the end of the queue, without expired ones. A queue without a committed
+        offset counts from its first message. `lagMs` is the age of the oldest of these messages.
+        Commits that store-writer has acknowledged count. If it does not reply, the offsets are
+        those of the saved file, as `offsets` says."""
         topic_names.check_group(group)
 
         service = self._service

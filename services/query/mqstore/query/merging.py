@@ -132,7 +132,7 @@ def messages(spread: ShardReplies, begun: ShardPositions, paging: Paging) -> byt
             unreadable,
             paging.cursor_of(positions) if has_more else None,
             not has_more and _is_whole(spread, positions),
-            _scanned(paging, {each.shard: each.page.scanned for each in pages}),
+            _join_scanned(paging, {each.shard: each.page.scanned for each in pages}),
             spread.view(),
         )
     )
@@ -167,7 +167,9 @@ def _merge(pages: list[_PageReader], paging: Paging) -> Iterable[msgspec.Raw]:
             heapq.heappush(queue, (*place(each), each))
 
 
-def _scanned(paging: Paging, found: Mapping[int, replies.ScannedRange]) -> replies.ScannedRange:
+def _join_scanned(
+    paging: Paging, found: Mapping[int, replies.ScannedRange]
+) -> replies.ScannedRange:
     return replies.ScannedRange(
         from_ms=paging.from_ms,
         to_ms=paging.to_ms,

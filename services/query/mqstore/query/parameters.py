@@ -34,24 +34,24 @@ class Parameters:
         if text is None:
             return None
         if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
-            raise _wrong(name, f"it should be an integer from {low} to {high}")
+            raise _bad_parameter(name, f"it should be an integer from {low} to {high}")
         return int(text)
 
     def seconds(self, name: str, high: int) -> float:
         """Return a number of seconds from 0 to ``high``, 0 if it is absent."""
         text = self._given.get(name, "0")
         if not _NUMBER.fullmatch(text) or not 0 <= float(text) <= high or math.isnan(float(text)):
-            raise _wrong(name, f"it should be a number from 0 to {high}")
+            raise _bad_parameter(name, f"it should be a number from 0 to {high}")
         return float(text)
 
     def body(self) -> BodyOptions:
         """Return how the request wants bodies shown."""
         shape = self._given.get("body", BodyShape.AUTO)
         if shape not in set(BodyShape):
-            raise _wrong("body", f"it should be one of {', '.join(BodyShape)}")
+            raise _bad_parameter("body", f"it should be one of {', '.join(BodyShape)}")
         inflate = self._given.get("inflate", "false")
         if inflate not in _BOOLEANS:
-            raise _wrong("inflate", "it should be true or false")
+            raise _bad_parameter("inflate", "it should be true or false")
         most = self.integer("bodyMax", 0, BODY_MAX)
         return BodyOptions(BodyShape(shape), most, _BOOLEANS[inflate])
 
@@ -59,9 +59,9 @@ class Parameters:
 def path_integer(name: str, text: str, high: int) -> int:
     """Parse a path segment as an integer from 0 to ``high``. Raises Problem (400)."""
     if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= high:
-        raise _wrong(name, f"it should be an integer from 0 to {high}")
+        raise _bad_parameter(name, f"it should be an integer from 0 to {high}")
     return int(text)
 
 
-def _wrong(name: str, why: str) -> Problem:
+def _bad_parameter(name: str, why: str) -> Problem:
     return Problem(problems.BAD_PARAMETER, f"{name}: {why}")

@@ -89,7 +89,7 @@ class _PullRequest:
 
 
 @dataclass(slots=True)
-class _Answer:
+class _PullResult:
     """The encoded result of a pull."""
 
     is_at_end: bool
@@ -112,9 +112,9 @@ class PullRoute:
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
-        Endpoint(operations.PULL, self._answer, Hot(prepare=self._prepare)).add(api)
+        Endpoint(operations.PULL, self._handle, Hot(prepare=self._prepare)).add(api)
 
-    async def _answer(self, request: HotRequest) -> Reply:
+    async def _handle(self, request: HotRequest) -> Reply:
         try:
             requested = self._parse(request)
         except (Problem, StorageError) as error:
@@ -171,7 +171,7 @@ class PullRoute:
             answer = await self._await_messages(requested, answer)
         return self._reply(store, requested, answer)
 
-    def _reply(self, store: OpenedStore, requested: _PullRequest, answer: _Answer) -> Reply:
+    def _reply(self, store: OpenedStore, requested: _PullRequest, answer: _PullResult) -> Reply:
         """Return the reply. Raises Problem if the store was replaced during the pull."""
         service = self._service
         service.require_current(store)
@@ -195,7 +195,7 @@ class PullRoute:
             topic_names.RETRY_PREFIX
         )
 
-    async def _await_messages(self, requested: _PullRequest, found: _Answer) -> _Answer:
+    async def _await_messages(self, requested: _PullRequest, found: _PullResult) -> _PullResult:
         """Wait for messages. Return the last answer, which is empty if the time is over."""
         if len(self._service.arrivals) >= self._service.settings.max_open_polls:
             raise Problem(problems.OVERLOADED, "too many long polls are open; try again later")
@@ -209,7 +209,7 @@ class PullRoute:
         return found
 
     async def _await_arrival(
-        self, requested: _PullRequest, found: _Answer, deadline: float
+        self, requested: _PullRequest, found: _PullResult, deadline: float
     ) -> bool:
         """Wait for a message behind an answer. Return False if the time is over."""
         arrivals = self._service.arrivals
@@ -221,7 +221,7 @@ class PullRoute:
             await asyncio.wait({arrival}, timeout=left)
         return arrival.done()
 
-    def _read_in_memory(self, requested: _PullRequest) -> _Answer | None:
+    def _read_in_memory(self, requested: _PullRequest) -> _PullResult | None:
         """Return the answer if the event loop can read it from memory, None if the pool must."""
         if requested.offset is None or requested.wanted is not None:
             return None
@@ -238,7 +238,7 @@ class PullRoute:
             found = pulls.in_memory(Slices, *place, requested.offset, count=count, max_bytes=most)
         else:
             found = pulls.in_memory(Pull, *place, requested.offset, count=count, max_bytes=most)
-        return None if found is None else self._answer_of(requested, found)
+        return None if found is None else self._encode_result(requested, found)
 
     def _note_in_memory(self, requested: _PullRequest) -> None:
         """Remember that the end of the queue was just read."""
@@ -268,8 +268,8 @@ class PullRoute:
             _group(parameters.text("group")),
         )
 
-    def _read(self, requested: _PullRequest) -> _Answer:
-        return self._answer_of(requested, self._pull(requested))
+    def _read(self, requested: _PullRequest) -> _PullResult:
+        return self._encode_result(requested, self._pull(requested))
 
     def _pull(self, requested: _PullRequest) -> Pull | Slices:
         if not isinstance(requested.wanted, SqlFilter):
@@ -299,8 +299,8 @@ class PullRoute:
             service.queue_range(requested.topic, requested.queue_id)
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
-    def _answer_of(self, requested: _PullRequest, found: Pull | Slices) -> _Answer:
-        answer = _Answer(_is_at_end(found), found.next_offset, len(found))
+    def _encode_result(self, requested: _PullRequest, found: Pull | Slices) -> _PullResult:
+        answer = _PullResult(_is_at_end(found), found.next_offset, len(found))
         if requested.form is None:
             parts = found.parts if isinstance(found, Slices) else ()
             answer.body = b"".join(parts)

@@ -192,17 +192,17 @@ class QueryService:
         store = self._store
         return None if store is None else store.reader
 
-    async def run(self, look: Callable[[], T]) -> T:
+    async def run(self, lookup: Callable[[], T]) -> T:
         """Run a look-up in the pool. Raises Problem (503) when too many are pending."""
         if self._pending >= self.settings.max_pending_queries:
             raise Problem(OVERLOADED, "too many look-ups are running")
         self._pending += 1
         try:
-            return await self.run_admitted(look)
+            return await self.run_admitted(lookup)
         finally:
             self._pending -= 1
 
-    async def run_admitted(self, look: Callable[[], T]) -> T:
+    async def run_admitted(self, lookup: Callable[[], T]) -> T:
         """Run a look-up of an admitted request in the pool.
 
         Raises Problem (503) for a replaced store. The limit on pending look-ups does not apply,
@@ -211,7 +211,7 @@ class QueryService:
         store = self.store
         async with self._running:
             try:
-                return await self._loop.run_in_executor(self._pool, look)
+                return await self._loop.run_in_executor(self._pool, lookup)
             finally:
                 self.require_current(
                     store
@@ -261,7 +261,7 @@ class QueryService:
                 await self._pause_before_retry(error)
 
     def _note_replaced(self, reader: StoreReader) -> None:
-        """Called from any thread."""
+        """Schedule a check whether a reader's store was replaced. Thread-safe."""
         self._loop.call_soon_threadsafe(self._check_replaced, reader)
 
     def _check_replaced(self, reader: StoreReader) -> None:
@@ -322,7 +322,7 @@ class QueryService:
             self._store.reader.close()
 
     def _note_failure(self, error: BaseException) -> None:
-        """Called from any thread."""
+        """Note a failure that ends the process. Thread-safe."""
         self._loop.call_soon_threadsafe(self._fail, error)
 
     def _fail(self, error: BaseException) -> None:
@@ -435,7 +435,7 @@ class QueryService:
             return 0
 
     def _lag_metrics(self) -> LagMetrics:
-        def look() -> tuple[GroupLags, dict[str, list[str]]] | None:
+        def read_lags() -> tuple[GroupLags, dict[str, list[str]]] | None:
             store = self._store
             if store is None:
                 return None
@@ -443,7 +443,7 @@ class QueryService:
             return GroupLags(store.reader.lookups, offsets, self.queues), offsets.groups()
 
         names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
-        return LagMetrics(names, most, look, self.now_ms)
+        return LagMetrics(names, most, read_lags, self.now_ms)
 
     def _not_ready_reason(self) -> str | None:
         store = self._store

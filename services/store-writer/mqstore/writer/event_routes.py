@@ -44,13 +44,12 @@ class EventRoutes:
             ),
         ] = None,
     ) -> StreamingResponse:
-        """The latest 1000 events are kept. Kinds: `opening`, `opened`, `index`, `index-trouble`,
-        `scrub-findings`, `log-repaired`, `closing-damaged`, `index-rebuild`, `index-rebuilt`,
-        `index-rebuild-ended`, `deleted`, `forced-deletion`,
-        `space-not-freed`, `disk`, `puts`, `read-only`,
-        `data-missing`, `loss-accepted`, `writes`, `damaged`, `offsets-lowered`,
-        `clock-step`, `topic`, `expiry`. `gap` comes first if events behind the Last-Event-ID are no
-        longer kept. After 15 seconds without an event a comment is sent."""
+        """A stream of events; the latest 1000 are kept. Kinds: `opening`, `opened`, `index`,
+        `index-trouble`, `scrub-findings`, `log-repaired`, `closing-damaged`, `index-rebuild`,
+        `index-rebuilt`, `index-rebuild-ended`, `deleted`, `forced-deletion`, `space-not-freed`,
+        `disk`, `puts`, `read-only`, `data-missing`, `loss-accepted`, `writes`, `damaged`,
+        `offsets-lowered`, `clock-step`, `topic`, `expiry`. `gap` comes first if events behind the
+        Last-Event-ID are no longer kept. After 15 seconds without an event a comment is sent."""
         return StreamingResponse(
             self._service.events.follow(last_event_id, seconds),
             media_type="text/event-stream",

@@ -52,7 +52,7 @@ async def apply_to_all_shards(
 
     spread = await shards.apply_here_first(request, own, content)
     spread.require_reply()
-    made += _others(spread, shards.own, kind)
+    made += _decode_others(spread, shards.own, kind)
     shards_view = wire.Shards.model_validate(spread.view())
     return join(made).model_copy(update={"shards": shards_view})
 
@@ -80,7 +80,7 @@ async def delete_on_all_shards(
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def _others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
+def _decode_others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
     """Decode the other shards' results.
 
     A shard of another version whose result cannot be decoded is listed as missing; it did apply the

@@ -75,9 +75,9 @@ class GroupRoutes:
         response: Response,
         spec: Annotated[GroupSpec | None, Body()] = None,
     ) -> Group:
-        """Idempotent: 201 if the group was created, 200 if it existed. A group may consume without
-        being created. The change applies to all shards; `shards` names those that could not be
-        reached."""
+        """Creates or changes a group, idempotently: 201 if it was created, 200 if it existed. A
+        group may consume without being created. The change applies to all shards; `shards` names
+        those that could not be reached."""
 
         async def here() -> Group:
             """Put the group on this shard."""
@@ -103,8 +103,9 @@ class GroupRoutes:
     async def delete_group(
         self, group: GroupName, request: Request, with_offsets: WithOffsets = False
     ) -> Response:
-        """Like RocketMQ's deleteSubscriptionGroup; without `cleanOffset` the offsets stay. The
-        deletion applies to all shards; 200 with `shards` if one of them could not be reached."""
+        """Deletes a group, like RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its
+        offsets stay. The deletion applies to all shards; 200 with `shards` if one of them could not
+        be reached."""
 
         async def here() -> None:
             """Delete the group on this shard."""
@@ -133,7 +134,7 @@ class GroupRoutes:
     async def commit_offsets(
         self, group: GroupName, commit: OffsetCommit, request: Request
     ) -> GroupOffsets:
-        """Replies once the offsets are in memory. They are on disk within
+        """Commits offsets in memory, then replies. They are on disk within
         flushConsumerOffsetInterval, as in RocketMQ: after a kill some messages may be consumed
         again. An offset lies between 0 and the queue's end; one below the committed offset needs
         `allowBack`. RocketMQ's own groups (`CID_RMQ_SYS_…`) need the role system. With several

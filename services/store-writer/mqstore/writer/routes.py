@@ -283,9 +283,9 @@ class Producer:
                 put = self._put(topic, batch)
             except (FilePending, OriginalsUnread):
                 # This keeps the chosen queue: a new choice might need another file each time.
-                return _deferred(self._with_writable_shard(self._store(topic, batch)))
+                return _defer(self._with_writable_shard(self._store(topic, batch)))
             if batch.sync or service.commits is not None:
-                return _deferred(self._await_durability(name, put, batch))
+                return _defer(self._await_durability(name, put, batch))
             return self._encode_reply(put, batch.keys)
 
         return Prepared(begin, _CREATED)
@@ -413,7 +413,7 @@ class Producer:
         )
 
     def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> _Batch | _EncodedBatch:
-        """What the body asks for. Raises Problem, StorageError."""
+        """Decode the body and build its messages. Raises Problem, StorageError."""
         if head.crc32c is not None:
             produce.check_crc32c(body, head.crc32c, "the request's body")
         return (self._from_batch if head.is_encoded else self._from_json)(head, topic, body)
@@ -433,7 +433,7 @@ class Producer:
             [message for message, _ in built],
             uniq_keys,
             self._is_sync(request.durability),
-            _given(messages),
+            _client_keys(messages),
             any(each.delay_level for each in messages),
             key,
             _other_keys(key, uniq_keys),
@@ -508,6 +508,7 @@ class _StoreRoutes:
         Endpoint(store_operations.SEGMENTS, self.segments).add(api)
 
     async def store(self) -> Store:
+        """Bounds, files, volume and shards of the store."""
         store = self._service.store
         found = Store.model_validate(await asyncio.to_thread(store.status))
         entries = self._service.shards.members.entries.values()
@@ -516,24 +517,26 @@ class _StoreRoutes:
         )
 
     async def recovery(self) -> RecoveryReport:
+        """Report of the recovery at the last opening."""
         return self._service.store.recovery
 
     async def delays(self) -> DelayLevels:
-        """Delivery runs by itself; a level that stands still says why."""
+        """Delay levels with their progress. A level whose delivery has stopped says why."""
         found = await asyncio.to_thread(self._service.store.delays.status)
         levels = [DelayLevel.model_validate(each) for each in found]
         return DelayLevels(levels=tuple(levels))
 
     async def segments(self) -> Segments:
+        """Segments of the log, oldest first."""
         found = await asyncio.to_thread(self._service.store.segments)
         return Segments(segments=tuple([Segment.model_validate(each) for each in found]))
 
 
-def _deferred(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
+def _defer(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
     return DeferredReply(asyncio.get_running_loop().create_task(reply))
 
 
-def _given(messages: Sequence[NewMessage]) -> list[str | None] | None:
+def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
     keys = [message.uniq_key for message in messages]
     return keys if any(keys) else None
 

@@ -281,7 +281,7 @@ class WriterService:
         self._initial_state = InitialState(self.shards, store, self._own_token)
         self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
         self._transactions = self._begin_transactions(store)
-        self.observer.opened(store)
+        self.observer.note_opened(store)
         self.metrics.watch(store)
         self._note_address(store)
         status = store.status()
@@ -328,7 +328,7 @@ class WriterService:
         """
         self._shutting_down.set()
         if self._store is not None:
-            self.observer.closing(self._store)
+            self.observer.note_closing(self._store)
         if self._transactions is not None:
             self._transactions.end()
         self.events.end()

@@ -1,4 +1,4 @@
-"""What store-writer counts, and the store's bounds, read when Prometheus asks."""
+"""Metrics of store-writer's requests and of its store, read at each scrape."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PUT_TIMES: Final = {
 """RocketMQ's distribution of put times (putMessageDistributeTime), named as its exporter does:
 each with its upper bound in seconds; all above is 10stomore."""
 SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
-"""Those of rocketmq_message_size: bytes."""
+"""Bounds in bytes of the buckets of rocketmq_message_size."""
 PUT_REFUSALS: Final = (
     *("read-only", "failed", "closing", "paused", "disk-full"),
     *(lack.value for lack in Lack if lack is not Lack.TIME),

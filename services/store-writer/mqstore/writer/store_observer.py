@@ -98,7 +98,7 @@ class StoreObserver:
                 OPENING, stage=progress.stage, done=progress.done, total=progress.total
             )
 
-    def opened(self, store: MessageStore) -> None:
+    def note_opened(self, store: MessageStore) -> None:
         """Publish the opening of a store, and observe it from now on."""
         snapshot = _take_snapshot(store)
         self._before, self._watched = snapshot, store
@@ -130,7 +130,7 @@ class StoreObserver:
         if snapshot.index_trouble is not None:
             self._events.publish("index-trouble", reason=snapshot.index_trouble)
 
-    def closing(self, store: MessageStore) -> None:
+    def note_closing(self, store: MessageStore) -> None:
         """Publish damage of the closing store, before the streams of events end."""
         progress = store.scrub.progress
         if store.read_only_reason is None and progress.finding_count:

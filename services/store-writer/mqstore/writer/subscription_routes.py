@@ -49,10 +49,10 @@ class SubscriptionRoutes:
     async def put(
         self, group: GroupName, topic: TopicName, spec: SubscriptionSpec, request: Request
     ) -> Subscription:
-        """The expression is RocketMQ's SQL92: AND, OR, NOT, comparisons, BETWEEN, IN, IS NULL, in
-        format 5.x CONTAINS, STARTSWITH, ENDSWITH; a missing property is unknown. 400 `bad-filter`
-        points at the column. A repeated registration of the same expression keeps its birth. It
-        applies to all shards."""
+        """Registers a filter expression on all shards. It is RocketMQ's SQL92: AND, OR, NOT,
+        comparisons, BETWEEN, IN, IS NULL, in format 5.x CONTAINS, STARTSWITH, ENDSWITH; a missing
+        property is unknown. 400 `bad-filter` points at the column. A repeated registration of the
+        same expression keeps its birth."""
 
         async def here() -> Subscription:
             """Register the subscription on this shard."""
@@ -67,8 +67,8 @@ class SubscriptionRoutes:
         return await apply_to_all_shards(shards, request, Subscription, here, lambda made: made[0])
 
     async def remove(self, group: GroupName, topic: TopicName, request: Request) -> Response:
-        """The store keeps the expression for filterDataCleanTimeSpan. The removal applies to all
-        shards; 200 with `shards` if one of them could not be reached."""
+        """Removes a subscription from all shards; 200 with `shards` if one of them could not be
+        reached. The store keeps the expression for filterDataCleanTimeSpan."""
 
         async def here() -> None:
             """Remove the subscription from this shard."""

@@ -49,8 +49,8 @@ class TopicRoutes:
         response: Response,
         spec: Annotated[TopicSpec | None, Body()] = None,
     ) -> Topic:
-        """Idempotent: 201 if the topic was created, 200 if it existed. All shards get the resulting
-        configuration; `shards` names those that could not be reached."""
+        """Creates or changes a topic, idempotently: 201 if it was created, 200 if it existed. All
+        shards get the resulting configuration; `shards` names those that could not be reached."""
 
         async def here() -> Topic:
             """Put the topic on this shard."""
@@ -97,21 +97,21 @@ class TopicRoutes:
             return await self._delete(topic, dry_run=dry_run)
 
         return await apply_to_all_shards(
-            self._service.shards, request, TopicDeletion, here, _summed
+            self._service.shards, request, TopicDeletion, here, _join_deletions
         )
 
     async def _delete(self, topic: str, *, dry_run: bool) -> TopicDeletion:
         store = self._service.store
         act = store.plan_topic_deletion if dry_run else store.delete_topic
-        gone = await asyncio.to_thread(act, topic)
+        deleted = await asyncio.to_thread(act, topic)
         self._on_change()
         if not dry_run:
             self._service.events.publish("topic", topic=topic, isDeleted=True)
         return TopicDeletion(
             topic=topic,
-            queues=gone.queues,
-            messages=gone.messages,
-            groups=tuple(gone.groups),
+            queues=deleted.queues,
+            messages=deleted.messages,
+            groups=tuple(deleted.groups),
             dry_run=dry_run,
         )
 
@@ -136,13 +136,13 @@ def _spec_of(made: Topic) -> TopicSpec:
     return TopicSpec.model_construct(**fields, attributes=made.attributes or None)
 
 
-def _summed(gone: Sequence[TopicDeletion]) -> TopicDeletion:
+def _join_deletions(deleted: Sequence[TopicDeletion]) -> TopicDeletion:
     return TopicDeletion(
-        topic=gone[0].topic,
-        queues=sum(each.queues for each in gone),
-        messages=sum(each.messages for each in gone),
-        groups=tuple(sorted({group for each in gone for group in each.groups})),
-        dry_run=gone[0].dry_run,
+        topic=deleted[0].topic,
+        queues=sum(each.queues for each in deleted),
+        messages=sum(each.messages for each in deleted),
+        groups=tuple(sorted({group for each in deleted for group in each.groups})),
+        dry_run=deleted[0].dry_run,
     )
 
 

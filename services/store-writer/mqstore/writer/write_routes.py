@@ -27,7 +27,7 @@ class WriteRoutes:
         Endpoint(operations.PUT_WRITES, self.put_writes).add(api)
 
     async def flush(self) -> FlushReply:
-        """Replies once all messages stored before are on disk, as a sync produce does."""
+        """Flushes the log: replies once all messages stored before are on disk."""
         service = self._service
         store = service.store
         await service.durability.wait(store.log.max_offset)
@@ -46,9 +46,9 @@ class WriteRoutes:
         )
 
     async def put_writes(self, spec: WritesSpec) -> Writes:
-        """While writes are paused, every produce is refused with 503 `writes-paused` and the
-        reason. Delayed messages that were stored before are delivered, and all else continues. A
-        pause outlives restarts."""
+        """Pauses or resumes writes. During a pause every produce is refused with 503
+        `writes-paused` and the reason. Delayed messages that were stored before are delivered, and
+        all else continues. A pause outlives restarts."""
         pause = self._service.store.write_pause
         if spec.paused:
             await asyncio.to_thread(pause.begin, spec.reason or "paused by an administrator")
