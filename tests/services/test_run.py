@@ -204,7 +204,7 @@ def test_everything_ends_cleanly_when_make_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_start_whose_parent_is_gone_is_one_line(tmp_path: Path) -> None:
-    assert "is gone" in _refusal(tmp_path / "store", "--parent-pid", "1")
+    assert "parent process 1 has ended" in _refusal(tmp_path / "store", "--parent-pid", "1")
 
 
 def _await_end(pidfd: int) -> bool:
